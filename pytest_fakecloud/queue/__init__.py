@@ -1,0 +1,1 @@
+"""The queue: HTTP messages delivered later, retried, ordered, scheduled, and reported back."""

@@ -1,0 +1,246 @@
+"""The records of the queue: what is published, what goes out, what comes back.
+
+Instants and durations are integers in microseconds unless a name says otherwise (`_ms`, `_s`).
+Header lists are lists of `(name, value)` in the order and spelling they arrived.
+
+`Delivery` and `Outcome` are the border between the engine, which decides, and the sender, which
+performs: an engine hands out a `Delivery`, whoever performs it hands back an `Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Headers = list[tuple[str, str]]
+Kind = Literal["message", "callback", "failure_callback"]
+
+#: Kinds of a message: published by a client, or the queue's own report about another message.
+MESSAGE: Kind = "message"
+CALLBACK: Kind = "callback"
+FAILURE_CALLBACK: Kind = "failure_callback"
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One HTTP request that the queue is about to make.
+
+    `url` holds the published bytes, one character per byte (latin-1), and is the request target as
+    well as the signature's subject (`sub`).  `headers` are complete except for the signature.
+    `attempt` counts from 0 (`Upstash-Retried`).  `timeout_us` is on the queue's clock.  `signed`
+    is False when a fault asked for a delivery without a signature.
+    """
+
+    message_id: str
+    url: str
+    method: str
+    headers: Headers
+    body: bytes
+    attempt: int
+    at_us: int
+    timeout_us: int
+    kind: Kind = MESSAGE
+    sub: str = ""
+    signed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a delivery.
+
+    `status` is None when no HTTP answer arrived; `exception` then says why.  `virtual_us` is how
+    long the destination took on the queue's clock.  `refused` marks a destination that was never
+    contacted; `unstubbed` is the reason, in words, when that is the test's mistake.  `where` names
+    which kind of destination answered (`"wsgi"`, `"responses"`, `"loopback"`, ...).
+    """
+
+    status: int | None = None
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+    exception: BaseException | None = None
+    virtual_us: int = 0
+    refused: bool = False
+    unstubbed: str | None = None
+    where: str = ""
+
+    @property
+    def delivered(self) -> bool:
+        """Whether this is a success: exactly 200 to 299 (redirects are not)."""
+        return self.status is not None and 200 <= self.status <= 299
+
+
+Perform = Callable[[Delivery], Outcome]
+
+
+class Sign(Protocol):
+    """Makes the signature headers of a delivery.
+
+    `key` replaces the current signing key, `age_us` makes the token older than it is; both serve
+    the faults *wrong key*, *rotated key* and *expired token*.
+    """
+
+    def __call__(
+        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
+    ) -> Headers: ...
+
+
+@dataclass(slots=True)
+class SigningKeys:
+    """The two signing keys of a queue; deliveries are always signed with `current`."""
+
+    current: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSettings:
+    """The flow control a message asked for.  `rate` and `parallelism` are None when not given."""
+
+    key: str
+    parallelism: int | None = None
+    rate: int | None = None
+    period_us: int = SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """Which parts of a message are shown as `REDACTED:<sha256>` by the API."""
+
+    body: bool = False
+    all_headers: bool = False
+    headers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSettings:
+    """Everything the headers of one publish request ask for, read and validated.
+
+    `forward` are the headers for the destination, without prefix and already free of hop-by-hop
+    names.  `callback_headers` and `failure_callback_headers` are the nested settings: the prefix
+    `Upstash-Callback-` is replaced by `Upstash-`, ready to be read by the same reader again.
+    `workflow` are the `Upstash-Workflow-*` headers in canonical spelling.
+    """
+
+    method: str = "POST"
+    delay_us: int = 0
+    not_before_us: int | None = None
+    retries: int | None = None
+    retry_delay: str | None = None
+    timeout_us: int | None = None
+    callback: str | None = None
+    failure_callback: str | None = None
+    callback_headers: Headers = field(default_factory=list)
+    failure_callback_headers: Headers = field(default_factory=list)
+    forward: Headers = field(default_factory=list)
+    content_type: str | None = None
+    deduplication_id: str | None = None
+    content_based_deduplication: bool = False
+    cron: str | None = None
+    schedule_id: str | None = None
+    queue_name: str | None = None
+    flow: FlowSettings | None = None
+    labels: tuple[str, ...] = ()
+    redaction: Redaction | None = None
+    workflow: Headers = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """A message and where it stands.
+
+    `state` is one of `CREATED ACTIVE RETRY ERROR DELIVERED FAILED CANCEL_REQUESTED CANCELED`.
+    `due_us` is the instant of the next attempt, None while it has none of its own (waiting behind
+    the head of a queue, in a flow-control wait list, in flight, or finished).
+    """
+
+    id: str
+    url: str
+    body: bytes
+    settings: PublishSettings
+    created_us: int
+    not_before_us: int
+    max_retries: int
+    retry_delay: str | None
+    timeout_us: int
+    caller_ip: str
+    kind: Kind = MESSAGE
+    state: str = "CREATED"
+    due_us: int | None = None
+    retried: int = 0
+    topic_name: str | None = None
+    endpoint_name: str | None = None
+    endpoint_id: str | None = None
+    queue_name: str | None = None
+    schedule_id: str | None = None
+    api: Literal["v1", "v2"] = "v2"
+    source_id: str | None = None
+    dlq_id: str | None = None
+    finished_us: int | None = None
+    last_outcome: Outcome | None = None
+    last_error_us: int | None = None
+    number: int = 0
+    #: What a feature beyond plain delivery keeps with the message (workflow run id, call type ...).
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class WorkflowHooks(Protocol):
+    """What the engine asks the workflow part, always with its lock held and without any I/O."""
+
+    def accept(self, message: Message, at_us: int) -> str | None:
+        """Look at a message before it is stored.
+
+        Returns the id of the message that it repeats (answered with `deduplicated: true`), or
+        None.  Raises `QueueError` when it must be refused (a step of a cancelled run: 400).
+        """
+
+    def body(self, message: Message, at_us: int) -> bytes:
+        """Return the body to send with this attempt (a step list for a run, else the message's)."""
+
+    def callback_fields(self, message: Message) -> dict[str, object]:
+        """Return what is added to the callback bodies about this message (`workflowRunId` ...)."""
+
+    def finished(self, message: Message, at_us: int) -> None:
+        """Hear that a message was delivered, has failed or was cancelled."""
+
+    def snapshot(self) -> object:
+        """Return a cheap copy of the state."""
+
+    def restore(self, saved: Any) -> None:
+        """Return to a copy made by `snapshot`."""
+
+
+class NoWorkflow:
+    """The hooks of a queue without workflow runs: every message is a plain message."""
+
+    def accept(self, message: Message, at_us: int) -> str | None:
+        return None
+
+    def body(self, message: Message, at_us: int) -> bytes:
+        return message.body
+
+    def callback_fields(self, message: Message) -> dict[str, object]:
+        return {}
+
+    def finished(self, message: Message, at_us: int) -> None:
+        return None
+
+    def snapshot(self) -> object:
+        return None
+
+    def restore(self, saved: Any) -> None:
+        return None
+
+
+def first(headers: Sequence[tuple[str, str]], name: str) -> str | None:
+    """Return the first value of a header, compared without case, or None."""
+    wanted = name.lower()
+    for key, value in headers:
+        if key.lower() == wanted:
+            return value
+    return None
