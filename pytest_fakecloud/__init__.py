@@ -1,0 +1,1 @@
+"""Real HTTP fakes of four cloud services as pytest fixtures."""

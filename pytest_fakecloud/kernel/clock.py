@@ -1,0 +1,410 @@
+"""The one clock of a cloud: running or frozen, with timers in due order and bounded waits."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from .errors import ContractError
+from .instants import Duration, Instant, duration_us, instant_us, monotonic, to_datetime
+
+__all__ = ["Clock", "Fired", "Lane", "Mode", "Signal", "Timer"]
+
+T = TypeVar("T")
+Mode = Literal["running", "frozen"]
+Lane = Literal["state", "driven", "background"]
+LANES: tuple[Lane, ...] = ("state", "driven", "background")
+
+
+class Timer:
+    """Something that falls due at an instant of the clock.
+
+    ``due_us`` is the instant in microseconds, ``label`` what reports call it. ``cancel()`` is final
+    and may be called any number of times.
+    """
+
+    __slots__ = ("async_callback", "callback", "cancelled", "due_us", "label", "lane", "sequence")
+
+    def __init__(
+        self,
+        due_us: int,
+        sequence: int,
+        callback: Callable[[int], object],
+        lane: Lane,
+        label: str,
+        async_callback: Callable[[int], Awaitable[object]] | None,
+    ) -> None:
+        self.due_us = due_us
+        self.sequence = sequence
+        self.callback = callback
+        self.async_callback = async_callback
+        self.lane = lane
+        self.label = label
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Make sure the timer never fires."""
+        self.cancelled = True
+
+    def __lt__(self, other: Timer) -> bool:
+        return (self.due_us, self.sequence) < (other.due_us, other.sequence)
+
+    def __repr__(self) -> str:
+        return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """One timer that fell due: when, what it was, and what its callback returned."""
+
+    at: datetime
+    label: str
+    result: Any
+
+
+class Signal:
+    """What a waiting call sleeps on; wakes at ``notify()``, at clock moves, and at ``close()``."""
+
+    __slots__ = ("__weakref__", "_condition", "_version", "closed")
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._version = 0
+        self.closed = False
+
+    def notify(self) -> None:
+        """Wake everybody who waits here: there may be something new to see."""
+        with self._condition:
+            self._version += 1
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """End every wait here, now and in future."""
+        self.closed = True
+        self.notify()
+
+    @property
+    def version(self) -> int:
+        """A number that grows at each notification."""
+        return self._version
+
+    def sleep(self, seen: int, seconds: float) -> None:
+        """Sleep until a notification later than ``seen``, at most that many real seconds."""
+        with self._condition:
+            if self._version == seen:
+                self._condition.wait(seconds)
+
+
+class Clock:
+    """Time as every fake of one cloud sees it.
+
+    *Running* is the process's own ``time.time()`` plus an offset, so tools that steer process time
+    steer it too; *frozen* moves only when told. ``now`` is an aware datetime or ISO text with an
+    offset, and freezes the clock unless ``mode`` says otherwise. Instants inside are whole
+    microseconds since the Unix epoch.
+
+    Timers fire in (due, sequence) order inside ``advance`` and ``move_to``, each seeing its own due
+    time; work that a timer creates joins the same advance. Timers of lane ``"state"`` (pure changes
+    of an engine) also fire in ``settle()``; those of lane ``"driven"`` only in driving calls; those
+    of lane ``"background"`` also in the dispatcher's thread.
+    """
+
+    def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
+        if mode not in (None, "running", "frozen"):
+            raise ContractError(f"clock={mode!r} is not a mode: give 'running' or 'frozen'")
+        self.wait_cap = 1.0
+        """Real seconds a wait may last while time is frozen or held."""
+        self._lock = threading.Lock()
+        self._settling = threading.RLock()
+        self._timers: dict[Lane, list[Timer]] = {lane: [] for lane in LANES}
+        self._sequence = 0
+        self._offset_us = 0
+        self._frozen_us: int | None = None
+        self._held_us: int | None = None
+        self._driver: int | None = None
+        self._breach: ContractError | None = None
+        self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
+        self._listeners: list[Callable[[], None]] = []
+        if now is not None:
+            start_us = instant_us(now)
+            if mode == "running":
+                self._offset_us = start_us - _process_us()
+            else:
+                self._frozen_us = start_us
+        elif mode == "frozen":
+            self._frozen_us = _process_us()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> Mode:
+        """``"running"`` or ``"frozen"``."""
+        return "running" if self._frozen_us is None else "frozen"
+
+    @property
+    def driving(self) -> bool:
+        """Whether an advance is under way."""
+        return self._driver is not None
+
+    def now(self) -> datetime:
+        """The present instant as an aware UTC datetime."""
+        return to_datetime(self.now_us())
+
+    def now_us(self) -> int:
+        """The present instant in microseconds since the Unix epoch."""
+        held = self._held_us
+        if held is not None:
+            return held
+        frozen = self._frozen_us
+        if frozen is not None:
+            return frozen
+        return _process_us() + self._offset_us
+
+    def now_ms(self) -> int:
+        """The present instant in milliseconds since the Unix epoch."""
+        return self.now_us() // 1000
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """Stop the clock where it is."""
+        with self._lock:
+            if self._frozen_us is None:
+                self._frozen_us = self.now_us()
+        self._moved()
+
+    def resume(self) -> None:
+        """Let the clock run on from where it is."""
+        with self._lock:
+            if self._frozen_us is not None:
+                self._offset_us = self._frozen_us - _process_us()
+                self._frozen_us = None
+        self._moved()
+
+    def advance(self, duration: Duration) -> list[Fired]:
+        """Move forward by a span, firing all that falls due on the way; returns what fired.
+
+        Raises ``ContractError`` when an advance is already under way (a handler that calls it, or
+        another thread), in this call and in the outer one.
+        """
+        span = duration_us(duration)
+        return self._run(lambda: self.now_us() + span)
+
+    def move_to(self, instant: Instant) -> list[Fired]:
+        """Move forward to an instant, firing all that falls due on the way; returns what fired.
+
+        Raises ``ContractError`` for an instant in the past of this clock.
+        """
+        target = instant_us(instant)
+        return self._run(lambda: self._forward(target))
+
+    def next_due(self, lanes: Iterable[Lane] = LANES) -> datetime | None:
+        """When the next timer falls due, or None when nothing is planned."""
+        due = self.next_due_us(lanes)
+        return None if due is None else to_datetime(due)
+
+    def next_due_us(self, lanes: Iterable[Lane] = LANES) -> int | None:
+        """``next_due()`` in microseconds."""
+        with self._lock:
+            heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
+        return min(heads, default=None)
+
+    def advance_to_next(self) -> list[Fired]:
+        """Move to the next due instant and fire what is due there; ``[]`` when nothing is planned."""
+        due = self.next_due_us()
+        if due is None:
+            return []
+        return self._run(lambda: max(due, self.now_us()))
+
+    def run_due(self, lanes: Iterable[Lane] = LANES) -> list[Fired]:
+        """Fire everything that is due now, in order, without moving time."""
+        return self._run(self.now_us, tuple(lanes))
+
+    def settle(self) -> None:
+        """Fire the due timers of lane ``"state"``; called before anybody looks at an engine."""
+        timers = self._timers["state"]
+        if not timers or timers[0].due_us > self.now_us() or self._driver is not None:
+            return
+        with self._settling:
+            while (timer := self._pop(("state",), self.now_us())) is not None:
+                timer.callback(timer.due_us)
+
+    def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener after each move of this clock; returns what takes it off again."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # -- timers ----------------------------------------------------------------------------------
+
+    def call_at(
+        self,
+        due_us: int,
+        callback: Callable[[int], object],
+        *,
+        lane: Lane = "state",
+        label: str = "",
+        async_callback: Callable[[int], Awaitable[object]] | None = None,
+    ) -> Timer:
+        """Plan ``callback(due_us)`` for an instant; a due time in the past fires at the next chance.
+
+        ``async_callback`` is used instead when an awaitable driver fires the timer. Callbacks run
+        without any lock of the clock held.
+        """
+        with self._lock:
+            self._sequence += 1
+            timer = Timer(due_us, self._sequence, callback, lane, label, async_callback)
+            heapq.heappush(self._timers[lane], timer)
+        if lane == "background":
+            for listener in list(self._listeners):
+                listener()
+        return timer
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def signal(self) -> Signal:
+        """A new signal that also wakes at every move of this clock."""
+        signal = Signal()
+        self._signals.add(signal)
+        return signal
+
+    def wait(self, signal: Signal, poll: Callable[[], T | None], deadline_us: int) -> T | None:
+        """What ``poll()`` returns as soon as it is not None, or None when the wait is over.
+
+        The wait ends at the deadline on this clock, when the signal is closed, and, while time is
+        frozen or held, after ``wait_cap`` real seconds. ``poll`` is called without any lock held.
+        """
+        started = monotonic()
+        real_limit = max(0.0, (deadline_us - self.now_us()) / 1e6)
+        while True:
+            seen = signal.version
+            found = poll()
+            if found is not None or signal.closed:
+                return found
+            left = (deadline_us - self.now_us()) / 1e6
+            if left <= 0:
+                return None
+            standing = self._frozen_us is not None or self._held_us is not None
+            # A process clock that is itself frozen must not turn a wait into a hang, so even a
+            # running clock never waits longer than the span that was left at the start.
+            limit = min(real_limit, self.wait_cap) if standing else real_limit + 0.01
+            patience = limit - (monotonic() - started)
+            if patience <= 0:
+                return None
+            signal.sleep(seen, min(patience, left) if not standing else patience)
+
+    # -- driving ---------------------------------------------------------------------------------
+
+    def steps(self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES) -> Iterator[Timer]:
+        """The timers due on the way to an instant, one by one, time held at each one's due time.
+
+        The driving loop itself: whoever iterates fires each timer before asking for the next, so a
+        synchronous and an awaitable driver share the rules. Raises ``ContractError`` when another
+        advance is under way.
+        """
+        with self._drive():
+            with self._lock:
+                now = self.now_us()
+            target_us = target()
+            self._held_us = now
+            moved = target_us > now
+            try:
+                while (timer := self._pop(lanes, target_us)) is not None:
+                    if timer.due_us > self._held_us:
+                        self._hold(timer.due_us)
+                    yield timer
+                    if self._breach is not None:
+                        break
+                else:
+                    if moved:
+                        self._hold(target_us)
+            finally:
+                self._release()
+            if self._breach is not None:
+                raise self._breach
+
+    def _run(self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES) -> list[Fired]:
+        fired = []
+        steps = self.steps(target, lanes)
+        try:
+            for timer in steps:
+                at = self.now()
+                fired.append(Fired(at, timer.label, timer.callback(timer.due_us)))
+        finally:
+            steps.close()  # type: ignore[attr-defined]
+        return fired
+
+    @contextmanager
+    def _drive(self) -> Iterator[None]:
+        with self._lock:
+            if self._driver is not None:
+                self._breach = ContractError(
+                    "the clock is already being advanced: an advance cannot be called from inside "
+                    "a handler or from a second thread. Let the outer call return first; to have "
+                    "an answer take time, give the destination a duration instead"
+                )
+                raise self._breach
+            self._driver = threading.get_ident()
+            self._breach = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._driver = None
+
+    def _forward(self, target_us: int) -> int:
+        now = self.now_us()
+        if target_us < now:
+            raise ContractError(
+                f"time cannot go back: it is {to_datetime(now).isoformat()} on this clock, "
+                f"and {to_datetime(target_us).isoformat()} is earlier"
+            )
+        return target_us
+
+    def _hold(self, instant: int) -> None:
+        self._held_us = instant
+        self._moved()
+
+    def _release(self) -> None:
+        with self._lock:
+            held = self._held_us
+            self._held_us = None
+            if held is not None:
+                if self._frozen_us is not None:
+                    self._frozen_us = max(held, self._frozen_us)
+                else:
+                    self._offset_us += max(0, held - (_process_us() + self._offset_us))
+        self._moved()
+
+    def _moved(self) -> None:
+        for signal in list(self._signals):
+            signal.notify()
+        for listener in list(self._listeners):
+            listener()
+
+    def _head(self, lane: Lane) -> Timer | None:
+        timers = self._timers[lane]
+        while timers and timers[0].cancelled:
+            heapq.heappop(timers)
+        return timers[0] if timers else None
+
+    def _pop(self, lanes: Iterable[Lane], until_us: int) -> Timer | None:
+        with self._lock:
+            first: Timer | None = None
+            for lane in lanes:
+                head = self._head(lane)
+                if head is not None and (first is None or head < first):
+                    first = head
+            if first is None or first.due_us > until_us:
+                return None
+            return heapq.heappop(self._timers[first.lane])
+
+
+def _process_us() -> int:
+    return int(time.time() * 1_000_000)

@@ -1,0 +1,67 @@
+"""Seeded ids and randomness: one independent stream for each service and purpose."""
+
+from __future__ import annotations
+
+import hashlib
+import random as _random
+from collections.abc import MutableSequence, Sequence
+from typing import TypeVar
+
+__all__ = ["BASE58", "BASE62", "Ids", "RandomStream"]
+
+T = TypeVar("T")
+
+BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class RandomStream:
+    """A repeatable source of random values for one purpose."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._random = _random.Random(seed)
+        self.random = self._random.random
+        self.gauss = self._random.gauss
+
+    def randrange(self, start: int, stop: int | None = None) -> int:
+        """A number in ``range(start)`` or ``range(start, stop)``."""
+        return self._random.randrange(start) if stop is None else self._random.randrange(start, stop)
+
+    def choice(self, items: Sequence[T]) -> T:
+        """One of the items."""
+        return self._random.choice(items)
+
+    def sample(self, items: Sequence[T], count: int) -> list[T]:
+        """``count`` different items in random order."""
+        return self._random.sample(items, count)
+
+    def shuffle(self, items: MutableSequence[T]) -> None:
+        """Put the items into a random order, in place."""
+        self._random.shuffle(items)
+
+    def bytes(self, count: int) -> bytes:
+        """``count`` random bytes."""
+        return self._random.randbytes(count)
+
+    def hex(self, digits: int) -> str:
+        """Text of that many lower-case hexadecimal digits."""
+        return self._random.randbytes((digits + 1) // 2).hex()[:digits]
+
+    def text(self, length: int, alphabet: str = BASE62) -> str:
+        """Text of that many characters of the alphabet."""
+        return "".join(self._random.choices(alphabet, k=length))
+
+
+class Ids:
+    """The test's randomness: ``stream()`` hands out one source for each purpose.
+
+    Streams are independent of each other and of the order in which they are asked for, so adding a
+    fake to a test does not shift another fake's ids.
+    """
+
+    def __init__(self, seed: int | str) -> None:
+        self.seed = seed
+
+    def stream(self, *purpose: str) -> RandomStream:
+        """A fresh stream for the purpose; the same words give the same values again."""
+        return RandomStream(hashlib.sha256("/".join((str(self.seed), *purpose)).encode()).digest())

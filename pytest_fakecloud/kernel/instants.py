@@ -1,0 +1,135 @@
+"""Durations and instants as testers write them, as whole microseconds."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from .errors import ContractError
+
+__all__ = ["Duration", "Instant", "duration_us", "instant_us", "monotonic", "to_datetime"]
+
+Duration: TypeAlias = timedelta | float | str
+"""A span of time: ``timedelta``, a number of seconds, or text such as ``"1d2h"`` or ``"200ms"``."""
+
+Instant: TypeAlias = datetime | str
+"""A point in time: an aware ``datetime`` or ISO 8601 text with an offset (``Z`` included)."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+# A hundred years: far beyond any schedule, and still a valid datetime when added to today.
+_LONGEST_US = 36_525 * 86_400_000_000
+
+
+def duration_us(value: Duration) -> int:
+    """Microseconds in a span of time.
+
+    Accepts a ``timedelta``, a number of seconds, or text made of number-unit groups with the units
+    ``us ms s m h d w`` (``"24h"``, ``"1d2h"``, ``"200ms"``). Raises ``ContractError`` for anything
+    else, for negative spans, and for spans above a hundred years.
+    """
+    if isinstance(value, timedelta):
+        microseconds = value // _MICROSECOND
+    elif isinstance(value, bool):
+        raise _bad_duration(value)
+    elif isinstance(value, int | float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise _bad_duration(value)
+        microseconds = round(value * 1_000_000)
+    elif isinstance(value, str):
+        text = value.replace(" ", "")
+        parts = list(_PART.finditer(text))
+        if not parts or "".join(part.group(0) for part in parts) != text:
+            raise _bad_duration(value)
+        microseconds = sum(round(float(part.group(1)) * _UNITS[part.group(2)]) for part in parts)
+    else:
+        raise _bad_duration(value)
+    if microseconds < 0:
+        raise ContractError(f"a duration cannot be negative: {value!r}")
+    if microseconds > _LONGEST_US:
+        raise ContractError(f"a duration above 100 years is surely a mistake: {value!r}")
+    return microseconds
+
+
+def instant_us(value: Instant) -> int:
+    """Microseconds since the Unix epoch of a point in time.
+
+    Accepts an aware ``datetime`` or ISO 8601 text with an offset. Raises ``ContractError`` for naive
+    values, unreadable text and other types.
+    """
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise _bad_instant(value) from None
+    elif isinstance(value, datetime):
+        moment = value
+    else:
+        raise _bad_instant(value)
+    if moment.utcoffset() is None:
+        raise ContractError(
+            f"{value!r} names no time zone: give an aware datetime (tzinfo=UTC) or text with an "
+            "offset, such as '2026-01-01T00:00:00Z'"
+        )
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """The aware UTC datetime of a number of microseconds since the Unix epoch."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _bad_duration(value: object) -> ContractError:
+    return ContractError(
+        f"{value!r} is not a duration: give a timedelta, a number of seconds, "
+        "or text such as '24h', '1d2h' or '200ms'"
+    )
+
+
+def _bad_instant(value: object) -> ContractError:
+    return ContractError(
+        f"{value!r} is not an instant: give an aware datetime or ISO text with an offset, "
+        "such as '2026-01-01T00:00:00Z'"
+    )
+
+
+def _true_monotonic() -> Callable[[], float]:
+    # freezegun rewrites attributes that *are* time.monotonic, also in this module, and time-machine
+    # moves wall clocks only: where the system has a coarse monotonic clock, no tool knows of it.
+    # Elsewhere a default argument hides the function from freezegun's attribute search.
+    if sys.platform.startswith("linux") and hasattr(time, "clock_gettime"):
+        read = time.clock_gettime
+        coarse = 6  # CLOCK_MONOTONIC_COARSE: 1-4 ms resolution, enough for caps
+        try:
+            read(coarse)
+        except OSError:  # pragma: no cover - a kernel without the coarse clock
+            pass
+        else:
+
+            def coarse_monotonic(read: Callable[[int], float] = read, clock: int = coarse) -> float:
+                return read(clock)
+
+            return coarse_monotonic
+
+    def plain(read: Callable[[], float] = time.monotonic) -> float:  # pragma: no cover - not Linux
+        return read()
+
+    return plain  # pragma: no cover - not Linux
+
+
+monotonic = _true_monotonic()
+"""Seconds on a monotonic clock that freezegun and time-machine do not move; for real-time caps."""
