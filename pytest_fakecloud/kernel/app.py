@@ -1,0 +1,342 @@
+"""The pipeline every request takes: record, authenticate, fault, route, endpoint, JSON."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .errors import ServiceError
+from .journal import Call, Journal
+from .reading import query_items
+from .routing import Route, RouteTable, WrongMethod
+
+if TYPE_CHECKING:
+    from .clock import Clock
+    from .faults import FaultPlan
+
+__all__ = ["Answer", "App", "Effect", "Problem", "Problems", "Request", "Response", "Stream"]
+
+Headers = Sequence[tuple[str, str]]
+JSON_TYPE = "application/json"
+
+
+class Request:
+    """A request as it came in: nothing decoded, nothing merged.
+
+    ``target`` is the raw request target (Latin-1 text of the bytes), ``path`` and ``query_string``
+    its two halves, ``headers`` the raw list of names and values, ``client`` the peer's address,
+    ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
+    ``call`` the journal's record.
+    """
+
+    __slots__ = (
+        "_lower",
+        "body",
+        "call",
+        "client",
+        "headers",
+        "method",
+        "params",
+        "path",
+        "principal",
+        "query_string",
+        "target",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        headers: Headers = (),
+        body: bytes = b"",
+        client: tuple[str, int] | None = None,
+    ) -> None:
+        self.method = method
+        self.target = target
+        path, _, self.query_string = target.partition("?")
+        # A client behind a proxy setting sends the absolute form; only its path matters here.
+        if not path.startswith("/"):
+            _, _, rest = path.partition("://")
+            path = "/" + rest.partition("/")[2]
+        self.path = path
+        self.headers = headers
+        self.body = body
+        self.client = client
+        self.principal: Any = None
+        self.params: dict[str, str] = {}
+        self.call: Call = _NO_CALL
+        self._lower: dict[str, str] | None = None
+
+    @property
+    def client_address(self) -> str:
+        """The peer's IP address; loopback when there is no socket."""
+        return self.client[0] if self.client else "127.0.0.1"
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name, whatever its spelling, or None."""
+        lower = self._lower
+        if lower is None:
+            lower = self._lower = {}
+            for key, value in self.headers:
+                lower.setdefault(key.lower(), value)
+        return lower.get(name.lower())
+
+    def header_all(self, name: str) -> list[str]:
+        """Every value of a header, in order."""
+        wanted = name.lower()
+        return [value for key, value in self.headers if key.lower() == wanted]
+
+    def query_items(self) -> list[tuple[str, str]]:
+        """Decoded names and values of the query, in order, duplicates and empty values kept."""
+        return query_items(self.query_string) if self.query_string else []
+
+    def query(self, name: str) -> str | None:
+        """The first query value of that name, or None."""
+        if not self.query_string:
+            return None
+        return next((value for key, value in self.query_items() if key == name), None)
+
+
+_NO_CALL = Call(0, 0, "", "", "", "")
+
+
+@dataclass(slots=True)
+class Answer:
+    """A whole response: ``bytes`` bodies go out as they are, any other object as JSON."""
+
+    body: object = b""
+    status: int = 200
+    headers: Headers = ()
+    content_type: str | None = JSON_TYPE
+
+
+@dataclass(slots=True)
+class Stream:
+    """A response whose chunks come as they are made (server-sent events).
+
+    ``chunks`` is closed when the client goes or the server does; ``on_close`` runs once after.
+    """
+
+    chunks: Iterator[bytes]
+    content_type: str = "text/event-stream"
+    status: int = 200
+    headers: Headers = ()
+    on_close: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class Effect:
+    """What a fault does to the connection instead of answering well.
+
+    ``kind`` is ``"drop"`` (close without an answer), ``"hang"`` (stay silent until the client gives
+    up or the server closes) or ``"truncate"`` (announce the whole answer, send the first ``keep``
+    bytes of its body, close).
+    """
+
+    kind: str
+    answer: Answer | None = None
+    keep: int = 0
+
+
+Response = Answer | Stream | Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a strict test fails for.
+
+    ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``text`` says what
+    came, what was nearest and how to allow it; ``facts`` are what ``allow`` matches on.
+    """
+
+    kind: str
+    text: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    exception: BaseException | None = None
+
+
+class Problems(list[Problem]):
+    """The problems of one cloud, in the order they came."""
+
+    def report(
+        self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
+    ) -> Problem:
+        """Remember one more problem."""
+        problem = Problem(kind, text, facts, exception)
+        self.append(problem)
+        return problem
+
+
+class App:
+    """One service's HTTP face; subclasses name the routes and the dialect of errors.
+
+    A subclass gives ``service``, ``routes()``, ``authenticate()``, and where its dialect differs
+    ``render_error()``, ``unknown_path()``, ``wrong_method()``, ``facts()`` and ``dump()``. Endpoints
+    take a ``Request`` and return an ``Answer``, a ``Stream`` or any object to send as JSON; they
+    raise ``ServiceError`` for what the service would refuse, and may wait only through the clock.
+    """
+
+    service: ClassVar[str] = ""
+
+    clock: Clock
+    journal: Journal
+    faults: FaultPlan
+    problems: Problems
+    name: str = ""
+
+    def attach(
+        self, *, clock: Clock, journal: Journal, faults: FaultPlan, problems: Problems, name: str
+    ) -> None:
+        """Connect the app to its cloud; done once by its handle."""
+        self.clock = clock
+        self.journal = journal
+        self.faults = faults
+        self.problems = problems
+        self.name = name
+        self.table = RouteTable(self.routes())
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def routes(self) -> list[Route]:
+        """All endpoints of the service."""
+        raise NotImplementedError
+
+    def authenticate(self, request: Request) -> object:
+        """Who is asking; raises ``ServiceError`` for missing or wrong credentials."""
+        return None
+
+    def render_error(self, error: ServiceError) -> Answer:
+        """The service's error envelope."""
+        return Answer({"error": error.message}, error.status, error.headers)
+
+    def unknown_path(self, request: Request) -> Answer:
+        """The service's answer to a path it does not have."""
+        raise ServiceError(404, f"Not Found: {request.method} {request.path}")
+
+    def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
+        """The service's answer to a method its path does not take."""
+        raise ServiceError(
+            405, "Method Not Allowed", headers=[("Allow", ", ".join(sorted(allowed)))]
+        )
+
+    def bug(self, request: Request, error: Exception) -> Answer:
+        """The answer when the engine itself fails: a 500 in the service's envelope."""
+        return self.render_error(ServiceError(500, f"internal error: {error!r}"))
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """What faults and reports may know of a request (``command``, ``topic``, …)."""
+        return {}
+
+    def dump(self, value: object) -> bytes:
+        """The JSON bytes of an answer."""
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )
+
+    # -- the pipeline ----------------------------------------------------------------------------
+
+    def answer(self, request: Request) -> Response:
+        """Take one request through the whole pipeline."""
+        call = request.call = self.journal.open_call(
+            request.method, request.target, request.headers, request.body, request.client
+        )
+        call.read_facts = lambda: self._facts_of(request)
+        response: Response
+        try:
+            self.clock.settle()
+            found = self.table.find(request.method, request.path)
+            matched = found is not None and not isinstance(found, WrongMethod)
+            if matched:
+                call.route = found.route.name  # type: ignore[union-attr]
+                request.params = found.params  # type: ignore[union-attr]
+            request.principal = self.authenticate(request)
+            fault = self.faults.choose(request) if self.faults else None
+            if fault is not None:
+                response = fault.apply(request, lambda: self._serve(request, found))
+            else:
+                response = self._serve(request, found)
+        except ServiceError as error:
+            response = self._finished(self.render_error(error))
+        except Exception as error:
+            response = self._failed(request, error)
+        self._record(call, response)
+        return response
+
+    def _serve(self, request: Request, found: Any) -> Response:
+        try:
+            if found is None:
+                self._unrouted(request)
+                result: object = self.unknown_path(request)
+            elif isinstance(found, WrongMethod):
+                self._unrouted(request, found)
+                result = self.wrong_method(request, found.allowed)
+            else:
+                result = found.route.endpoint(request)
+        except ServiceError as error:
+            result = self.render_error(error)
+        return self._finished(result)
+
+    def _finished(self, result: object) -> Response:
+        if isinstance(result, Stream | Effect):
+            return result
+        if not isinstance(result, Answer):
+            return Answer(self.dump(result))
+        if not isinstance(result.body, bytes):
+            result.body = self.dump(result.body)
+        return result
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        call = request.call
+        call.problem = "bug"
+        call.note = "".join(traceback.format_exception(error))
+        self.problems.report(
+            "bug",
+            f"{self.name}: {request.method} {request.target} made the fake itself fail: {error!r}\n"
+            "This is a bug of pytest-fakecloud, please report it with the traceback:\n" + call.note,
+            exception=error,
+            path=request.path,
+            handle=self.name,
+        )
+        return self._finished(self.bug(request, error))
+
+    def _unrouted(self, request: Request, found: WrongMethod | None = None) -> None:
+        call = request.call
+        call.problem = "unrouted"
+        if found is None:
+            reason = f"no route for it; nearest: {self.table.nearest(request.method, request.path)}"
+        else:
+            reason = f"the path takes {', '.join(sorted(found.allowed))}"
+        call.note = reason
+        self.problems.report(
+            "unrouted",
+            f"{self.name} got {request.method} {request.target}: {reason}. "
+            f'To allow it: fakecloud.allow("unrouted", path="{request.path}")',
+            path=request.path,
+            method=request.method,
+            handle=self.name,
+        )
+
+    def _facts_of(self, request: Request) -> dict[str, Any]:
+        try:
+            return self.facts(request)
+        except Exception:  # a body nobody can read has no facts; the endpoint says why
+            return {}
+
+    def _record(self, call: Call, response: Response) -> None:
+        if isinstance(response, Answer):
+            call.status = response.status
+            call.answer_headers = response.headers
+            call.answer = response.body  # type: ignore[assignment]
+            call.outcome = "answered"
+        elif isinstance(response, Stream):
+            call.status = response.status
+            call.outcome = "streamed"
+        else:
+            call.outcome = {"drop": "dropped", "hang": "hung", "truncate": "truncated"}.get(
+                response.kind, response.kind
+            )
+            if response.answer is not None:
+                call.status = response.answer.status

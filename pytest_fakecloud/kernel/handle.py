@@ -1,0 +1,275 @@
+"""What all handles have in common: address, credentials, baseline, journal, faults, assertions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+
+from .app import App, Problems
+from .auth import new_token
+from .clock import Clock, Mode
+from .errors import ContractError
+from .faults import FaultPlan
+from .ids import Ids
+from .instants import Instant
+from .journal import Call, Found, Journal
+
+if TYPE_CHECKING:
+    from .hub import Hub, Mount
+
+__all__ = ["Context", "Delivery", "Handle", "Snapshot"]
+
+Delivery = Literal["driven", "background"]
+
+
+class Engine(Protocol):
+    """What a handle asks of any engine."""
+
+    def snapshot(self) -> Any:
+        """A cheap copy of all data, opaque to everybody else."""
+
+    def restore(self, snapshot: Any) -> None:
+        """Put the data of a snapshot back, timers included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The data of one handle at one moment; give it to ``restore()`` of the same handle."""
+
+    fixture: str
+    data: Any
+
+
+@dataclass
+class Context:
+    """What the handles of one cloud share.
+
+    ``clock``, ``ids`` and ``journal`` are the cloud's; ``problems`` collects what a strict test fails
+    for; ``delivery`` says who delivers the queue's messages; ``interceptor`` answers requests to a
+    hard-coded origin; ``handles`` are all handles made in this context.
+    """
+
+    clock: Clock
+    ids: Ids
+    journal: Journal
+    problems: Problems = field(default_factory=Problems)
+    delivery: Delivery = "driven"
+    hub: Hub | None = None
+    tls: Any = None
+    handles: list[Handle] = field(default_factory=list)
+    interceptor: Callable[[Handle, str], AbstractContextManager[object]] | None = None
+    _numbers: dict[str, itertools.count[int]] = field(default_factory=dict)
+
+    @classmethod
+    def alone(
+        cls,
+        *,
+        now: Instant | None = None,
+        clock: Mode | None = None,
+        seed: int | str = 0,
+        delivery: Delivery = "driven",
+    ) -> Context:
+        """A context without a cloud, for a handle on its own."""
+        the_clock = Clock(now, clock)
+        return cls(the_clock, Ids(seed), Journal(the_clock.now_us), delivery=delivery)
+
+    def name_for(self, fixture: str, given: str | None) -> str:
+        """The handle's name: the given one, the fixture's, or the fixture's with a number."""
+        numbers = self._numbers.setdefault(fixture, itertools.count(1))
+        if given is not None:
+            return given
+        number = next(numbers)
+        return fixture if number == 1 else f"{fixture}_{number}"
+
+    def mount(self, app: Any, **options: Any) -> Mount:
+        """Put an app on an address of its own."""
+        if self.hub is None:
+            from .hub import default_hub
+
+            self.hub = default_hub()
+        if self.tls is not None:
+            options.setdefault("tls", self.tls)
+        return self.hub.mount(app, **options)
+
+
+class Handle:
+    """One fake: where it is, how to get in, what it holds, what happened to it.
+
+    A with-block; leaving it closes the fake. What a tester does through a handle skips faults and
+    does not count as a client's call.
+    """
+
+    service: ClassVar[str] = ""
+    fixture: ClassVar[str] = ""
+
+    engine: Any
+
+    def __init__(
+        self,
+        context: Context,
+        app: App,
+        *,
+        name: str | None = None,
+        faults: FaultPlan | None = None,
+    ) -> None:
+        self.context = context
+        self.name = context.name_for(self.fixture, name)
+        self.clock = context.clock
+        self.app = app
+        self.token = new_token()
+        self.journal = Journal(
+            context.clock.now_us, service=self.service, handle=self.name, parent=context.journal
+        )
+        self.faults = faults or FaultPlan(context.ids.stream(self.name, "faults"), context.clock)
+        app.attach(
+            clock=context.clock,
+            journal=self.journal,
+            faults=self.faults,
+            problems=context.problems,
+            name=self.name,
+        )
+        self._exits = ExitStack()
+        self._mount = context.mount(app)
+        self._baseline = self.snapshot()
+        self.closed = False
+        context.handles.append(self)
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The base address, without a trailing slash."""
+        return str(self._mount.url)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that let a request in."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables the official clients read, with this fake's values."""
+        return self.env_variables()
+
+    def env_variables(self) -> dict[str, str]:
+        """Subclasses name their clients' variables here."""
+        return {}
+
+    def rotate_token(self) -> str:
+        """Replace the credentials; the old ones are refused from now on."""
+        self.token = new_token()
+        return self.token
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<{type(self).__name__} {self.name} {self.url}{state}>"
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def client(self, **options: Any) -> Any:
+        """The official client, ready-made; ``ContractError`` where it is not installed."""
+        return self._official(self.make_client, options)
+
+    def async_client(self, **options: Any) -> Any:
+        """The official asynchronous client, ready-made."""
+        return self._official(self.make_async_client, options)
+
+    def make_client(self, **options: Any) -> Any:
+        """Subclasses build their official client here."""
+        raise ContractError(f"{self.service} has no official client")
+
+    def make_async_client(self, **options: Any) -> Any:
+        """Subclasses build their official asynchronous client here."""
+        raise ContractError(f"{self.service} has no official asynchronous client")
+
+    def _official(self, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+        try:
+            return make(**options)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").replace("_", "-")
+            raise ContractError(
+                f"the official client is not installed: {error.name} is missing. "
+                f"Install it with: pip install {package}"
+            ) from error
+
+    def intercept(self, origin: str) -> AbstractContextManager[object]:
+        """Answer requests to a hard-coded origin (``"https://kv.example.com"``) too.
+
+        Active until the returned context manager is left or the handle closes.
+        """
+        if self.context.interceptor is None:
+            raise ContractError("intercept() needs a handle that was made by a Cloud")
+        interception = self.context.interceptor(self, origin)
+        self._exits.push(interception)
+        return interception
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def load(self, data: Any) -> None:
+        """Put data in; subclasses say which shapes."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Snapshot:
+        """The present data, to ``restore()`` later."""
+        return Snapshot(self.fixture, self.engine.snapshot())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
+        if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
+            raise ContractError(
+                f"{snapshot!r} is no snapshot of a {self.fixture}: give what its snapshot() returned"
+            )
+        self.engine.restore(snapshot.data)
+
+    def set_baseline(self) -> None:
+        """Make the present data what ``reset()`` returns to."""
+        self._baseline = self.snapshot()
+
+    def reset(self) -> None:
+        """Back to the baseline: its data, no faults, an empty journal.
+
+        Address, credentials and clock stay.
+        """
+        self.restore(self._baseline)
+        self.faults.clear()
+        self.journal.clear()
+
+    def close(self) -> None:
+        """End the fake: refuse connections, end those that are open, wake who waits.
+
+        May be called any number of times.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._exits.close()
+        self._mount.close()
+        if self in self.context.handles:
+            self.context.handles.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- assertions ------------------------------------------------------------------------------
+
+    def assert_called(
+        self, what: str | None = None, *, times: int | None = None, **where: object
+    ) -> Found[Call]:
+        """The clients' calls that match; fails unless at least one does, or exactly ``times``."""
+        return self.journal.assert_called(what, times=times, **where)
+
+    def assert_not_called(self, what: str | None = None, **where: object) -> None:
+        """Fails when any client's call matches."""
+        self.journal.assert_not_called(what, **where)

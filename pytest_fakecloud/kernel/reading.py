@@ -1,0 +1,76 @@
+"""Typed readers for what requests carry: raw path segments, JSON, flags, integers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote_plus, unquote_to_bytes
+
+__all__ = ["decode_segment", "flag", "integer", "json_value", "query_items", "segment_bytes"]
+
+
+def segment_bytes(raw: str) -> bytes:
+    """The bytes of one raw path segment, percent escapes decoded once."""
+    return unquote_to_bytes(raw.encode("latin-1"))
+
+
+def decode_segment(raw: str) -> str:
+    """The text of one raw path segment; invalid UTF-8 becomes U+FFFD."""
+    return segment_bytes(raw).decode("utf-8", "replace")
+
+
+def query_items(query_string: str) -> list[tuple[str, str]]:
+    """Names and values of a raw query string, decoded, in order, empty values kept."""
+    items = []
+    for part in query_string.split("&"):
+        if part:
+            name, _, value = part.partition("=")
+            items.append((_unquote(name), _unquote(value)))
+    return items
+
+
+def _unquote(raw: str) -> str:
+    return unquote_plus(raw.encode("latin-1").decode("utf-8", "surrogateescape"), errors="replace")
+
+
+def json_value(body: bytes) -> Any:
+    """The JSON value of a body, whatever its Content-Type; ``ValueError`` naming line and column.
+
+    Values nested too deeply for the parser are a ``ValueError`` too.
+    """
+    try:
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at line {error.lineno} column {error.colno}") from None
+    except UnicodeDecodeError:
+        raise ValueError("the body is not valid UTF-8") from None
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
+
+
+def flag(text: str | None, default: bool = False) -> bool:
+    """A boolean word, in any case: ``true``/``false``, ``1``/``0``; ``ValueError`` otherwise."""
+    if text is None:
+        return default
+    word = text.strip().lower()
+    if word in ("true", "1"):
+        return True
+    if word in ("false", "0"):
+        return False
+    raise ValueError(f"expected true or false, got {text!r}")
+
+
+def integer(
+    text: str, *, minimum: int | None = None, maximum: int | None = None, name: str = "value"
+) -> int:
+    """A decimal integer within bounds; ``ValueError`` naming what came otherwise."""
+    stripped = text.strip()
+    digits = stripped[1:] if stripped[:1] == "-" else stripped
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+        raise ValueError(f"{name} must be an integer, got {text[:40]!r}")
+    number = int(stripped)
+    if minimum is not None and number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {number}")
+    if maximum is not None and number > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, got {number}")
+    return number
