@@ -21,6 +21,7 @@ T = TypeVar("T")
 Mode = Literal["running", "frozen"]
 Lane = Literal["state", "driven", "background"]
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
+_PATIENCE = 10.0  # real seconds one who moves time waits for another to finish
 
 
 class Timer:
@@ -129,6 +130,8 @@ class Clock:
         self._frozen_us: int | None = None
         self._held_us: int | None = None
         self._driver: int | None = None
+        self._dispatching = False
+        self._idle = threading.Condition(self._lock)
         self._breach: ContractError | None = None
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._listeners: list[Callable[[], None]] = []
@@ -151,7 +154,7 @@ class Clock:
     @property
     def driving(self) -> bool:
         """Whether an advance is under way."""
-        return self._driver is not None
+        return self._driver is not None and not self._dispatching
 
     def now(self) -> datetime:
         """The present instant as an aware UTC datetime."""
@@ -227,10 +230,35 @@ class Clock:
         """Fire everything that is due now, in order, without moving time."""
         return self._run(self.now_us, tuple(lanes))
 
+    def dispatch(self, lanes: Iterable[Lane] = ("background",)) -> int:
+        """Fire what is due in the lanes while time goes on; how many timers fired.
+
+        For the thread that delivers in the background. Waits for an advance that is under way, and
+        an advance waits for it.
+        """
+        fired = 0
+        while (due := self.next_due_us(lanes)) is not None and due <= self.now_us():
+            with self._idle:
+                if not self._idle.wait_for(lambda: self._driver is None, _PATIENCE):
+                    return fired
+                self._driver = threading.get_ident()
+                self._dispatching = True
+            try:
+                timer = self._pop(lanes, self.now_us())
+                if timer is not None:
+                    timer.callback(timer.due_us)
+                    fired += 1
+            finally:
+                with self._idle:
+                    self._driver = None
+                    self._dispatching = False
+                    self._idle.notify_all()
+        return fired
+
     def settle(self) -> None:
         """Fire the due timers of lane ``"state"``; called before anybody looks at an engine."""
         timers = self._timers["state"]
-        if not timers or timers[0].due_us > self.now_us() or self._driver is not None:
+        if not timers or timers[0].due_us > self.now_us() or self.driving:
             return
         with self._settling:
             while (timer := self._pop(("state",), self.now_us())) is not None:
@@ -342,7 +370,9 @@ class Clock:
 
     @contextmanager
     def _drive(self) -> Iterator[None]:
-        with self._lock:
+        with self._idle:
+            if self._dispatching and self._driver != threading.get_ident():
+                self._idle.wait_for(lambda: self._driver is None, _PATIENCE)
             if self._driver is not None:
                 self._breach = ContractError(
                     "the clock is already being advanced: an advance cannot be called from inside "
@@ -355,8 +385,9 @@ class Clock:
         try:
             yield
         finally:
-            with self._lock:
+            with self._idle:
                 self._driver = None
+                self._idle.notify_all()
 
     def _forward(self, target_us: int) -> int:
         now = self.now_us()

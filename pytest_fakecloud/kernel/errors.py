@@ -14,7 +14,9 @@ class ServiceError(Exception):
     headers. Every service subclasses it; its app renders the body in the service's envelope.
     """
 
-    def __init__(self, status: int, message: str, *, headers: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, status: int, message: str, *, headers: Iterable[tuple[str, str]] = ()
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message

@@ -1,0 +1,278 @@
+"""Cloud: one clock and one seed for any number of fakes, with or without pytest."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from .kernel.app import Problem, Problems
+from .kernel.clock import Clock, Mode
+from .kernel.dispatch import Dispatcher
+from .kernel.errors import ContractError
+from .kernel.handle import Context, Delivery, Handle, Snapshot
+from .kernel.ids import Ids
+from .kernel.instants import Instant
+from .kernel.journal import Found, Journal
+
+if TYPE_CHECKING:
+    from .broker.handle import Broker
+    from .kv.handle import KVServer
+    from .queue.capture import CallbackCapture, Destination
+    from .queue.handle import Queue
+    from .vector.handle import VectorIndex
+
+__all__ = ["PROBLEM_KINDS", "SERVICES", "Cloud", "CloudSnapshot"]
+
+PROBLEM_KINDS = ("unrouted", "unstubbed", "bug", "unused_fault", "unmet")
+
+SERVICES: Mapping[str, tuple[str, str]] = {
+    "kv_server": ("pytest_fakecloud.kv.handle", "KVServer"),
+    "vector_index": ("pytest_fakecloud.vector.handle", "VectorIndex"),
+    "broker": ("pytest_fakecloud.broker.handle", "Broker"),
+    "queue": ("pytest_fakecloud.queue.handle", "Queue"),
+    "callback_capture": ("pytest_fakecloud.queue.capture", "CallbackCapture"),
+    "destination": ("pytest_fakecloud.queue.capture", "Destination"),
+}
+"""Fixture name to the module and class of its handle; imported when first asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudSnapshot:
+    """The data of all handles of a cloud at one moment."""
+
+    handles: Mapping[str, Snapshot]
+
+
+class Cloud:
+    """Fakes of cloud services that share one clock and one seed.
+
+    ``seed`` makes ids and randomness repeatable (a random one is chosen, and kept in ``seed``,
+    when none is given); ``now`` and ``clock`` set up the clock; ``process_time=True`` makes
+    ``time.time()`` and ``datetime.now()`` of this process follow it. ``delivery`` says who delivers
+    the queues' messages: ``"background"`` or ``"driven"``. A with-block; leaving it closes all.
+
+    Raises ``ContractError`` for settings without meaning.
+    """
+
+    def __init__(
+        self,
+        seed: int | str | None = None,
+        now: Instant | None = None,
+        clock: Mode | None = None,
+        process_time: bool = False,
+        *,
+        delivery: Delivery = "background",
+    ) -> None:
+        if delivery not in ("background", "driven"):
+            raise ContractError(f"delivery={delivery!r} is unknown: give 'background' or 'driven'")
+        self.seed = secrets.randbits(32) if seed is None else seed
+        self.clock = Clock(now, clock)
+        self.journal = Journal(self.clock.now_us)
+        self._recorded = Problems()
+        self._allowed: list[tuple[str, dict[str, object]]] = []
+        self._context = Context(self.clock, Ids(self.seed), self.journal, self._recorded, delivery)
+        self._dispatcher = Dispatcher(self.clock)
+        self._listeners: list[Callable[[Handle], None]] = []
+        self._exits: list[Callable[[], None]] = []
+        self.fixture_settings: Mapping[str, Any] = {}
+        """Settings of the fixtures' handles, by fixture name."""
+        self._fixture_handles: dict[str, Handle] = {}
+        self.closed = False
+        if process_time:
+            from .process_time import ProcessTime
+
+            steering = ProcessTime(self.clock)
+            steering.start()
+            self._exits.append(steering.stop)
+
+    # -- handles ---------------------------------------------------------------------------------
+
+    def kv_server(self, **settings: Any) -> KVServer:
+        """Start one more key-value server."""
+        return cast("KVServer", self.start("kv_server", settings))
+
+    def vector_index(self, **settings: Any) -> VectorIndex:
+        """Start one more vector index."""
+        return cast("VectorIndex", self.start("vector_index", settings))
+
+    def broker(self, **settings: Any) -> Broker:
+        """Start one more broker."""
+        return cast("Broker", self.start("broker", settings))
+
+    def queue(self, **settings: Any) -> Queue:
+        """Start one more queue."""
+        return cast("Queue", self.start("queue", settings))
+
+    def callback_capture(self, **settings: Any) -> CallbackCapture:
+        """Start one more receiver of callbacks."""
+        return cast("CallbackCapture", self.start("callback_capture", settings))
+
+    def destination(self, **settings: Any) -> Destination:
+        """Start one more pytest-httpserver on the hub."""
+        return cast("Destination", self.start("destination", settings))
+
+    def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
+        """Start a handle by the name of its fixture; unknown settings are a ``ContractError``."""
+        if self.closed:
+            raise ContractError("this cloud is closed: make a new one")
+        handle_class = _handle_class(fixture)
+        known = setting_names(handle_class)
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise ContractError(
+                f"{fixture} has no setting {', '.join(map(repr, unknown))}; "
+                f"it has: {', '.join(known)}"
+            )
+        handle = handle_class(self._context, **settings)
+        for listener in self._listeners:
+            listener(handle)
+        return handle
+
+    def fixture_handle(self, fixture: str) -> Handle:
+        """The one handle of a fixture in this cloud, started with the fixture's settings."""
+        handle = self._fixture_handles.get(fixture)
+        if handle is None:
+            handle = self.start(fixture, self.fixture_settings.get(fixture, {}))
+            self._fixture_handles[fixture] = handle
+        return handle
+
+    @property
+    def handles(self) -> Found[Handle]:
+        """The open handles, in the order they were started."""
+        return Found(self._context.handles)
+
+    def on_start(self, listener: Callable[[Handle], None]) -> None:
+        """Call the listener with each handle started from now on."""
+        self._listeners.append(listener)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables of all handles; the first handle of a service has its names."""
+        merged: dict[str, str] = {}
+        for handle in self._context.handles:
+            for name, value in handle.env.items():
+                merged.setdefault(name, value)
+        return merged
+
+    # -- problems --------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> Found[Problem]:
+        """What a strict test would fail for, so far, less what ``allow`` covers."""
+        found = list(self._recorded)
+        for handle in self._context.handles:
+            found += _unused_faults(handle)
+            unmet = getattr(handle, "unmet", None)
+            if unmet is not None:
+                found += [
+                    Problem("unmet", f"{handle.name}: {text}", {"handle": handle.name})
+                    for text in unmet()
+                ]
+        return Found(problem for problem in found if not self._covers(problem))
+
+    def allow(self, kind: str, **where: object) -> None:
+        """Do not count a kind of problem, or only those whose facts are as given.
+
+        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``where``
+        names facts such as ``path=`` or ``url=`` (a callable is a predicate).
+        """
+        if kind not in PROBLEM_KINDS:
+            raise ContractError(
+                f"{kind!r} is no kind of problem; the kinds are: {', '.join(PROBLEM_KINDS)}"
+            )
+        self._allowed.append((kind, where))
+
+    def _covers(self, problem: Problem) -> bool:
+        for kind, where in self._allowed:
+            if kind == problem.kind and all(
+                (
+                    wanted(problem.facts.get(name))
+                    if callable(wanted)
+                    else problem.facts.get(name) == wanted
+                )
+                for name, wanted in where.items()
+            ):
+                return True
+        return False
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> CloudSnapshot:
+        """The present data of all handles."""
+        return CloudSnapshot({h.name: h.snapshot() for h in self._context.handles})
+
+    def restore(self, snapshot: CloudSnapshot) -> None:
+        """Put the data of a snapshot back into the handles that are still open."""
+        if not isinstance(snapshot, CloudSnapshot):
+            raise ContractError(f"{snapshot!r} is no snapshot of a cloud")
+        for handle in self._context.handles:
+            if handle.name in snapshot.handles:
+                handle.restore(snapshot.handles[handle.name])
+
+    def reset(self) -> None:
+        """Return every handle to its baseline and forget problems and journal."""
+        for handle in list(self._context.handles):
+            handle.reset()
+        self._recorded.clear()
+        self._allowed.clear()
+        self.journal.clear()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Deliver nothing more and close every handle; may be called any number of times."""
+        if self.closed:
+            return
+        self.closed = True
+        self._dispatcher.stop()
+        for handle in reversed(list(self._context.handles)):
+            handle.close()
+        while self._exits:
+            self._exits.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
+        return (
+            f"<Cloud seed={self.seed!r} {self.clock.mode} {self.clock.now().isoformat()}: {names}>"
+        )
+
+
+def _handle_class(fixture: str) -> type[Handle]:
+    if fixture not in SERVICES:
+        raise ContractError(f"{fixture!r} is no service; the services are: {', '.join(SERVICES)}")
+    module, name = SERVICES[fixture]
+    return cast("type[Handle]", getattr(importlib.import_module(module), name))
+
+
+def setting_names(handle_class: type[Handle]) -> list[str]:
+    """The keyword settings a handle takes."""
+    parameters = inspect.signature(handle_class.__init__).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+
+def _unused_faults(handle: Handle) -> list[Problem]:
+    return [
+        Problem(
+            "unused_fault",
+            f"{handle.name}: the fault {fault!r} never fired; remove it, or allow it with "
+            'fakecloud.allow("unused_fault")',
+            {"handle": handle.name},
+        )
+        for fault in handle.faults.unused()
+    ]

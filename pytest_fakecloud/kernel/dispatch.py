@@ -1,0 +1,59 @@
+"""The thread that delivers in the background, as the clock passes."""
+
+from __future__ import annotations
+
+import threading
+
+from .clock import Clock, Lane
+
+__all__ = ["Dispatcher"]
+
+_LANES: tuple[Lane, ...] = ("background",)
+# A running clock follows the process's wall clock, which tools may move without telling anybody.
+_LONGEST_NAP = 0.05
+
+
+class Dispatcher:
+    """Fires the timers of lane ``"background"`` when they fall due; starts with the first of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._unlisten = clock.on_move(self._look)
+
+    def _look(self) -> None:
+        if self._thread is None and not self._stopped:
+            if self._clock.next_due_us(_LANES) is None:
+                return
+            with self._lock:
+                if self._thread is None and not self._stopped:
+                    self._thread = threading.Thread(
+                        target=self._run, name="fakecloud-dispatcher", daemon=True
+                    )
+                    self._thread.start()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._wake.clear()
+            self._clock.dispatch(_LANES)
+            due = self._clock.next_due_us(_LANES)
+            if due is None:
+                self._wake.wait()
+            else:
+                left = (due - self._clock.now_us()) / 1e6
+                self._wake.wait(min(max(left, 0.0), _LONGEST_NAP))
+
+    def stop(self, timeout: float = 6.0) -> bool:
+        """Deliver nothing more and wait for the delivery under way; whether it ended in time."""
+        self._stopped = True
+        self._wake.set()
+        self._unlisten()
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()

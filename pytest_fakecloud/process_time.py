@@ -1,0 +1,54 @@
+"""Process time that follows a cloud's clock, through time-machine (extra ``time``)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from .kernel.clock import Clock
+from .kernel.errors import ContractError
+
+__all__ = ["ProcessTime"]
+
+
+class ProcessTime:
+    """Makes ``time.time()`` and ``datetime.now()`` of this process follow the clock.
+
+    ``start()`` freezes the clock, since a process time that follows a clock that follows process
+    time has no anchor; the tester moves both with the clock. Raises ``ContractError`` without
+    time-machine.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._traveller: Any = None
+        self._coordinates: Any = None
+        self._unlisten = lambda: None
+
+    def start(self) -> None:
+        """Begin to steer process time."""
+        try:
+            import time_machine
+        except ModuleNotFoundError as error:
+            raise ContractError(
+                "process_time=True needs time-machine: pip install 'pytest-fakecloud[time]'"
+            ) from error
+        self._clock.freeze()
+        traveller: Any = time_machine.travel(self._clock.now(), tick=False)
+        self._traveller = traveller
+        self._coordinates = traveller.start()
+        self._unlisten = self._clock.on_move(self._follow)
+
+    def _follow(self) -> None:
+        with self._lock:
+            if self._coordinates is not None:
+                self._coordinates.move_to(self._clock.now(), tick=False)
+
+    def stop(self) -> None:
+        """Give process time back."""
+        self._unlisten()
+        with self._lock:
+            if self._traveller is not None:
+                self._traveller.stop()
+                self._traveller = self._coordinates = None
