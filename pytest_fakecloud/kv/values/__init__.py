@@ -1,0 +1,1 @@
+"""Data structures without commands: what is kept under a key besides strings."""

@@ -1,0 +1,363 @@
+"""HyperLogLog in the real server's own bytes: MurmurHash64A, sparse and dense registers.
+
+A HyperLogLog is a string value, so everything here takes and returns `bytes`: GET after PFADD gives
+what the real server gives. Layout: `HYLL`, encoding (0 dense, 1 sparse), 3 zero bytes, the cached
+cardinality (8 bytes, little endian; the top bit says stale), then the registers.
+
+Dense: 16,384 registers of 6 bits, least significant bit first. Sparse: run-length opcodes
+ZERO `00llllll` (length - 1), XZERO `01llllll llllllll`, VAL `1vvvvvll` (value - 1, length - 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+PRECISION = 14
+REGISTERS = 1 << PRECISION
+HASH_BITS = 64 - PRECISION
+REGISTER_BITS = 6
+REGISTER_MAX = (1 << REGISTER_BITS) - 1
+MAGIC = b"HYLL"
+HEADER_SIZE = 16
+DENSE, SPARSE = 0, 1
+DENSE_SIZE = HEADER_SIZE + (REGISTERS * REGISTER_BITS + 7) // 8
+SPARSE_VALUE_MAX = 32
+SPARSE_RUN_MAX = 4
+ZERO_MAX = 64
+XZERO_MAX = 16384
+SEED = 0xADC83B19
+_ALPHA_INF = 0.721347520444481703680
+_MASK = (1 << 64) - 1
+_M = 0xC6A4A7935BD1E995
+
+
+class CorruptHyperLogLog(ValueError):
+    """The sparse opcodes of a value with a right header do not add up to 16,384 registers."""
+
+
+def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
+    """MurmurHash64A of `key`, little endian on every machine, as the server computes it."""
+    length = len(key)
+    h = (seed ^ (length * _M)) & _MASK
+    whole = length & ~7
+    for at in range(0, whole, 8):
+        k = int.from_bytes(key[at : at + 8], "little") * _M & _MASK
+        k = (k ^ (k >> 47)) * _M & _MASK
+        h = (h ^ k) * _M & _MASK
+    if length & 7:
+        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
+    h = (h ^ (h >> 47)) * _M & _MASK
+    return h ^ (h >> 47)
+
+
+def register_of(element: bytes) -> tuple[int, int]:
+    """The register an element falls into and the length of its run of zero bits, plus one."""
+    digest = murmur_hash_64a(element)
+    index = digest & (REGISTERS - 1)
+    rest = (digest >> PRECISION) | (1 << HASH_BITS)
+    return index, (rest & -rest).bit_length()
+
+
+def empty() -> bytes:
+    """A new HyperLogLog: sparse, all registers zero, a cached count of 0."""
+    return MAGIC + bytes((SPARSE,)) + bytes(11) + _xzero(REGISTERS)
+
+
+def is_hyperloglog(value: bytes) -> bool:
+    """Whether a string is one: magic, a known encoding and, for dense, the exact length."""
+    if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
+        return False
+    return value[4] == SPARSE or len(value) == DENSE_SIZE
+
+
+def is_dense(value: bytes) -> bool:
+    """Whether the registers are stored densely."""
+    return value[4] == DENSE
+
+
+def _xzero(length: int) -> bytes:
+    length -= 1
+    return bytes(((length >> 8) | 0x40, length & 0xFF))
+
+
+def _zeros(length: int) -> bytes:
+    return _xzero(length) if length > ZERO_MAX else bytes((length - 1,))
+
+
+def _value(value: int, length: int) -> int:
+    return (value - 1) << 2 | (length - 1) | 0x80
+
+
+def _runs(value: bytes) -> Iterable[tuple[int, int]]:
+    """(register value, run length) of every opcode of a sparse representation."""
+    at = HEADER_SIZE
+    while at < len(value):
+        opcode = value[at]
+        if opcode & 0x80:
+            yield (opcode >> 2 & 0x1F) + 1, (opcode & 3) + 1
+            at += 1
+        elif opcode & 0x40:
+            if at + 1 >= len(value):
+                raise CorruptHyperLogLog("the last XZERO opcode is cut")
+            yield 0, ((opcode & 0x3F) << 8 | value[at + 1]) + 1
+            at += 2
+        else:
+            yield 0, (opcode & 0x3F) + 1
+            at += 1
+
+
+def registers(value: bytes) -> bytearray:
+    """All 16,384 registers, a byte each. CorruptHyperLogLog when they do not add up."""
+    if value[4] == SPARSE:
+        unpacked = bytearray()
+        for register, length in _runs(value):
+            unpacked += bytes((register,)) * length
+            if len(unpacked) > REGISTERS:
+                break
+        if len(unpacked) != REGISTERS:
+            raise CorruptHyperLogLog(f"the opcodes cover {len(unpacked)} registers")
+        return unpacked
+    unpacked = bytearray(REGISTERS)
+    at = 0
+    for start in range(HEADER_SIZE, DENSE_SIZE, 3):
+        three = int.from_bytes(value[start : start + 3], "little")
+        unpacked[at] = three & 63
+        unpacked[at + 1] = three >> 6 & 63
+        unpacked[at + 2] = three >> 12 & 63
+        unpacked[at + 3] = three >> 18
+        at += 4
+    return unpacked
+
+
+def _pack_dense(unpacked: bytes | bytearray) -> bytes:
+    packed = bytearray()
+    for at in range(0, REGISTERS, 4):
+        three = (
+            unpacked[at]
+            | unpacked[at + 1] << 6
+            | unpacked[at + 2] << 12
+            | unpacked[at + 3] << 18
+        )
+        packed += three.to_bytes(3, "little")
+    return bytes(packed)
+
+
+def to_dense(value: bytes) -> bytes:
+    """The same HyperLogLog with dense registers; its cached count is kept."""
+    if is_dense(value):
+        return value
+    return MAGIC + bytes((DENSE,)) + value[5:HEADER_SIZE] + _pack_dense(registers(value))
+
+
+def _stale(value: bytes) -> bytes:
+    return value[:15] + bytes((value[15] | 0x80,)) + value[HEADER_SIZE:]
+
+
+def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
+    """Add elements; the new value, and whether any register changed (its count is then stale)."""
+    changed = False
+    dense: bytearray | None = None
+    for element in elements:
+        index, count = register_of(element)
+        if dense is None and not is_dense(value):
+            grown = _sparse_set(value, index, count, sparse_max_bytes)
+            changed = changed or grown is not value
+            value = grown
+            continue
+        if dense is None:
+            dense = bytearray(value)
+        changed = _dense_set(dense, index, count) or changed
+    if dense is not None:
+        value = bytes(dense)
+    return (_stale(value) if changed else value), changed
+
+
+def _dense_set(dense: bytearray, index: int, count: int) -> bool:
+    bit = index * REGISTER_BITS
+    at = HEADER_SIZE + (bit >> 3)
+    shift = bit & 7
+    pair = int.from_bytes(dense[at : at + 2], "little")
+    if (pair >> shift & REGISTER_MAX) >= count:
+        return False
+    pair = pair & ~(REGISTER_MAX << shift) | count << shift
+    size = min(2, len(dense) - at)
+    dense[at : at + size] = pair.to_bytes(2, "little")[:size]
+    return True
+
+
+def _promoted(value: bytes, index: int, count: int) -> bytes:
+    dense = bytearray(to_dense(value))
+    _dense_set(dense, index, count)
+    return bytes(dense)
+
+
+def _sparse_set(value: bytes, index: int, count: int, sparse_max_bytes: int) -> bytes:
+    """Raise one register of a sparse value; the same object when it is high enough already.
+
+    Step by step what the server does, because the bytes depend on it: an opcode that is exactly the
+    register is changed in place, any other is split in up to three, then up to five opcodes from
+    the one before are merged where they hold equal values.
+    """
+    if count > SPARSE_VALUE_MAX:
+        return _promoted(value, index, count)
+
+    at, before, first, span = HEADER_SIZE, -1, 0, 0
+    while at < len(value):
+        opcode = value[at]
+        size = 1
+        if opcode & 0x80:
+            span = (opcode & 3) + 1
+        elif opcode & 0x40:
+            if at + 1 >= len(value):
+                raise CorruptHyperLogLog("the last XZERO opcode is cut")
+            span = ((opcode & 0x3F) << 8 | value[at + 1]) + 1
+            size = 2
+        else:
+            span = (opcode & 0x3F) + 1
+        if index <= first + span - 1:
+            break
+        before = at
+        at += size
+        first += span
+    if span == 0 or at >= len(value):
+        raise CorruptHyperLogLog("the opcodes end before the register")
+
+    if opcode & 0x80:
+        old = (opcode >> 2 & 0x1F) + 1
+        if old >= count:
+            return value
+        if span == 1:
+            value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
+            return _merged(value, before, at)
+    else:
+        old = 0
+        if span == 1 and size == 1:
+            value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
+            return _merged(value, before, at)
+
+    last = first + span - 1
+    pieces = bytearray()
+    if index != first:
+        length = index - first
+        pieces += bytes((_value(old, length),)) if old else _zeros(length)
+    pieces.append(_value(count, 1))
+    if index != last:
+        length = last - index
+        pieces += bytes((_value(old, length),)) if old else _zeros(length)
+    if len(pieces) > size and len(value) + len(pieces) - size > sparse_max_bytes:
+        return _promoted(value, index, count)
+    value = value[:at] + bytes(pieces) + value[at + size :]
+    return _merged(value, before, at)
+
+
+def _merged(value: bytes, before: int, at: int) -> bytes:
+    """Merge equal neighbouring VAL opcodes among the five from the one before the change."""
+    merged = bytearray(value)
+    place = before if before >= 0 else HEADER_SIZE
+    for _ in range(5):
+        if place >= len(merged):
+            break
+        opcode = merged[place]
+        if not opcode & 0x80:
+            place += 2 if opcode & 0x40 else 1
+            continue
+        if place + 1 < len(merged) and merged[place + 1] & 0x80:
+            following = merged[place + 1]
+            if opcode >> 2 & 0x1F == following >> 2 & 0x1F:
+                length = (opcode & 3) + (following & 3) + 2
+                if length <= SPARSE_RUN_MAX:
+                    merged[place : place + 2] = bytes(((opcode & 0x7C) | 0x80 | (length - 1),))
+                    continue
+        place += 1
+    return bytes(merged)
+
+
+def _sigma(x: float) -> float:
+    if x == 1.0:
+        return math.inf
+    y, z = 1.0, x
+    while True:
+        x *= x
+        previous = z
+        z += x * y
+        y += y
+        if z == previous:
+            return z
+
+
+def _tau(x: float) -> float:
+    if x in (0.0, 1.0):
+        return 0.0
+    y, z = 1.0, 1 - x
+    while True:
+        x = math.sqrt(x)
+        previous = z
+        y *= 0.5
+        z -= (1 - x) ** 2 * y
+        if z == previous:
+            return z / 3
+
+
+def estimate(unpacked: bytes | bytearray) -> int:
+    """The cardinality registers stand for, by Ertl's improved estimator."""
+    histogram = [0] * 64
+    for register in range(64):
+        histogram[register] = unpacked.count(register)
+    m = float(REGISTERS)
+    z = m * _tau((m - histogram[HASH_BITS + 1]) / m)
+    for j in range(HASH_BITS, 0, -1):
+        z += histogram[j]
+        z *= 0.5
+    z += m * _sigma(histogram[0] / m)
+    exact = _ALPHA_INF * m * m / z
+    return math.floor(exact + 0.5)
+
+
+def count(value: bytes) -> tuple[int, bytes]:
+    """The cardinality of one value, and the value with that count cached in its header."""
+    if not value[15] & 0x80:
+        return int.from_bytes(value[8:HEADER_SIZE], "little"), value
+    cardinality = estimate(registers(value))
+    return cardinality, value[:8] + cardinality.to_bytes(8, "little") + value[HEADER_SIZE:]
+
+
+def maxima(values: Iterable[bytes]) -> bytearray:
+    """The larger of every register over several values."""
+    largest = bytearray(REGISTERS)
+    for value in values:
+        largest = bytearray(map(max, largest, registers(value)))
+    return largest
+
+
+def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
+    """`target` with its registers raised to `largest`, made dense first when `dense`."""
+    if dense:
+        target = to_dense(target)
+    for index, register in enumerate(largest):
+        if not register:
+            continue
+        if is_dense(target):
+            unpacked = bytearray(map(max, registers(target), largest))
+            target = target[:HEADER_SIZE] + _pack_dense(unpacked)
+            break
+        target = _sparse_set(target, index, register, sparse_max_bytes)
+    return _stale(target)
+
+
+def describe(value: bytes) -> str:
+    """The opcodes of a sparse value in words: `Z:n`, `z:n` (XZERO) and `v:value,length`."""
+    words = []
+    at = HEADER_SIZE
+    while at < len(value):
+        opcode = value[at]
+        if opcode & 0x80:
+            words.append(f"v:{(opcode >> 2 & 0x1F) + 1},{(opcode & 3) + 1}")
+            at += 1
+        elif opcode & 0x40:
+            words.append(f"Z:{((opcode & 0x3F) << 8 | value[at + 1]) + 1}")
+            at += 2
+        else:
+            words.append(f"z:{(opcode & 0x3F) + 1}")
+            at += 1
+    return " ".join(words)

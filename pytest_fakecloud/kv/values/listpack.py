@@ -1,0 +1,49 @@
+"""Sizes of listpack entries, which decide encodings and stream nodes; no listpack is ever built."""
+
+from __future__ import annotations
+
+from .integers import canonical_integer
+
+LISTPACK_OVERHEAD = 7
+"""Bytes of an empty listpack: total length, number of elements, end marker."""
+
+
+def _with_back_length(size: int) -> int:
+    if size <= 127:
+        return size + 1
+    if size < 16383:
+        return size + 2
+    if size < 2097151:
+        return size + 3
+    if size < 268435455:
+        return size + 4
+    return size + 5
+
+
+def integer_size(number: int) -> int:
+    """The bytes an integer takes, its back length included."""
+    if 0 <= number <= 127:
+        return 2
+    if -4096 <= number <= 4095:
+        return 3
+    if -(1 << 15) <= number < 1 << 15:
+        return 4
+    if -(1 << 23) <= number < 1 << 23:
+        return 5
+    if -(1 << 31) <= number < 1 << 31:
+        return 6
+    return 10
+
+
+def entry_size(item: bytes) -> int:
+    """The bytes `item` takes in a listpack, as an integer where it is the canonical text of one."""
+    length = len(item)
+    if length <= 20 and item[:1] <= b"9":
+        number = canonical_integer(item)
+        if number is not None:
+            return integer_size(number)
+    if length < 64:
+        return length + 2
+    if length < 4096:
+        return _with_back_length(length + 2)
+    return _with_back_length(length + 5)

@@ -1,0 +1,244 @@
+"""Lists: blocks of items, quick at both ends and by index, with encoding thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar
+
+from .listpack import LISTPACK_OVERHEAD, entry_size
+from .packing import Reader, Writer
+from .positions import Positions
+
+if TYPE_CHECKING:
+    from ..model import Config
+
+LOAD = 512
+"""Items of a block after a split; a block of more than twice that is split."""
+
+NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
+"""What the negative values of list-max-listpack-size mean."""
+
+
+class QuickList:
+    """A sequence of byte strings in blocks of at most 1,024.
+
+    Both ends cost O(1) (a block is short), an index O(log n) through prefix sums, and insertion or
+    removal in the middle the length of one block.
+    """
+
+    type_name: ClassVar[str] = "list"
+    __slots__ = ("_blocks", "_bytes", "_length", "_peak", "_positions")
+
+    def __init__(self, items: Iterable[bytes] = ()) -> None:
+        self._blocks: list[list[bytes]] = []
+        self._length = 0
+        self._bytes = LISTPACK_OVERHEAD
+        # The largest size since it was last small: converting back needs half the limit.
+        self._peak = LISTPACK_OVERHEAD
+        self._positions: Positions | None = None
+        self.push_right(items)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self._blocks:
+            yield from block
+
+    def __reversed__(self) -> Iterator[bytes]:
+        for block in reversed(self._blocks):
+            yield from reversed(block)
+
+    def encoding(self, config: Config) -> str:
+        """The word OBJECT ENCODING answers: `listpack` within one node's limit, else `quicklist`.
+
+        As the servers since 7.2 do it; 7.0 has only the second word.
+        """
+        limit = config.number("list-max-listpack-size")
+        if limit >= 0:
+            return "listpack" if self._length <= limit else "quicklist"
+        return "listpack" if self._peak <= NODE_BYTES[max(limit, -5)] else "quicklist"
+
+    def copy(self) -> QuickList:
+        """An independent copy with the same encoding."""
+        twin = QuickList()
+        twin._blocks = [block.copy() for block in self._blocks]
+        twin._length = self._length
+        twin._bytes = self._bytes
+        twin._peak = self._peak
+        return twin
+
+    def dump(self, writer: Writer) -> None:
+        """Write the items in order."""
+        writer.integer(self._length)
+        for item in self:
+            writer.blob(item)
+
+    @classmethod
+    def load(cls, reader: Reader) -> QuickList:
+        """Read what `dump` wrote."""
+        return cls(reader.blob() for _ in range(reader.integer()))
+
+    def _grew(self, item: bytes) -> None:
+        self._length += 1
+        self._bytes += entry_size(item)
+        if self._bytes > self._peak:
+            self._peak = self._bytes
+
+    def _shrank(self, items: Iterable[bytes]) -> None:
+        for item in items:
+            self._length -= 1
+            self._bytes -= entry_size(item)
+        if self._bytes <= NODE_BYTES[-2] // 2:
+            self._peak = self._bytes
+
+    def _split_if_full(self, i: int) -> None:
+        block = self._blocks[i]
+        if len(block) > 2 * LOAD:
+            self._blocks.insert(i + 1, block[LOAD:])
+            del block[LOAD:]
+            self._positions = None
+
+    def push_right(self, items: Iterable[bytes]) -> None:
+        """Append each item at the tail."""
+        for item in items:
+            if not self._blocks:
+                self._blocks.append([])
+                self._positions = None
+            last = len(self._blocks) - 1
+            self._blocks[last].append(item)
+            if self._positions is not None:
+                self._positions.add(last, 1)
+            self._grew(item)
+            self._split_if_full(last)
+
+    def push_left(self, items: Iterable[bytes]) -> None:
+        """Put each item before the head, one after the other (so the last one ends up first)."""
+        for item in items:
+            if not self._blocks:
+                self._blocks.append([])
+                self._positions = None
+            self._blocks[0].insert(0, item)
+            if self._positions is not None:
+                self._positions.add(0, 1)
+            self._grew(item)
+            self._split_if_full(0)
+
+    def _block_shrank(self, i: int, by: int) -> None:
+        if not self._blocks[i]:
+            del self._blocks[i]
+            self._positions = None
+        elif self._positions is not None:
+            self._positions.add(i, -by)
+
+    def pop_left(self) -> bytes:
+        """Remove and return the head; the list must not be empty."""
+        item = self._blocks[0].pop(0)
+        self._shrank((item,))
+        self._block_shrank(0, 1)
+        return item
+
+    def pop_right(self) -> bytes:
+        """Remove and return the tail; the list must not be empty."""
+        last = len(self._blocks) - 1
+        item = self._blocks[last].pop()
+        self._shrank((item,))
+        self._block_shrank(last, 1)
+        return item
+
+    def _find(self, index: int) -> tuple[int, int]:
+        if index < len(self._blocks[0]):
+            return 0, index
+        if self._positions is None:
+            self._positions = Positions(map(len, self._blocks))
+        return self._positions.find(index)
+
+    def at(self, index: int) -> bytes:
+        """The item at an index within 0..length-1."""
+        i, j = self._find(index)
+        return self._blocks[i][j]
+
+    def replace(self, index: int, item: bytes) -> None:
+        """Put another item at an index within 0..length-1."""
+        i, j = self._find(index)
+        self._shrank((self._blocks[i][j],))
+        self._blocks[i][j] = item
+        self._grew(item)
+
+    def insert(self, index: int, item: bytes) -> None:
+        """Put an item before the one at `index` (0..length)."""
+        if index >= self._length:
+            self.push_right((item,))
+            return
+        i, j = self._find(index)
+        self._blocks[i].insert(j, item)
+        if self._positions is not None:
+            self._positions.add(i, 1)
+        self._grew(item)
+        self._split_if_full(i)
+
+    def slice(self, start: int, stop: int) -> list[bytes]:
+        """The items at start <= index < stop, both already within 0..length."""
+        if start >= stop:
+            return []
+        i, j = self._find(start)
+        wanted = stop - start
+        found = self._blocks[i][j : j + wanted]
+        while len(found) < wanted:
+            i += 1
+            found += self._blocks[i][: wanted - len(found)]
+        return found
+
+    def remove_slice(self, start: int, stop: int) -> list[bytes]:
+        """Remove and return the items at start <= index < stop, both already within 0..length."""
+        removed = self.slice(start, stop)
+        if not removed:
+            return removed
+        i, j = self._find(start)
+        left = len(removed)
+        if j:
+            head = self._blocks[i]
+            cut = min(left, len(head) - j)
+            del head[j : j + cut]
+            left -= cut
+            i += 1
+        whole = i
+        while left and left >= len(self._blocks[whole]):
+            left -= len(self._blocks[whole])
+            whole += 1
+        del self._blocks[i:whole]
+        if left:
+            del self._blocks[i][:left]
+        self._positions = None
+        self._shrank(removed)
+        return removed
+
+    def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
+        """The indexes of the items equal to `item`, from the head (or tail, with `reverse`).
+
+        At most `maxlen` items are compared; 0 means all.
+        """
+        compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
+        last = self._length - 1
+        for steps, candidate in enumerate(compared):
+            if candidate == item:
+                yield last - steps if reverse else steps
+
+    def remove(self, item: bytes, count: int) -> int:
+        """Remove up to |count| items equal to `item`, from the tail when count < 0; 0 means all.
+
+        Returns how many were removed.
+        """
+        limit = abs(count) or self._length
+        doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
+        if len(doomed) > 32:
+            gone = set(doomed)
+            kept = [each for index, each in enumerate(self) if index not in gone]
+            self._blocks = [kept[i : i + LOAD] for i in range(0, len(kept), LOAD)]
+            self._positions = None
+            self._shrank([item] * len(doomed))
+        else:
+            for index in doomed:
+                self.remove_slice(index, index + 1)
+        return len(doomed)

@@ -1,0 +1,62 @@
+"""Length-prefixed fields, the body of a DUMP payload."""
+
+from __future__ import annotations
+
+import struct
+
+
+class Writer:
+    """Collects fields into one byte string."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def integer(self, number: int) -> None:
+        """A signed integer of any size."""
+        self.blob(b"%d" % number)
+
+    def double(self, number: float) -> None:
+        """A 64-bit float, exactly."""
+        self._parts.append(struct.pack("<d", number))
+
+    def blob(self, data: bytes) -> None:
+        """A byte string with its length before it."""
+        self._parts.append(struct.pack("<I", len(data)))
+        self._parts.append(bytes(data))
+
+    def payload(self) -> bytes:
+        """Everything written so far."""
+        return b"".join(self._parts)
+
+
+class Reader:
+    """Reads fields in the order they were written; ValueError when the payload is not one."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._at = 0
+
+    def _take(self, length: int) -> bytes:
+        piece = self._payload[self._at : self._at + length]
+        if len(piece) != length:
+            raise ValueError(f"the payload ends after {len(self._payload)} bytes")
+        self._at += length
+        return piece
+
+    def integer(self) -> int:
+        """The next signed integer."""
+        return int(self.blob())
+
+    def double(self) -> float:
+        """The next 64-bit float."""
+        number: float = struct.unpack("<d", self._take(8))[0]
+        return number
+
+    def blob(self) -> bytes:
+        """The next byte string."""
+        (length,) = struct.unpack("<I", self._take(4))
+        return self._take(length)
+
+    def at_end(self) -> bool:
+        """Whether every byte has been read."""
+        return self._at == len(self._payload)

@@ -1,0 +1,120 @@
+"""Sets: members with random choice in O(1), a scan that misses nobody, and encoding thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from .integers import canonical_integer
+from .packing import Reader, Writer
+
+if TYPE_CHECKING:
+    from ..model import Config
+
+
+class SetValue:
+    """Distinct byte strings: an array of members and a dictionary from member to place.
+
+    Removing moves the last member into the gap. So a scan that goes from the end of the array to
+    its start meets every member that stays: what is moved comes from the part already seen.
+    """
+
+    type_name: ClassVar[str] = "set"
+    __slots__ = ("_integers", "_longest", "_members", "_peak", "_places")
+
+    def __init__(self, members: Iterable[bytes] = ()) -> None:
+        self._members: list[bytes] = []
+        self._places: dict[bytes, int] = {}
+        # The encoding follows the largest it ever was; the real server never converts back.
+        self._integers = True
+        self._peak = 0
+        self._longest = 0
+        for member in members:
+            self.add(member)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, member: bytes) -> bool:
+        return member in self._places
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The members; ascending when they are stored as integers."""
+        if self._integers and self._peak <= 512:
+            return iter(sorted(self._members, key=int))
+        return iter(self._members)
+
+    def encoding(self, config: Config) -> str:
+        """The word OBJECT ENCODING answers: `intset`, `listpack` or `hashtable`.
+
+        As the servers since 7.2 do it; 7.0 has no `listpack` here.
+        """
+        if self._integers and self._peak <= config.number("set-max-intset-entries"):
+            return "intset"
+        if (
+            self._peak <= config.number("set-max-listpack-entries")
+            and self._longest <= config.number("set-max-listpack-value")
+        ):
+            return "listpack"
+        return "hashtable"
+
+    def copy(self) -> SetValue:
+        """An independent copy with the same encoding."""
+        twin = SetValue()
+        twin._members = self._members.copy()
+        twin._places = self._places.copy()
+        twin._integers = self._integers
+        twin._peak = self._peak
+        twin._longest = self._longest
+        return twin
+
+    def dump(self, writer: Writer) -> None:
+        """Write the members."""
+        writer.integer(len(self._members))
+        for member in self._members:
+            writer.blob(member)
+
+    @classmethod
+    def load(cls, reader: Reader) -> SetValue:
+        """Read what `dump` wrote."""
+        return cls(reader.blob() for _ in range(reader.integer()))
+
+    def add(self, member: bytes) -> bool:
+        """Add `member`; whether it is new."""
+        places = self._places
+        if member in places:
+            return False
+        places[member] = len(self._members)
+        self._members.append(member)
+        if len(self._members) > self._peak:
+            self._peak = len(self._members)
+        if len(member) > self._longest:
+            self._longest = len(member)
+        if self._integers and canonical_integer(member) is None:
+            self._integers = False
+        return True
+
+    def remove(self, member: bytes) -> bool:
+        """Remove `member`; whether it was there."""
+        place = self._places.pop(member, None)
+        if place is None:
+            return False
+        last = self._members.pop()
+        if place < len(self._members):
+            self._members[place] = last
+            self._places[last] = place
+        return True
+
+    def at(self, place: int) -> bytes:
+        """The member at a place of the array (0..length-1), for random choice."""
+        return self._members[place]
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """At least `count` members from `cursor` on and the next cursor (0 at the end).
+
+        The cursor is the number of places still to visit, from the end of the array downwards;
+        0 begins. Members added meanwhile may be missed, members that stay are not.
+        """
+        top = min(cursor, len(self._members)) if cursor else len(self._members)
+        bottom = max(0, top - count)
+        return bottom, self._members[bottom:top]

@@ -1,0 +1,510 @@
+"""Streams: entries in nodes, consumer groups and their pending entries.
+
+An entry id is one integer, milliseconds in the high and the sequence number in the low 64 bits, so
+ids compare, count up and sort as numbers. Nodes are those of the real server (at most 100 entries
+or 4,096 bytes), because trimming with `~` in the stock dialect and XINFO show them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, ClassVar
+
+from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
+from .packing import Reader, Writer
+from .sorted_blocks import SortedBlocks
+
+if TYPE_CHECKING:
+    from ..model import Config
+
+SEQUENCE_MAX = (1 << 64) - 1
+ID_MAX = (1 << 128) - 1
+UNKNOWN_ENTRIES_READ = -1
+"""A group's entries_read when nobody can say how many entries came before its last id."""
+
+Entry = tuple[int, list[bytes]]
+"""An id and its fields and values, alternating."""
+
+
+def make_id(milliseconds: int, sequence: int) -> int:
+    """The id with these two halves."""
+    return milliseconds << 64 | sequence
+
+
+def format_id(entry_id: int) -> bytes:
+    """The id as clients see it: `milliseconds-sequence`."""
+    return b"%d-%d" % (entry_id >> 64, entry_id & SEQUENCE_MAX)
+
+
+class Node:
+    """A run of entries, as one listpack holds them on the real server."""
+
+    __slots__ = ("deleted", "fields", "ids", "key", "last", "master", "size")
+
+    def __init__(self, key: int, master: list[bytes]) -> None:
+        self.key = key
+        self.master = master
+        self.ids: list[int] = []
+        self.fields: list[list[bytes]] = []
+        self.deleted = 0
+        self.last = key
+        self.size = LISTPACK_OVERHEAD + 6 + integer_size(len(master)) + sum(map(entry_size, master))
+
+    def append(self, entry_id: int, fields: list[bytes]) -> None:
+        """Add an entry with a higher id and account for its bytes."""
+        self.ids.append(entry_id)
+        self.fields.append(fields)
+        self.last = entry_id
+        pairs = len(fields) // 2
+        milliseconds = (entry_id >> 64) - (self.key >> 64)
+        sequence = (entry_id & SEQUENCE_MAX) - (self.key & SEQUENCE_MAX)
+        self.size += 2 + integer_size(milliseconds) + integer_size(sequence)
+        if fields[::2] == self.master:
+            self.size += integer_size(pairs + 3) + sum(map(entry_size, fields[1::2]))
+        else:
+            self.size += integer_size(2 * pairs + 4) + integer_size(pairs)
+            self.size += sum(map(entry_size, fields))
+
+    def copy(self) -> Node:
+        """An independent copy; the entries' field lists, which never change, are shared."""
+        twin = Node.__new__(Node)
+        twin.key, twin.master = self.key, self.master
+        twin.ids, twin.fields = self.ids.copy(), self.fields.copy()
+        twin.deleted, twin.last, twin.size = self.deleted, self.last, self.size
+        return twin
+
+
+@dataclass(slots=True)
+class Pending:
+    """An entry delivered to a consumer and not acknowledged."""
+
+    consumer: Consumer
+    delivered_ms: int
+    deliveries: int
+
+
+class PendingList:
+    """Pending entries by id, in id order."""
+
+    __slots__ = ("_entries", "_order")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, Pending] = {}
+        self._order: SortedBlocks[int] = SortedBlocks()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, entry_id: int) -> bool:
+        return entry_id in self._entries
+
+    def get(self, entry_id: int) -> Pending | None:
+        """The pending entry of this id, or None."""
+        return self._entries.get(entry_id)
+
+    def put(self, entry_id: int, pending: Pending) -> None:
+        """Add a pending entry, or replace the one of the same id."""
+        if entry_id not in self._entries:
+            self._order.add(entry_id)
+        self._entries[entry_id] = pending
+
+    def pop(self, entry_id: int) -> Pending | None:
+        """Remove and return the pending entry of this id, or None."""
+        pending = self._entries.pop(entry_id, None)
+        if pending is not None:
+            self._order.remove(entry_id)
+        return pending
+
+    def items(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, Pending]]:
+        """The entries with start <= id <= end in id order; not to be changed meanwhile."""
+        for entry_id in self._order.iterate(self._order.position(start) if start else 0):
+            if entry_id > end:
+                return
+            yield entry_id, self._entries[entry_id]
+
+    def ends(self) -> tuple[int, int]:
+        """The lowest and the highest id; the list must not be empty."""
+        return self._order.at(0), self._order.at(len(self._order) - 1)
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A consumer of a group: what it was given, when it last tried and last got something.
+
+    `active_ms` is -1 until it was given an entry.
+    """
+
+    name: bytes
+    seen_ms: int
+    active_ms: int = -1
+    pending: PendingList = field(default_factory=PendingList)
+
+
+@dataclass(slots=True)
+class Group:
+    """A consumer group: where it is, and its pending entries over all consumers."""
+
+    last_id: int
+    entries_read: int = UNKNOWN_ENTRIES_READ
+    consumers: dict[bytes, Consumer] = field(default_factory=dict)
+    pending: PendingList = field(default_factory=PendingList)
+
+    def sorted_consumers(self) -> list[Consumer]:
+        """The consumers by name, as the server lists them."""
+        return [self.consumers[name] for name in sorted(self.consumers)]
+
+    def deliver(self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1) -> None:
+        """Make an entry pending for `consumer`, whoever had it before."""
+        before = self.pending.get(entry_id)
+        if before is not None:
+            before.consumer.pending.pop(entry_id)
+        pending = Pending(consumer, now_ms, deliveries)
+        self.pending.put(entry_id, pending)
+        consumer.pending.put(entry_id, pending)
+
+    def give(self, entry_id: int, pending: Pending, consumer: Consumer) -> None:
+        """Move a pending entry to another consumer, keeping its times and counts."""
+        if pending.consumer is not consumer:
+            pending.consumer.pending.pop(entry_id)
+            pending.consumer = consumer
+            consumer.pending.put(entry_id, pending)
+
+    def acknowledge(self, entry_id: int) -> bool:
+        """Drop an entry from the pending ones; whether it was pending."""
+        pending = self.pending.pop(entry_id)
+        if pending is None:
+            return False
+        pending.consumer.pending.pop(entry_id)
+        return True
+
+    def remove_consumer(self, name: bytes) -> int | None:
+        """Remove a consumer with its pending entries; how many those were, or None without it."""
+        consumer = self.consumers.pop(name, None)
+        if consumer is None:
+            return None
+        for entry_id, _ in consumer.pending.items():
+            self.pending.pop(entry_id)
+        return len(consumer.pending)
+
+    def copy(self) -> Group:
+        """An independent copy."""
+        twin = Group(self.last_id, self.entries_read)
+        for consumer in self.consumers.values():
+            twin.consumers[consumer.name] = Consumer(
+                consumer.name, consumer.seen_ms, consumer.active_ms
+            )
+        for entry_id, pending in self.pending.items():
+            owner = twin.consumers[pending.consumer.name]
+            twin.deliver(entry_id, owner, pending.delivered_ms, pending.deliveries)
+        return twin
+
+
+class Stream:
+    """Entries in ascending order of id, and the groups that read them.
+
+    A stream stays when its last entry goes. `last_id` is the highest id ever added,
+    `max_deleted_id` the highest ever deleted by name, `entries_added` counts all additions.
+    """
+
+    type_name: ClassVar[str] = "stream"
+    __slots__ = (
+        "_keys", "_nodes", "entries_added", "groups", "last_id", "length", "max_deleted_id",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._keys: list[int] = []
+        self.length = 0
+        self.last_id = 0
+        self.max_deleted_id = 0
+        self.entries_added = 0
+        self.groups: dict[bytes, Group] = {}
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bool__(self) -> bool:
+        return True
+
+    def encoding(self, config: Config) -> str:
+        """The word OBJECT ENCODING answers."""
+        return "stream"
+
+    def copy(self) -> Stream:
+        """An independent copy, groups and pending entries included."""
+        twin = Stream()
+        twin._nodes = [node.copy() for node in self._nodes]
+        twin._keys = self._keys.copy()
+        twin.length = self.length
+        twin.last_id = self.last_id
+        twin.max_deleted_id = self.max_deleted_id
+        twin.entries_added = self.entries_added
+        twin.groups = {name: group.copy() for name, group in self.groups.items()}
+        return twin
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    @property
+    def first_id(self) -> int:
+        """The lowest id there is; 0 when the stream is empty."""
+        return self._nodes[0].ids[0] if self._nodes else 0
+
+    def next_id(self, now_ms: int) -> int | None:
+        """The id of an entry added now; None when the last possible id is taken."""
+        if now_ms > self.last_id >> 64:
+            return make_id(now_ms, 0)
+        return self.last_id + 1 if self.last_id < ID_MAX else None
+
+    def append(
+        self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
+    ) -> None:
+        """Add an entry whose id is higher than every one before; the limits are a node's."""
+        nodes = self._nodes
+        node = nodes[-1] if nodes else None
+        if (
+            node is None
+            or node.size + sum(map(len, fields)) >= (max_bytes or 1 << 30)
+            or (max_entries and len(node.ids) + node.deleted >= max_entries)
+        ):
+            node = Node(entry_id, fields[::2])
+            nodes.append(node)
+            self._keys.append(entry_id)
+        node.append(entry_id, fields)
+        self.length += 1
+        self.entries_added += 1
+        self.last_id = entry_id
+
+    def _place(self, entry_id: int) -> tuple[int, int] | None:
+        at = bisect_right(self._keys, entry_id) - 1
+        if at < 0:
+            return None
+        ids = self._nodes[at].ids
+        i = bisect_left(ids, entry_id)
+        return (at, i) if i < len(ids) and ids[i] == entry_id else None
+
+    def __contains__(self, entry_id: int) -> bool:
+        return self._place(entry_id) is not None
+
+    def get(self, entry_id: int) -> list[bytes] | None:
+        """The fields and values of an entry, or None."""
+        place = self._place(entry_id)
+        return None if place is None else self._nodes[place[0]].fields[place[1]]
+
+    def delete(self, entry_id: int) -> bool:
+        """Delete an entry by id; whether it was there."""
+        place = self._place(entry_id)
+        if place is None:
+            return False
+        at, i = place
+        node = self._nodes[at]
+        del node.ids[i], node.fields[i]
+        node.deleted += 1
+        if not node.ids:
+            del self._nodes[at], self._keys[at]
+        self.length -= 1
+        self.max_deleted_id = max(self.max_deleted_id, entry_id)
+        return True
+
+    def range(
+        self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
+    ) -> list[Entry]:
+        """The entries with start <= id <= end, ascending (descending with `reverse`).
+
+        At most `count` of them, unless it is negative.
+        """
+        found: list[Entry] = []
+        if start > end or count == 0:
+            return found
+        for entry in self._backwards(end) if reverse else self._forwards(start):
+            if entry[0] < start if reverse else entry[0] > end:
+                break
+            found.append(entry)
+            if len(found) == count:
+                break
+        return found
+
+    def _forwards(self, start: int) -> Iterator[Entry]:
+        at = max(bisect_right(self._keys, start) - 1, 0)
+        for n in range(at, len(self._nodes)):
+            node = self._nodes[n]
+            i = bisect_left(node.ids, start) if n == at else 0
+            yield from zip(node.ids[i:], node.fields[i:], strict=True)
+
+    def _backwards(self, end: int) -> Iterator[Entry]:
+        at = bisect_right(self._keys, end) - 1
+        for n in range(at, -1, -1):
+            node = self._nodes[n]
+            i = bisect_right(node.ids, end) if n == at else len(node.ids)
+            yield from zip(node.ids[:i][::-1], node.fields[:i][::-1], strict=True)
+
+    def trim(
+        self,
+        *,
+        max_length: int | None = None,
+        min_id: int = 0,
+        whole_nodes: bool = False,
+        limit: int = 0,
+    ) -> list[int]:
+        """Remove the oldest entries beyond `max_length`, or with ids below `min_id`.
+
+        Returns the ids removed. `whole_nodes` removes only complete nodes, as `~` does on the stock
+        server; `limit` (0 for none) bounds how many entries go.
+        """
+        removed: list[int] = []
+        whole = 0
+        for node in self._nodes:
+            left = self.length - len(removed)
+            by_length = None if max_length is None else left - max_length
+            surplus = bisect_left(node.ids, min_id) if by_length is None else by_length
+            surplus = min(surplus, len(node.ids))
+            if surplus <= 0:
+                break
+            if limit and len(removed) + (len(node.ids) if whole_nodes else surplus) > limit:
+                if whole_nodes:
+                    break
+                surplus = limit - len(removed)
+            if surplus == len(node.ids):
+                removed += node.ids
+                whole += 1
+                continue
+            if not whole_nodes:
+                removed += node.ids[:surplus]
+                del node.ids[:surplus], node.fields[:surplus]
+                node.deleted += surplus
+            break
+        del self._nodes[:whole], self._keys[:whole]
+        self.length -= len(removed)
+        return removed
+
+    # -- counting what groups have read ------------------------------------------------------------
+
+    def deleted_from(self, start: int) -> bool:
+        """Whether an entry at or after `start` was deleted by name: counting on is unsafe."""
+        return bool(self.length and self.max_deleted_id) and start <= self.max_deleted_id
+
+    def entries_up_to(self, entry_id: int) -> int:
+        """How many entries were ever added up to this id, where that can be told.
+
+        UNKNOWN_ENTRIES_READ for an id in a part of the stream that deletions have fragmented.
+        """
+        if not self.entries_added:
+            return 0
+        if not self.length and entry_id <= self.last_id:
+            return self.entries_added
+        if entry_id and entry_id < self.max_deleted_id:
+            return UNKNOWN_ENTRIES_READ
+        if entry_id == self.last_id:
+            return self.entries_added
+        if entry_id > self.last_id:
+            return UNKNOWN_ENTRIES_READ
+        if not self.max_deleted_id or self.max_deleted_id < self.first_id:
+            if entry_id < self.first_id:
+                return self.entries_added - self.length
+            if entry_id == self.first_id:
+                return self.entries_added - self.length + 1
+        return UNKNOWN_ENTRIES_READ
+
+    def lag(self, group: Group) -> int | None:
+        """How many entries the group has still to read, or None where that cannot be told."""
+        if not self.entries_added:
+            return 0
+        if group.entries_read != UNKNOWN_ENTRIES_READ and not self.deleted_from(group.last_id):
+            return self.entries_added - group.entries_read
+        read = self.entries_up_to(group.last_id)
+        return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
+
+    def advance(self, group: Group, entry_id: int) -> None:
+        """Move a group on to an entry it has just been given, counting it as read."""
+        if entry_id <= group.last_id:
+            return
+        if group.entries_read != UNKNOWN_ENTRIES_READ and not self.deleted_from(entry_id):
+            group.entries_read += 1
+        elif self.entries_added:
+            group.entries_read = self.entries_up_to(entry_id)
+        group.last_id = entry_id
+
+    # -- what XINFO shows of the server's storage --------------------------------------------------
+
+    @property
+    def radix_tree_keys(self) -> int:
+        """The number of nodes that hold entries."""
+        return len(self._nodes)
+
+    @property
+    def radix_tree_nodes(self) -> int:
+        """The number of nodes of the radix tree over their 16-byte keys."""
+        return _radix_nodes([key.to_bytes(16, "big") for key in self._keys], 0) or 1
+
+    # -- DUMP and RESTORE --------------------------------------------------------------------------
+
+    def dump(self, writer: Writer) -> None:
+        """Write entries, counters, groups, consumers and pending entries."""
+        for number in (self.length, self.last_id, self.max_deleted_id, self.entries_added):
+            writer.integer(number)
+        for entry_id, fields in self.range():
+            writer.integer(entry_id)
+            writer.integer(len(fields))
+            for each in fields:
+                writer.blob(each)
+        writer.integer(len(self.groups))
+        for name, group in self.groups.items():
+            writer.blob(name)
+            writer.integer(group.last_id)
+            writer.integer(group.entries_read)
+            writer.integer(len(group.consumers))
+            for consumer in group.consumers.values():
+                writer.blob(consumer.name)
+                writer.integer(consumer.seen_ms)
+                writer.integer(consumer.active_ms)
+                writer.integer(len(consumer.pending))
+                for entry_id, pending in consumer.pending.items():
+                    writer.integer(entry_id)
+                    writer.integer(pending.delivered_ms)
+                    writer.integer(pending.deliveries)
+
+    @classmethod
+    def load(cls, reader: Reader) -> Stream:
+        """Read what `dump` wrote; ValueError when ids are not ascending."""
+        stream = cls()
+        length, last_id, max_deleted_id, entries_added = (reader.integer() for _ in range(4))
+        for _ in range(length):
+            entry_id = reader.integer()
+            fields = [reader.blob() for _ in range(reader.integer())]
+            if not stream.last_id < entry_id <= last_id or not fields or len(fields) % 2:
+                raise ValueError("the payload holds an impossible stream entry")
+            stream.append(entry_id, fields)
+        stream.last_id, stream.max_deleted_id = last_id, max_deleted_id
+        stream.entries_added = entries_added
+        for _ in range(reader.integer()):
+            name = reader.blob()
+            group = stream.groups[name] = Group(reader.integer(), reader.integer())
+            for _ in range(reader.integer()):
+                consumer = Consumer(reader.blob(), reader.integer(), reader.integer())
+                group.consumers[consumer.name] = consumer
+                for _ in range(reader.integer()):
+                    group.deliver(reader.integer(), consumer, reader.integer(), reader.integer())
+        return stream
+
+
+def _radix_nodes(keys: list[bytes], depth: int) -> int:
+    """Nodes of a compressed radix tree over sorted keys of equal length, from `depth` on."""
+    if not keys:
+        return 0
+    if len(keys) == 1:
+        return 1 + (depth < len(keys[0]))
+    common = depth
+    while keys[0][common] == keys[-1][common]:
+        common += 1
+    nodes = 1 + (common > depth)
+    for _, branch in groupby(keys, key=lambda key: key[common]):
+        nodes += _radix_nodes(list(branch), common + 1)
+    return nodes
+
+
+__all__ = [
+    "ID_MAX", "SEQUENCE_MAX", "UNKNOWN_ENTRIES_READ", "Consumer", "Entry", "Group", "Node",
+    "Pending", "PendingList", "Stream", "format_id", "make_id",
+]  # fmt: skip
