@@ -1,0 +1,166 @@
+"""What the engine keeps besides keys: sessions, users, configuration and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from .errors import CommandError, no_permission
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .keyspace import Keyspace
+    from .registry import CommandSpec
+
+__all__ = [
+    "Config",
+    "Dialect",
+    "FullUser",
+    "Limits",
+    "ReadOnlyUser",
+    "Session",
+    "Transport",
+    "User",
+]
+
+Dialect = Literal["vendor", "redis"]
+Transport = Literal["local", "rest", "port"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of the REST interface; None means none.
+
+    ``max_request_size`` in bytes (one command of a pipeline counts by itself), ``daily_limit`` in
+    commands per UTC day on the clock, ``max_pipeline_length`` in commands of one request.
+    """
+
+    max_request_size: int | None = 10_000_000
+    daily_limit: int | None = None
+    max_pipeline_length: int | None = None
+
+
+class User(Protocol):
+    """Whoever runs commands. ``unrestricted`` spares the check of every command."""
+
+    name: str
+    unrestricted: bool
+
+    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` with a NOPERM text unless the user may run this command line."""
+
+
+class FullUser:
+    """The user ``default``: may run everything."""
+
+    unrestricted = True
+
+    def __init__(self, name: str = "default") -> None:
+        self.name = name
+
+    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Nothing is refused."""
+
+
+class ReadOnlyUser:
+    """The user ``default_ro``: read commands only, without the powerful ones (seed).
+
+    Refused besides writes: KEYS, SCAN and scripts (the vendor's documentation and user reports),
+    PUBLISH, and whatever administers the server (decided here).
+    """
+
+    unrestricted = False
+    allowed = frozenset({"ping", "echo", "time", "dbsize", "command", "multi", "exec", "discard"})
+
+    def __init__(self, name: str = "default_ro") -> None:
+        self.name = name
+
+    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Refuse everything but plain reads."""
+        if not self.may_run(spec):
+            raise CommandError(no_permission(spec.full_name))
+
+    def may_run(self, spec: CommandSpec) -> bool:
+        """Whether the command is a plain read."""
+        if spec.name in ("SCAN", "KEYS") or spec.group == "scripting":
+            return False
+        if spec.full_name.split("|")[0] in self.allowed or spec.full_name == "client|setinfo":
+            return True
+        return spec.readonly and "@dangerous" not in spec.categories
+
+
+@dataclass
+class Subscriptions:
+    """What a session listens to, in order of subscription."""
+
+    channels: dict[bytes, None] = field(default_factory=dict)
+    patterns: dict[bytes, None] = field(default_factory=dict)
+    shard_channels: dict[bytes, None] = field(default_factory=dict)
+
+
+class Session:
+    """One client as the engine sees it: who runs commands, on which database, in which state.
+
+    ``transport`` says where the commands come from: ``"local"`` (the tester), ``"rest"`` or
+    ``"port"``. ``resp`` is the protocol version replies are shaped for. ``deliver`` receives what
+    is pushed to the session (pub/sub messages), where the transport can carry it.
+    """
+
+    __slots__ = (
+        "aborted", "address", "db", "deliver", "engine", "id", "in_exec", "in_script", "library",
+        "name", "queue", "resp", "subscriptions", "transport", "user", "watch_broken", "watched",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        engine: Engine,
+        user: User,
+        db: Keyspace,
+        transport: Transport = "local",
+        resp: int = 2,
+        address: str = "",
+        id: int = 0,
+    ) -> None:
+        self.engine = engine
+        self.user = user
+        self.db = db
+        self.transport = transport
+        self.resp = resp
+        self.address = address
+        self.id = id
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        self.queue: list[tuple[CommandSpec, list[bytes]]] | None = None
+        self.aborted = False
+        self.watched: list[tuple[Keyspace, bytes, int | None]] = []
+        self.watch_broken = False
+        self.in_exec = False
+        self.in_script = False
+        self.subscriptions: Subscriptions | None = None
+        self.deliver: Callable[[list[Any]], None] | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, fixed during a command, script or transaction."""
+        return self.db.now_ms
+
+    @property
+    def may_block(self) -> bool:
+        """Whether a blocking command may wait here."""
+        return self.transport == "port" and not self.in_exec and not self.in_script
+
+
+class Config:
+    """The parameters of CONFIG GET and CONFIG SET: texts by name, with typed readers."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+
+    def number(self, name: str) -> int:
+        """A parameter that is an integer, such as ``zset-max-listpack-entries``."""
+        return int(self.values[name])
+
+    def text(self, name: str) -> str:
+        """A parameter as CONFIG GET shows it."""
+        return self.values[name]

@@ -1,0 +1,234 @@
+"""Replies of commands, and how they are written as JSON and in the native protocol.
+
+A command returns plain Python values: ``int`` an integer, ``bytes`` a bulk string, ``None`` a nil,
+``list`` an array, ``float`` a double. The classes below are what plain values cannot say. RESP2 is
+the shape the REST interface shows; in RESP3 maps, sets, doubles and booleans stay what they are.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from .errors import CommandError
+from .syntax import format_double
+
+__all__ = [
+    "NIL_ARRAY", "OK", "QUEUED", "BigNumber", "Blocked", "Bool", "Map", "Push", "Reply", "SetReply",
+    "Status", "Verbatim", "to_json", "to_resp",
+]  # fmt: skip
+
+
+class Status:
+    """A simple string such as ``OK``; unlike a bulk string it is never base64-encoded."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Status) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Status({self.text!r})"
+
+
+class Map(list[Any]):
+    """Key, value, key, value...: a map in RESP3, the same flat array in RESP2 and JSON."""
+
+    __slots__ = ()
+
+
+class SetReply(list[Any]):
+    """A set in RESP3, an array in RESP2 and JSON."""
+
+    __slots__ = ()
+
+
+class Push(list[Any]):
+    """An out-of-band message: a push in RESP3, an array in RESP2."""
+
+    __slots__ = ()
+
+
+class Bool:
+    """A boolean in RESP3, 1 or 0 in RESP2 and JSON."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bool) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"Bool({self.value})"
+
+
+class Verbatim:
+    """Text meant for people: a verbatim string in RESP3, a bulk string in RESP2 and JSON."""
+
+    __slots__ = ("format", "text")
+
+    def __init__(self, text: bytes, format: bytes = b"txt") -> None:
+        self.text = text
+        self.format = format
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Verbatim) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Verbatim({self.text!r})"
+
+
+class BigNumber:
+    """An integer without a bound: a big number in RESP3, its digits as a bulk string in RESP2."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"BigNumber({self.text!r})"
+
+
+class _NilArray:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NIL_ARRAY"
+
+
+class Blocked:
+    """What a blocking command returns when it may wait and found nothing.
+
+    ``keys`` are what it waits for, ``timeout_ms`` how long (0 for ever), ``attempt`` tries again
+    under the engine's lock and returns None while there is still nothing, ``on_timeout`` is the
+    reply in the end. Only sessions with ``may_block`` ever get one.
+    """
+
+    __slots__ = ("attempt", "keys", "on_timeout", "timeout_ms")
+
+    def __init__(
+        self,
+        keys: list[bytes],
+        timeout_ms: int,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply = None,
+    ) -> None:
+        self.keys = keys
+        self.timeout_ms = timeout_ms
+        self.attempt = attempt
+        self.on_timeout = on_timeout
+
+
+NIL_ARRAY = _NilArray()
+"""The nil of replies that would be an array: ``*-1`` in RESP2, null elsewhere."""
+OK = Status(b"OK")
+QUEUED = Status(b"QUEUED")
+
+Reply: TypeAlias = int | bytes | None | float | list[Any] | Status | Bool | Verbatim | BigNumber | _NilArray | CommandError | Blocked  # fmt: skip
+
+
+def to_json(reply: Reply, base64: bool = False) -> Any:
+    """The reply as a value ``json`` can write, in RESP2 shapes.
+
+    Bytes that are not UTF-8 become U+FFFD (seed); with ``base64`` every string is encoded, except
+    the literal OK reply (seed), numbers and error texts.
+    """
+    kind = type(reply)
+    if kind is bytes:
+        text: bytes = reply  # type: ignore[assignment]
+        return b64encode(text).decode() if base64 else text.decode("utf-8", "replace")
+    if kind is int or reply is None:
+        return reply
+    if isinstance(reply, list):
+        return [to_json(item, base64) for item in reply]
+    if isinstance(reply, Status):
+        if base64 and reply.text != b"OK":
+            return b64encode(reply.text).decode()
+        return reply.text.decode("utf-8", "replace")
+    if isinstance(reply, float):
+        return to_json(format_double(reply), base64)
+    if isinstance(reply, Bool):
+        return int(reply.value)
+    if isinstance(reply, Verbatim | BigNumber):
+        return to_json(reply.text, base64)
+    if isinstance(reply, CommandError):
+        return str(reply)
+    if isinstance(reply, bytes | bytearray):
+        return to_json(bytes(reply), base64)
+    if isinstance(reply, _NilArray):
+        return None
+    raise TypeError(f"{reply!r} is not a reply")
+
+
+def to_resp(reply: Reply, version: int = 2) -> bytes:
+    """The reply in the native protocol, version 2 or 3."""
+    out: list[bytes] = []
+    _write(out.append, reply, version >= 3)
+    return b"".join(out)
+
+
+def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
+    if isinstance(reply, bytes | bytearray):
+        put(b"$%d\r\n%b\r\n" % (len(reply), reply))
+    elif isinstance(reply, int):
+        put(b":%d\r\n" % reply)
+    elif reply is None:
+        put(b"_\r\n" if resp3 else b"$-1\r\n")
+    elif isinstance(reply, list):
+        _write_array(put, reply, resp3)
+    elif isinstance(reply, Status):
+        put(b"+%b\r\n" % reply.text)
+    elif isinstance(reply, CommandError):
+        put(b"-%b\r\n" % reply.text.replace(b"\r", b" ").replace(b"\n", b" "))
+    elif isinstance(reply, float):
+        text = format_double(reply)
+        put(b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text))
+    elif isinstance(reply, Bool):
+        if resp3:
+            put(b"#t\r\n" if reply.value else b"#f\r\n")
+        else:
+            put(b":%d\r\n" % reply.value)
+    elif isinstance(reply, Verbatim):
+        if resp3:
+            put(b"=%d\r\n%b:%b\r\n" % (len(reply.text) + 4, reply.format, reply.text))
+        else:
+            put(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
+    elif isinstance(reply, BigNumber):
+        if resp3:
+            put(b"(%b\r\n" % reply.text)
+        else:
+            put(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
+    elif isinstance(reply, _NilArray):
+        put(b"_\r\n" if resp3 else b"*-1\r\n")
+    else:
+        raise TypeError(f"{reply!r} is not a reply")
+
+
+def _write_array(put: Callable[[bytes], None], items: list[Any], resp3: bool) -> None:
+    count = len(items)
+    if resp3 and isinstance(items, Map):
+        put(b"%%%d\r\n" % (count // 2))
+    elif resp3 and isinstance(items, SetReply):
+        put(b"~%d\r\n" % count)
+    elif resp3 and isinstance(items, Push):
+        put(b">%d\r\n" % count)
+    else:
+        put(b"*%d\r\n" % count)
+    for item in items:
+        _write(put, item, resp3)

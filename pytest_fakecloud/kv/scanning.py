@@ -1,0 +1,62 @@
+"""A stable order for paging through a collection that changes meanwhile."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection
+
+__all__ = ["ScanOrder"]
+
+
+class ScanOrder:
+    """The order in which SCAN, HSCAN, SSCAN and ZSCAN visit the elements of a collection.
+
+    Each element gets a serial number when it joins, and a cursor is the serial to go on from, so
+    an element present throughout is always met. ``live`` is the collection itself; its owner calls
+    ``add`` for every new element, and removed ones are swept out once they are the majority.
+    Built at the first scan only: a collection nobody scans pays nothing.
+    """
+
+    __slots__ = ("_elements", "_live", "_next", "_serials", "_where")
+
+    def __init__(self, live: Collection[bytes]) -> None:
+        self._live = live
+        self._elements = list(live)
+        self._serials = list(range(1, len(self._elements) + 1))
+        self._where = dict(zip(self._elements, self._serials, strict=True))
+        self._next = len(self._elements) + 1
+
+    def add(self, element: bytes) -> None:
+        """Note a new element; one that was removed and came back keeps its place."""
+        if element not in self._where:
+            if len(self._elements) > 2 * len(self._live) + 64:
+                self._sweep()
+            self._where[element] = self._next
+            self._elements.append(element)
+            self._serials.append(self._next)
+            self._next += 1
+
+    def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """At most ``count`` elements from a cursor on, and the next cursor (0 at the end)."""
+        if len(self._elements) > 2 * len(self._live) + 64:
+            self._sweep()
+        at = bisect_left(self._serials, cursor)
+        found: list[bytes] = []
+        while at < len(self._elements):
+            element = self._elements[at]
+            if element in self._live:
+                if len(found) == count:
+                    break
+                found.append(element)
+            at += 1
+        return (self._serials[at] if at < len(self._serials) else 0), found
+
+    def _sweep(self) -> None:
+        kept = [
+            (serial, element)
+            for serial, element in zip(self._serials, self._elements, strict=True)
+            if element in self._live
+        ]
+        self._serials = [serial for serial, _ in kept]
+        self._elements = [element for _, element in kept]
+        self._where = {element: serial for serial, element in kept}

@@ -1,0 +1,139 @@
+"""Engines to run commands on, and the record of what passing tests exercised.
+
+``run("ZADD k NX 1 a")`` splits like a shell and returns the reply; ``run(b"SET", key, value)``
+takes arguments as they are (bytes, text, numbers). ``run.error(...)`` expects a failure and returns
+its text. Both note the command, its option words and the error text; ``test_catalogue.py`` compares
+the notes of all passing tests with the catalogue.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.model import Session
+
+NOW = "2026-01-01T00:00:00Z"
+NOW_MS = 1767225600000
+
+
+class Exercised:
+    """What passing tests ran: names, ``(name, option word)`` pairs and error texts."""
+
+    def __init__(self) -> None:
+        self.commands: set[str] = set()
+        self.options: set[tuple[str, str]] = set()
+        self.errors: set[str] = set()
+
+    def note(self, engine: Engine, argv: list[bytes], reply: Any) -> None:
+        if isinstance(reply, CommandError):
+            self.errors.add(str(reply))
+        elif isinstance(reply, list):
+            for item in reply:
+                self.note(engine, [], item)
+        if not argv or isinstance(reply, CommandError):
+            return
+        try:
+            spec = engine.resolve(argv)
+        except CommandError:
+            return
+        self.commands.add(spec.name)
+        words = {word.upper() for word in argv[spec.skip :]}
+        for option in spec.options:
+            if option.encode() in words:
+                self.options.add((spec.name, option))
+
+    def merge(self, other: Exercised) -> None:
+        self.commands |= other.commands
+        self.options |= other.options
+        self.errors |= other.errors
+
+
+EXERCISED = pytest.StashKey[Exercised]()
+NOTES = pytest.StashKey[Exercised]()
+
+
+def argv(words: tuple[Any, ...]) -> list[bytes]:
+    """A command line as the engine takes it."""
+    if len(words) == 1 and isinstance(words[0], str):
+        words = tuple(shlex.split(words[0]))
+    return [
+        word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogateescape")
+        for word in words
+    ]
+
+
+class Run:
+    """Runs command lines in one session and keeps notes."""
+
+    def __init__(self, engine: Engine, session: Session, notes: Exercised) -> None:
+        self.engine = engine
+        self.session = session
+        self.notes = notes
+
+    def __call__(self, *words: Any) -> Any:
+        line = argv(words)
+        reply = self.engine.execute(self.session, line)
+        self.notes.note(self.engine, line, reply)
+        return reply
+
+    def error(self, *words: Any) -> str:
+        line = argv(words)
+        with pytest.raises(CommandError) as caught:
+            self.engine.execute(self.session, line)
+        self.notes.note(self.engine, line, caught.value)
+        return str(caught.value)
+
+    def other(self, **settings: Any) -> Run:
+        """Another client of the same engine."""
+        return Run(self.engine, self.engine.session(**settings), self.notes)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A frozen clock at ``NOW``."""
+    return Clock(NOW)
+
+
+@pytest.fixture
+def dialect(request: pytest.FixtureRequest) -> str:
+    """The engine's dialect: ``@pytest.mark.dialect("redis")`` changes it."""
+    marker = request.node.get_closest_marker("dialect")
+    return marker.args[0] if marker else "vendor"
+
+
+@pytest.fixture
+def engine(clock: Clock, dialect: Any) -> Engine:
+    return Engine(clock, Ids(7), dialect)
+
+
+@pytest.fixture
+def notes(request: pytest.FixtureRequest) -> Exercised:
+    kept: Exercised = request.node.stash.setdefault(NOTES, Exercised())
+    return kept
+
+
+@pytest.fixture
+def run(engine: Engine, notes: Exercised) -> Run:
+    return Run(engine, engine.session(), notes)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: Any
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.passed and NOTES in item.stash:
+        item.config.stash.setdefault(EXERCISED, Exercised()).merge(item.stash[NOTES])
+    return report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "dialect(name): the dialect of the engine fixture")
