@@ -133,7 +133,7 @@ class Cloud:
             listener(handle)
         return handle
 
-    def fixture_handle(self, fixture: str) -> Handle:
+    def fixture_handle(self, fixture: str) -> Any:
         """The one handle of a fixture in this cloud, started with the fixture's settings."""
         handle = self._fixture_handles.get(fixture)
         if handle is None:

@@ -220,10 +220,6 @@ def fakecloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
         yield cloud
 
 
-def _fixture_handle(cloud: Cloud, name: str) -> Any:
-    return cloud.fixture_handle(name)
-
-
 @pytest.fixture
 def kv_server(fakecloud: Cloud) -> KVServer:
     """A key-value server (Redis' command language over REST), fresh for this test.
@@ -231,7 +227,8 @@ def kv_server(fakecloud: Cloud) -> KVServer:
     Point code at ``kv_server.url`` and ``kv_server.token``, or take ``kv_server.client()``; look
     inside with ``kv_server.value(key)``, ``.values()``, ``.ttl(key)``.
     """
-    return _fixture_handle(fakecloud, "kv_server")  # type: ignore[no-any-return]
+    handle: KVServer = fakecloud.fixture_handle("kv_server")
+    return handle
 
 
 @pytest.fixture
@@ -241,7 +238,8 @@ def vector_index(fakecloud: Cloud) -> VectorIndex:
     Its dimension is that of the first upsert unless the marker sets one; look inside with
     ``vector_index.vectors()``, check with ``assert_upserted`` and ``assert_queried``.
     """
-    return _fixture_handle(fakecloud, "vector_index")  # type: ignore[no-any-return]
+    handle: VectorIndex = fakecloud.fixture_handle("vector_index")
+    return handle
 
 
 @pytest.fixture
@@ -251,7 +249,8 @@ def broker(fakecloud: Cloud) -> Broker:
     Make topics with ``broker.create_topic("orders", partitions=3)``; look inside with
     ``broker.records("orders")`` and ``broker.group("g")``.
     """
-    return _fixture_handle(fakecloud, "broker")  # type: ignore[no-any-return]
+    handle: Broker = fakecloud.fixture_handle("broker")
+    return handle
 
 
 @pytest.fixture
@@ -261,7 +260,8 @@ def queue(fakecloud: Cloud) -> Queue:
     Nothing is delivered until the test drives it: ``queue.run_until_idle()``,
     ``queue.advance("24h")``, ``queue.deliver_due()``.
     """
-    return _fixture_handle(fakecloud, "queue")  # type: ignore[no-any-return]
+    handle: Queue = fakecloud.fixture_handle("queue")
+    return handle
 
 
 @pytest.fixture
@@ -271,37 +271,43 @@ def callback_capture(fakecloud: Cloud) -> CallbackCapture:
     Publish with ``callback_capture.callback_url`` and ``.failure_url``; look at ``.callbacks`` and
     ``.failures``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
     """
-    return _fixture_handle(fakecloud, "callback_capture")  # type: ignore[no-any-return]
+    handle: CallbackCapture = fakecloud.fixture_handle("callback_capture")
+    return handle
 
 
 @pytest.fixture
 def destination(fakecloud: Cloud) -> Destination:
     """A pytest-httpserver with ``.url``, to receive deliveries; unmet expectations fail the test."""
-    return _fixture_handle(fakecloud, "destination")  # type: ignore[no-any-return]
+    handle: Destination = fakecloud.fixture_handle("destination")
+    return handle
 
 
 @pytest.fixture
 def fakecloud_kv(fakecloud: Cloud) -> KVServer:
     """The same fake as ``kv_server``, by a name no suite has of its own."""
-    return _fixture_handle(fakecloud, "kv_server")  # type: ignore[no-any-return]
+    handle: KVServer = fakecloud.fixture_handle("kv_server")
+    return handle
 
 
 @pytest.fixture
 def fakecloud_vector(fakecloud: Cloud) -> VectorIndex:
     """The same fake as ``vector_index``, by a name no suite has of its own."""
-    return _fixture_handle(fakecloud, "vector_index")  # type: ignore[no-any-return]
+    handle: VectorIndex = fakecloud.fixture_handle("vector_index")
+    return handle
 
 
 @pytest.fixture
 def fakecloud_broker(fakecloud: Cloud) -> Broker:
     """The same fake as ``broker``, by a name no suite has of its own."""
-    return _fixture_handle(fakecloud, "broker")  # type: ignore[no-any-return]
+    handle: Broker = fakecloud.fixture_handle("broker")
+    return handle
 
 
 @pytest.fixture
 def fakecloud_queue(fakecloud: Cloud) -> Queue:
     """The same fake as ``queue``, by a name no suite has of its own."""
-    return _fixture_handle(fakecloud, "queue")  # type: ignore[no-any-return]
+    handle: Queue = fakecloud.fixture_handle("queue")
+    return handle
 
 
 @pytest.fixture
