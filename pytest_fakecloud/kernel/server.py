@@ -1,0 +1,652 @@
+"""HTTP/1.1 on one connection: requests read whole, answers sent whole, kept open in between.
+
+``httptools`` reads (strict about framing: a request that two servers could read differently is
+refused), a subclass of werkzeug's request handler owns the connection and serves both the fakes'
+own apps, without any WSGI environment in between, and plain WSGI applications.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import io
+import re
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import httptools
+from werkzeug.datastructures import Headers
+from werkzeug.serving import WSGIRequestHandler
+
+from .app import Answer, App, Effect, Request, Stream
+from .instants import monotonic
+
+if TYPE_CHECKING:
+    from .hub import Connection
+
+__all__ = ["BODY_LIMIT", "HEAD_LIMIT", "Message", "Refusal", "RequestReader", "serve_http"]
+
+HEAD_LIMIT = 64 * 1024
+"""The most bytes of a request's line and headers; beyond it the answer is 431."""
+BODY_LIMIT = 64 * 1024 * 1024
+"""The most bytes of a request's body; above every service's own limit, so those answer first."""
+DRAIN_SECONDS = 0.2
+HANG_SECONDS = 60.0
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_BODILESS = frozenset({204, 304})
+_METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
+_CLEAN = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in http.HTTPStatus
+}
+# Names as they come, decoded once; bounded, since clients choose them.
+_NAMES: dict[bytes, str] = {}
+_NAMES_LIMIT = 1024
+# What framing depends on, in the spellings met so far.
+_FRAMING: dict[bytes, str] = {}
+_FRAMING_NAMES = frozenset({b"host", b"expect", b"transfer-encoding", b"content-length"})
+
+
+class Refusal(Exception):
+    """A request the server itself refuses: status and the reason in words."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class Message:
+    """One request as it was on the wire.
+
+    ``headers`` are names and values as they were spelled, in order, duplicates included, trailers
+    not; ``expects`` whether the client waits for a ``100 Continue`` that has not been sent.
+    """
+
+    __slots__ = ("body", "expects", "headers", "keep_alive", "method", "target", "version")
+
+    def __init__(
+        self, method: str, target: str, version: str, headers: list[tuple[str, str]]
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.version = version
+        self.headers = headers
+        self.body = b""
+        self.keep_alive = True
+        self.expects = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.target}"
+
+
+class RequestReader:
+    """Bytes in, whole requests out; knows no socket.
+
+    ``feed()`` appends what is complete to ``messages``. When the bytes are no acceptable request,
+    ``refusal`` says why and nothing more is read. ``pending`` is the request whose head has come
+    and whose body has not.
+    """
+
+    __slots__ = (
+        "_body",
+        "_body_size",
+        "_framing",
+        "_head_fed",
+        "_headers",
+        "_parser",
+        "_target",
+        "body_limit",
+        "head_limit",
+        "messages",
+        "pending",
+        "refusal",
+    )
+
+    def __init__(self, head_limit: int = HEAD_LIMIT, body_limit: int = BODY_LIMIT) -> None:
+        self.head_limit = head_limit
+        self.body_limit = body_limit
+        self.messages: deque[Message] = deque()
+        self.pending: Message | None = None
+        self.refusal: Refusal | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._start()
+
+    def _start(self) -> None:
+        self._target = b""
+        self._headers: list[tuple[str, str]] = []
+        self._framing: dict[str, bytes] = {}
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._head_fed = 0
+
+    @property
+    def appetite(self) -> int:
+        """How many bytes to read next: more while a body comes."""
+        return 65_536 if self.pending is None else 1_048_576
+
+    def feed(self, data: bytes) -> None:
+        """Take in what has come."""
+        done = len(self.messages)
+        head_fed = self._head_fed
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._serve_without_upgrade(data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            self.refusal = cause if isinstance(cause, Refusal) else Refusal(400, str(error))
+            return
+        except httptools.HttpParserInvalidMethodError as error:
+            # llhttp knows the registered methods; another token is no syntax error.
+            unknown = not head_fed and len(self.messages) == done and _METHOD.match(data)
+            self.refusal = (
+                Refusal(501, f"the method {data.split(b' ')[0].decode()!r} is not known")
+                if unknown
+                else Refusal(400, str(error))
+            )
+            return
+        except httptools.HttpParserInvalidURLError as error:
+            if not head_fed and len(self.messages) == done and (escaped := _escape(data)):
+                self._parser = httptools.HttpRequestParser(self)
+                self._start()
+                self.feed(escaped)
+                return
+            self.refusal = Refusal(400, str(error))
+            return
+        except httptools.HttpParserError as error:
+            self.refusal = Refusal(400, str(error))
+            return
+        if self.pending is None:
+            if len(self.messages) == done:
+                self._head_fed = head_fed + len(data)
+                if self._head_fed > self.head_limit:
+                    self.refusal = self._too_large_a_head()
+
+    def _serve_without_upgrade(self, rest: bytes) -> None:
+        # The parser takes an upgrade for granted and reads no body after it. No fake upgrades, so
+        # the same head is read again without the wish, and the client sees it is not granted.
+        asked = self.messages.pop()
+        if asked.method == "CONNECT":
+            self.refusal = Refusal(405, "CONNECT is for proxies; this is a server")
+            return
+        kept = [f"{n}: {v}" for n, v in asked.headers if n.lower() != "upgrade"]
+        lines = [f"{asked.method} {asked.target} HTTP/{asked.version}", *kept, "", ""]
+        self._parser = httptools.HttpRequestParser(self)
+        self._start()
+        self.feed("\r\n".join(lines).encode("latin-1"))
+        message = self.pending or (self.messages[-1] if self.messages else None)
+        if message is not None:
+            message.headers = asked.headers
+        if rest and self.refusal is None:
+            self.feed(rest)
+
+    def _too_large_a_head(self) -> Refusal:
+        return Refusal(431, f"request line and headers are limited to {self.head_limit} bytes")
+
+    # -- called by the parser --------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._start()
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        known = _NAMES.get(name)
+        if known is None:
+            known = _learn(name)
+        if name in _FRAMING:
+            self._note(_FRAMING[name], value)
+        self._headers.append((known, value.rstrip(b" \t").decode("latin-1")))
+
+    def _note(self, name: str, value: bytes) -> None:
+        if name == "host" and "host" in self._framing:
+            raise Refusal(400, "more than one Host header")
+        self._framing[name] = value.strip()
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        version = parser.get_http_version()
+        message = Message(
+            parser.get_method().decode("ascii"),
+            self._target.decode("latin-1"),
+            version,
+            self._headers,
+        )
+        if self._head_fed:
+            size = len(self._target) + sum(len(n) + len(v) + 4 for n, v in self._headers)
+            if size > self.head_limit:
+                raise self._too_large_a_head()
+        # Trailers, which come after the body by the same door, are not part of the head.
+        self._headers = []
+        framing = self._framing
+        if version != "1.1":
+            if version != "1.0":
+                raise Refusal(505, f"HTTP/{version} is not spoken here, HTTP/1.1 is")
+        elif "host" not in framing:
+            raise Refusal(400, "an HTTP/1.1 request needs a Host header")
+        if len(framing) > 1:
+            self._frame(message, framing)
+        self.pending = message
+
+    def _frame(self, message: Message, framing: dict[str, bytes]) -> None:
+        coding = framing.get("transfer-encoding")
+        if coding is not None and coding.lower() != b"chunked":
+            raise Refusal(501, f"transfer coding {coding.decode('latin-1')!r} is not known")
+        length = int(framing.get("content-length", b"0"))
+        if length > self.body_limit:
+            raise Refusal(413, f"a body is limited to {self.body_limit} bytes, this has {length}")
+        expect = framing.get("expect")
+        if expect is not None and message.version == "1.1":
+            if expect.lower() != b"100-continue":
+                raise Refusal(417, f"cannot meet the expectation {expect.decode('latin-1')!r}")
+            message.expects = coding is not None or length > 0
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+        self._body_size += len(data)
+        if self._body_size > self.body_limit:
+            raise Refusal(413, f"a body is limited to {self.body_limit} bytes")
+
+    def on_message_complete(self) -> None:
+        message = self.pending
+        if message is None:  # pragma: no cover - the parser always completes the head first
+            return
+        if self._body:
+            message.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        message.keep_alive = self._parser.should_keep_alive()
+        self.messages.append(message)
+        self.pending = None
+        self._start()
+
+
+def _learn(name: bytes) -> str:
+    text = name.decode("latin-1")
+    if len(_NAMES) < _NAMES_LIMIT:
+        _NAMES[name] = text
+    lower = name.lower()
+    # At most a few hundred spellings exist of so few names, and nobody sends them all.
+    if lower in _FRAMING_NAMES:
+        _FRAMING[name] = lower.decode("ascii")
+    return text
+
+
+def _escape(data: bytes) -> bytes | None:
+    """The same request with the raw non-ASCII bytes of its target percent-encoded, if it has any.
+
+    Other servers take such a target (``curl http://…/set/key/é`` sends one), the parser does not.
+    """
+    line, newline, rest = data.partition(b"\r\n")
+    if line.isascii() or not newline:
+        return None
+    escaped = b"".join(b"%%%02X" % byte if byte >= 0x80 else bytes((byte,)) for byte in line)
+    return escaped + newline + rest
+
+
+def serve_http(connection: Connection) -> None:
+    """Serve HTTP on the connection until either side ends it."""
+    HTTPHandler(connection).handle()
+
+
+class HTTPHandler(WSGIRequestHandler):
+    """Owns one connection: reads requests, has them answered, writes the answers in order."""
+
+    def __init__(self, connection: Connection) -> None:
+        # Not the base class's constructor, which serves and closes before it returns.
+        self.connection = connection.sock
+        self.request = connection.sock
+        self.client_address = connection.address
+        self.held = connection
+        self.mount = connection.mount
+        self.app = connection.mount.app
+        limit = getattr(connection.mount, "body_limit", BODY_LIMIT)
+        self.reader = RequestReader(body_limit=limit)
+        self.native = isinstance(self.app, App)
+
+    def handle(self) -> None:
+        sock, reader = self.connection, self.reader
+        messages = reader.messages
+        answer = self.run_app if self.native else self.run_wsgi_app
+        while True:
+            data = sock.recv(reader.appetite)
+            if not data:
+                # A request that has only half come is nobody's: it never reaches the engine.
+                return
+            reader.feed(data)
+            while messages:
+                message = messages.popleft()
+                if message.expects:
+                    sock.sendall(_CONTINUE)
+                if not answer(message) or not message.keep_alive:
+                    return
+            if reader.refusal is not None:
+                self.refuse(reader.refusal)
+                return
+            if reader.pending is not None and reader.pending.expects:
+                reader.pending.expects = False
+                sock.sendall(_CONTINUE)
+
+    # -- the fakes' own apps ---------------------------------------------------------------------
+
+    def run_app(self, message: Message) -> bool:
+        held = self.held
+        request = Request(
+            message.method, message.target, message.headers, message.body, self.client_address
+        )
+        if not held.enter(message):
+            return False
+        try:
+            response = self.app.answer(request)
+            if type(response) is Stream:
+                return self.stream(message, response)
+        finally:
+            held.leave()
+        if type(response) is Answer:
+            self.connection.sendall(encode(message, response))
+            return True
+        return self.perform(message, response)
+
+    def perform(self, message: Message, effect: Effect) -> bool:
+        """Do to the connection what a fault says; it is never kept."""
+        if effect.kind == "truncate" and effect.answer is not None:
+            whole = encode(message, effect.answer)
+            body = effect.answer.body
+            size = len(body) if isinstance(body, bytes) else 0
+            self.connection.sendall(whole[: len(whole) - max(0, size - effect.keep)])
+        elif effect.kind == "hang":
+            self.wait_for_goodbye(HANG_SECONDS)
+        return False
+
+    def stream(self, message: Message, stream: Stream) -> bool:
+        """Send chunks as they are made; a failure on the way ends without the last chunk."""
+        sock = self.connection
+        chunked = message.version == "1.1"
+        framing = "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
+        head = [
+            _status_line(stream.status),
+            f"Date: {http_date()}\r\nContent-Type: {stream.content_type}\r\n",
+            "Cache-Control: no-cache\r\n",
+            framing,
+            *(_header(name, value) for name, value in stream.headers),
+            "\r\n",
+        ]
+        chunks = stream.chunks
+        on_close = stream.on_close or (lambda: None)
+        try:
+            with self.held.watched(on_close):
+                sock.sendall(_bytes("".join(head)))
+                if message.method != "HEAD":
+                    for chunk in chunks:
+                        if self.held.ended:
+                            return False
+                        if chunk:
+                            sock.sendall(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+                    if chunked:
+                        sock.sendall(b"0\r\n\r\n")
+        finally:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+            on_close()
+        return chunked
+
+    # -- plain WSGI applications -----------------------------------------------------------------
+
+    def run_wsgi_app(self, message: Message) -> bool:
+        if not self.held.enter(message):
+            return False
+        try:
+            return _WSGICall(self, message).run()
+        finally:
+            self.held.leave()
+
+    def wsgi_environ(self, message: Message) -> dict[str, Any]:
+        """The environment of a request, by werkzeug's rules, plus what they lose.
+
+        ``RAW_URI`` is the raw target, ``fakecloud.headers`` the raw header list. The body is whole,
+        so ``CONTENT_LENGTH`` is always given.
+        """
+        self.command = message.method
+        self.path = message.target
+        self.request_version = f"HTTP/{message.version}"
+        self.headers = Headers(  # type: ignore[assignment]
+            (n, v) for n, v in message.headers if n.lower() != "transfer-encoding"
+        )
+        self.rfile = io.BytesIO(message.body)
+        self.server = _Origin(self.mount)  # type: ignore[assignment]
+        environ = self.make_environ()
+        environ["wsgi.input_terminated"] = True
+        environ["fakecloud.headers"] = message.headers
+        if message.body:
+            environ["CONTENT_LENGTH"] = str(len(message.body))
+        return environ
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Say why the connection ends, and let the client read it."""
+        status = refusal.status
+        phrase = _status_line(status)[9:-2]
+        answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
+        message = Message("GET", "", "1.1", [])
+        message.keep_alive = False
+        self.connection.sendall(encode(message, answer))
+        # Closing now, with bytes of the client unread, would reset the connection and take the
+        # answer away from it.
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.connection, socket.SHUT_WR)
+        self.wait_for_goodbye(DRAIN_SECONDS)
+
+    def wait_for_goodbye(self, seconds: float) -> None:
+        """Read and forget until the client closes, at most so many real seconds."""
+        deadline = monotonic() + seconds
+        with contextlib.suppress(OSError):
+            while (left := deadline - monotonic()) > 0:
+                self.connection.settimeout(left)
+                if not self.connection.recv(1_048_576):
+                    return
+
+
+class _Origin:
+    """What werkzeug's ``make_environ`` asks of its server."""
+
+    multithread = True
+    multiprocess = False
+    _server_version = "pytest-fakecloud"
+
+    def __init__(self, mount: Any) -> None:
+        self.ssl_context = mount.tls
+        self.server_address = mount.address
+
+    def log(self, kind: str, message: str, *args: object) -> None:
+        """Requests are in the journal, not in a log."""
+
+
+class _WSGICall:
+    """One call of a WSGI application: collects what it says and writes it."""
+
+    def __init__(self, handler: HTTPHandler, message: Message) -> None:
+        self.handler = handler
+        self.message = message
+        self.status = ""
+        self.headers: list[tuple[str, str]] = []
+        self.head_sent = False
+        self.chunked = False
+        self.bodiless = message.method == "HEAD"
+
+    def run(self) -> bool:
+        handler = self.handler
+        try:
+            result = handler.app(handler.wsgi_environ(self.message), self.start_response)
+            try:
+                self.send(result)
+            finally:
+                close = getattr(result, "close", None)
+                if close is not None:
+                    close()
+        except OSError:
+            raise
+        except Exception as error:
+            handler.mount.report(error)
+            if self.head_sent:
+                # Half an answer must not look whole: no last chunk, and the connection ends.
+                return False
+            self.status, self.headers = "500 Internal Server Error", []
+            self.headers.append(("Content-Type", "text/plain"))
+            self.send([b"the application failed\n"])
+        return self.message.keep_alive
+
+    def start_response(
+        self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
+    ) -> Callable[[bytes], None]:
+        if exc_info is not None:
+            try:
+                if self.head_sent:
+                    raise exc_info[1].with_traceback(exc_info[2])
+            finally:
+                exc_info = None
+        elif self.status:
+            raise AssertionError("start_response was called twice")
+        self.status, self.headers = status, list(headers)
+        return self.write
+
+    def send(self, result: Iterable[bytes]) -> None:
+        if isinstance(result, list | tuple) or self._announced() is not None:
+            # Known to be whole: one write for head and body.
+            self.finish(b"".join(result))
+            return
+        for part in result:
+            self.write(part)
+        if not self.head_sent:
+            self.finish(b"")
+        elif self.chunked:
+            self.handler.connection.sendall(b"0\r\n\r\n")
+
+    def _announced(self) -> str | None:
+        return next((v for n, v in self.headers if n.lower() == "content-length"), None)
+
+    def finish(self, body: bytes) -> None:
+        if self.head_sent:
+            self.write(body)
+            return
+        announced = self._announced()
+        if announced is None and not self._no_body():
+            self.headers.append(("Content-Length", str(len(body))))
+        elif announced is not None and not self._no_body() and int(announced) != len(body):
+            self.message.keep_alive = False
+        self._send_head(b"" if self._no_body() else body)
+
+    def write(self, part: bytes) -> None:
+        if not part:
+            return
+        if not self.head_sent:
+            if self._announced() is None and not self._no_body():
+                self.chunked = self.message.version == "1.1"
+                if self.chunked:
+                    self.headers.append(("Transfer-Encoding", "chunked"))
+                else:
+                    self.message.keep_alive = False
+            self._send_head(self._framed(part))
+        elif framed := self._framed(part):
+            self.handler.connection.sendall(framed)
+
+    def _framed(self, part: bytes) -> bytes:
+        if self._no_body():
+            return b""
+        return b"%x\r\n%b\r\n" % (len(part), part) if self.chunked else part
+
+    def _no_body(self) -> bool:
+        return self.bodiless or self.status[:3] in ("204", "304")
+
+    def _send_head(self, after: bytes) -> None:
+        if not self.status:
+            raise AssertionError("the application did not call start_response")
+        self.head_sent = True
+        given = {name.lower() for name, _ in self.headers}
+        lines = [f"HTTP/1.1 {self.status}\r\n"]
+        if "date" not in given:
+            lines.append(f"Date: {http_date()}\r\n")
+        for name, value in self.headers:
+            if name.lower() == "connection":
+                if value.lower() == "close":
+                    self.message.keep_alive = False
+                continue
+            if self.status[:3] == "204" and name.lower() == "content-length":
+                continue
+            lines.append(_header(name, value))
+        lines.append(_connection_header(self.message))
+        lines.append("\r\n")
+        self.handler.connection.sendall(_bytes("".join(lines)) + after)
+
+
+def encode(message: Message, answer: Answer) -> bytes:
+    """The bytes of a whole answer, framed for the request it answers."""
+    body = answer.body
+    assert isinstance(body, bytes)
+    status = answer.status
+    extra = ""
+    if answer.headers:
+        extra = "".join([_header(name, value) for name, value in answer.headers])
+    if answer.content_type is not None:
+        extra += f"Content-Type: {answer.content_type}\r\n"
+    if status in _BODILESS or status < 200:
+        body = b""
+        framing = ""
+    else:
+        framing = f"Content-Length: {len(body)}\r\n"
+        if message.method == "HEAD":
+            body = b""
+    head = (
+        f"{_status_line(status)}Date: {http_date()}\r\n{extra}{framing}"
+        f"{_connection_header(message)}\r\n"
+    )
+    return _bytes(head) + body
+
+
+def _connection_header(message: Message) -> str:
+    if not message.keep_alive:
+        return "Connection: close\r\n"
+    return "" if message.version == "1.1" else "Connection: keep-alive\r\n"
+
+
+def _header(name: str, value: str) -> str:
+    # What a service echoes must not become a header of its own.
+    return f"{name}: {value.translate(_CLEAN)}\r\n"
+
+
+def _status_line(status: int) -> str:
+    return _STATUS_LINES.get(status) or f"HTTP/1.1 {status} Status {status}\r\n"
+
+
+def _bytes(head: str) -> bytes:
+    try:
+        return head.encode("latin-1")
+    except UnicodeEncodeError:
+        return head.encode("utf-8", "surrogateescape")
+
+
+_date: tuple[int, str] = (-1, "")
+
+
+def http_date() -> str:
+    """The present second of the process's clock as a Date header has it."""
+    global _date
+    now = int(time.time())
+    second, text = _date
+    if second != now:
+        t = time.gmtime(now)
+        text = (
+            f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "
+            f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
+        )
+        _date = (now, text)
+    return text
