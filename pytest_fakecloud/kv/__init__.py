@@ -25,9 +25,10 @@ How to add a command:
 
    ``args`` has the arguments only: arity, permission and key expiry are dealt with before. Check
    syntax before types, types before writing; raise ``CommandError(errors.X)``. Read with
-   ``session.db.get / string / lookup``, write with ``set`` and ``get_or_create``, then ``touch(key)``
-   and ``remove_if_empty(key)`` after changes in place. Time is ``session.now_ms``, randomness
-   ``session.engine.random``, settings ``session.engine.config``. The docstring's first sentence is
+   ``session.db.get / string / lookup``, write with ``set`` and ``get_or_create``, then
+   ``touch(key)`` and ``remove_if_empty(key)`` after changes in place. Time is
+   ``session.now_ms``, randomness ``session.engine.random``, settings
+   ``session.engine.config``. The docstring's first sentence is
    the summary in COMMAND DOCS and in the support table. A command that blocks returns ``Blocked``
    when ``session.may_block``.
 3. Its error texts in ``errors.py``.

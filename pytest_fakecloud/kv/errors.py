@@ -98,7 +98,8 @@ def not_over_rest(name: str) -> bytes:
 
 def no_permission(name: str) -> bytes:
     """The text for a command the user may not run (the vendor's older wording)."""
-    return f"NOPERM this user has no permissions to run the '{name}' command or its subcommand".encode()
+    text = f"NOPERM this user has no permissions to run the '{name}' command or its subcommand"
+    return text.encode()
 
 
 def invalid_expire(name: str) -> bytes:

@@ -119,8 +119,8 @@ class CommandSpec:
     """
 
     __slots__ = (
-        "arity", "categories", "container", "flags", "full_name", "function", "group", "keys", "least",
-        "most", "name", "no_multi", "options", "over_rest", "readonly", "since", "skip",
+        "arity", "categories", "container", "flags", "full_name", "function", "group", "keys",
+        "least", "most", "name", "no_multi", "options", "over_rest", "readonly", "since", "skip",
         "subcommands", "write",
     )  # fmt: skip
 

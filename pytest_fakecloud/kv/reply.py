@@ -140,7 +140,20 @@ NIL_ARRAY = _NilArray()
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
 
-Reply: TypeAlias = int | bytes | None | float | list[Any] | Status | Bool | Verbatim | BigNumber | _NilArray | CommandError | Blocked  # fmt: skip
+Reply: TypeAlias = (
+    int
+    | bytes
+    | float
+    | list[Any]
+    | Status
+    | Bool
+    | Verbatim
+    | BigNumber
+    | _NilArray
+    | CommandError
+    | Blocked
+    | None
+)
 
 
 def to_json(reply: Reply, base64: bool = False) -> Any:

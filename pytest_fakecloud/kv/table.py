@@ -490,38 +490,11 @@ ROWS: tuple[Row, ...] = (
 )
 # fmt: on
 
-NOT_OVER_REST = frozenset(
-    # Blocking forms, and whatever belongs to a connection: a REST request has none of its own.
-    [
-        "BLMOVE",
-        "BLMPOP",
-        "BLPOP",
-        "BRPOP",
-        "BRPOPLPUSH",
-        "BZMPOP",
-        "BZPOPMAX",
-        "BZPOPMIN",
-        "WATCH",
-        "UNWATCH",
-        "DISCARD",
-        "SUBSCRIBE",
-        "UNSUBSCRIBE",
-        "PSUBSCRIBE",
-        "PUNSUBSCRIBE",
-        "SSUBSCRIBE",
-        "SUNSUBSCRIBE",
-        "SPUBLISH",
-        "AUTH",
-        "CLIENT",
-        "HELLO",
-        "QUIT",
-        "RESET",
-        "SELECT",
-        "MONITOR",
-        "CLUSTER",
-        "ASKING",
-        "READONLY",
-        "READWRITE",
-    ]
-)
+# Blocking forms, and whatever belongs to a connection: a REST request has none of its own.
+_NOT_OVER_REST = """
+BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WATCH UNWATCH DISCARD
+SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE SPUBLISH MONITOR
+AUTH CLIENT HELLO QUIT RESET SELECT CLUSTER ASKING READONLY READWRITE
+"""
+NOT_OVER_REST = frozenset(_NOT_OVER_REST.split())
 """Commands refused as unsupported over REST; ``CLIENT SETINFO`` is the one exception."""
