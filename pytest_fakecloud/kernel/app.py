@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import ServiceError
+from .errors import ContractError, ServiceError
 from .journal import Call, Journal
 from .reading import query_items
 from .routing import Route, RouteTable, WrongMethod
@@ -131,17 +131,29 @@ class Stream:
 class Effect:
     """What a fault does to the connection instead of answering well.
 
-    ``kind`` is ``"drop"`` (close without an answer), ``"hang"`` (stay silent until the client gives
-    up or the server closes) or ``"truncate"`` (announce the whole answer, send the first ``keep``
-    bytes of its body, close).
+    ``kind`` is ``"drop"`` (close without an answer, the engine was not reached), ``"lose"`` (the
+    same, after the engine did what ``answer`` would have told), ``"refuse"`` (as if nobody
+    listened), ``"hang"`` (stay silent until the client gives up or the server closes) or
+    ``"truncate"`` (announce the whole answer, send the first ``keep`` bytes of its body, close).
+    ``reset`` closes with a TCP reset.
     """
 
     kind: str
     answer: Answer | None = None
     keep: int = 0
+    reset: bool = False
 
 
 Response = Answer | Stream | Effect
+
+OUTCOMES = {
+    "drop": "dropped",
+    "refuse": "refused",
+    "lose": "lost",
+    "hang": "hung",
+    "truncate": "truncated",
+}
+"""What the journal calls a request that an effect befell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +209,8 @@ class App:
         self.problems = problems
         self.name = name
         self.table = RouteTable(self.routes())
+        faults.render = self.render_error
+        faults.dump = self.dump
 
     # -- the dialect -----------------------------------------------------------------------------
 
@@ -253,9 +267,8 @@ class App:
                 call.route = found.route.name  # type: ignore[union-attr]
                 request.params = found.params  # type: ignore[union-attr]
             request.principal = self.authenticate(request)
-            fault = self.faults.choose(request) if self.faults else None
-            if fault is not None:
-                response = fault.apply(request, lambda: self._serve(request, found))
+            if self.faults:
+                response = self.faults.run(request, lambda: self._serve(request, found))
             else:
                 response = self._serve(request, found)
         except ServiceError as error:
@@ -292,10 +305,16 @@ class App:
         call = request.call
         call.problem = "bug"
         call.note = "".join(traceback.format_exception(error))
+        if isinstance(error, ContractError):
+            blame = f"was answered 500, because of what the test does while it is served: {error}"
+        else:
+            blame = (
+                f"made the fake itself fail: {error!r}\n"
+                "This is a bug of pytest-fakecloud, please report it with the traceback:"
+            )
         self.problems.report(
             "bug",
-            f"{self.name}: {request.method} {request.target} made the fake itself fail: {error!r}\n"
-            "This is a bug of pytest-fakecloud, please report it with the traceback:\n" + call.note,
+            f"{self.name}: {request.method} {request.target} {blame}\n{call.note}",
             exception=error,
             path=request.path,
             handle=self.name,
@@ -335,8 +354,6 @@ class App:
             call.status = response.status
             call.outcome = "streamed"
         else:
-            call.outcome = {"drop": "dropped", "hang": "hung", "truncate": "truncated"}.get(
-                response.kind, response.kind
-            )
+            call.outcome = OUTCOMES[response.kind]
             if response.answer is not None:
                 call.status = response.answer.status

@@ -134,6 +134,8 @@ class Handle:
         )
         self._exits = ExitStack()
         self._mount = context.mount(app)
+        self._mount.on_close.append(self.faults.close)
+        self.faults.gate = self._mount.gate
         self._baseline = self.snapshot()
         self.closed = False
         context.handles.append(self)

@@ -109,6 +109,9 @@ class Connection:
             # A test may have set a default timeout for its own sockets; ours block.
             self.sock.settimeout(None)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if _CAN_STOP_LISTENING:
+                # What remains of this connection must not be in the way of listening again.
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if mount.tls is not None:
                 self._secure(mount.tls)
             mount.protocol(self)
@@ -125,22 +128,25 @@ class Connection:
         with self.mount.lock:
             if self.ended:
                 raise OSError("the mount is closed")
-            self.sock = tls.wrap_socket(
-                self.sock, server_side=True, do_handshake_on_connect=False
-            )
+            self.sock = tls.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
         assert isinstance(self.sock, ssl.SSLSocket)
         self.sock.do_handshake()
 
     def _abandon(self) -> None:
         self.mount.forget(self)
 
+    def close_with_reset(self) -> None:
+        """Have the closing of this connection be a TCP reset."""
+        with contextlib.suppress(OSError):
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+
     def _end(self) -> None:
         # Called with the mount's lock held, so the descriptor cannot be closed meanwhile. The raw
         # socket's shutdown, because that of a TLS socket changes state its reader relies on.
         self.ended = True
+        # No TIME_WAIT for a port that is given up; the peer sees the end either way.
+        self.close_with_reset()
         with contextlib.suppress(OSError):
-            # No TIME_WAIT for a port that is given up; the peer sees the end either way.
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
@@ -283,6 +289,7 @@ class Mount:
             self._listening = False
             self.hub.unregister(self._listener)
             if _CAN_STOP_LISTENING:
+                self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self._listener.shutdown(socket.SHUT_RDWR)
             else:  # pragma: no cover - not Linux
                 self._listener.close()
@@ -299,6 +306,13 @@ class Mount:
                 self._listener = self.hub.bind(self.host, self.port)
             self._listening = True
             self.hub.register(self._listener, self)
+
+    def gate(self, shut: bool) -> None:
+        """``refuse()`` or ``accept()``."""
+        if shut:
+            self.refuse()
+        else:
+            self.accept()
 
     def report(self, error: BaseException) -> None:
         """Hand on what escaped a handler; printed to standard error when nobody takes it."""

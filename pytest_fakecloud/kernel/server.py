@@ -12,10 +12,9 @@ import http
 import io
 import re
 import socket
-import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import httptools
@@ -364,6 +363,8 @@ class HTTPHandler(WSGIRequestHandler):
             self.connection.sendall(whole[: len(whole) - max(0, size - effect.keep)])
         elif effect.kind == "hang":
             self.wait_for_goodbye(HANG_SECONDS)
+        if effect.reset:
+            self.held.close_with_reset()
         return False
 
     def stream(self, message: Message, stream: Stream) -> bool:
@@ -389,7 +390,9 @@ class HTTPHandler(WSGIRequestHandler):
                         if self.held.ended:
                             return False
                         if chunk:
-                            sock.sendall(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+                            sock.sendall(
+                                b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk
+                            )
                     if chunked:
                         sock.sendall(b"0\r\n\r\n")
         finally:
