@@ -1,0 +1,545 @@
+"""The index: namespaces of records, queries over them, and everything one can do to them.
+
+Pure: the clock and the randomness are given, nothing knows of HTTP. Values that come in are checked
+for shape already (see ``fields``); what depends on the index is checked here: kind, dimension,
+quotas, existence.
+
+Decided here, where nothing is known of the service: replacing a record keeps its place in the
+insertion order; a deletion is seen by queries at once, also while changes are pending; the
+dimension of an index that was made without one is that of its first dense vector; the cursor of a
+scan is a slot number that deletions do not move; the default namespace can be neither deleted nor
+renamed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.ids import Ids
+
+from . import errors
+from .cursor import Cursor, Cursors
+from .filter import Predicate, compile_filter
+from .model import (
+    DEFAULT_NAMESPACE,
+    Change,
+    Hit,
+    IndexInfo,
+    Kind,
+    Page,
+    Query,
+    Record,
+    Similarity,
+    UpdateMode,
+)
+from .namespace import Namespace
+from .pending import Batch, Readiness
+from .ranking import HYBRID_DEPTH, Question, Ranker
+from .settings import Approximation, Limits
+
+__all__ = ["Engine", "EngineSnapshot", "merge_patch"]
+
+DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSnapshot:
+    """All data of an index at one moment."""
+
+    dimension: int | None
+    namespaces: dict[str, Namespace]
+    cursors: Cursors
+    batches: list[Batch]
+    held: bool
+    quota: tuple[int, dict[str, int]]
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7396:
+
+    objects merge, null deletes, anything else replaces. Neither argument is changed.
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+class Engine:
+    """One vector index. Safe to use from several threads; every call is atomic.
+
+    ``dimension`` of None takes that of the first dense vector. ``ready_after_us`` and
+    ``ready_after_reads`` make changes pending for a time or for a number of queries and infos.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        *,
+        name: str = "vector_index",
+        kind: Kind = Kind.DENSE,
+        similarity: Similarity = Similarity.COSINE,
+        dimension: int | None = None,
+        dense_model: str = "",
+        sparse_model: str = "",
+        limits: Limits | None = None,
+        approximation: Approximation | None = None,
+        ready_after_us: int | None = None,
+        ready_after_reads: int | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.similarity = similarity
+        self.dimension = dimension
+        self.dense_model = dense_model
+        self.sparse_model = sparse_model
+        self.limits = limits or Limits()
+        self._clock = clock
+        self._uuids = ids.stream(name, "resumable queries")
+        self._picks = ids.stream(name, "random vectors")
+        self._ranker = Ranker(
+            similarity, approximation or Approximation(), ids.stream(name, "approximation")
+        )
+        self._lock = threading.RLock()
+        self._namespaces: dict[str, Namespace] = {DEFAULT_NAMESPACE: Namespace(dimension)}
+        self._cursors = Cursors()
+        self._readiness = Readiness(clock, self._release, ready_after_us, ready_after_reads)
+        self._day = 0
+        self._used: dict[str, int] = {}
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def upsert(self, namespace: str, records: Sequence[Record]) -> None:
+        """Insert or replace records, all or none; creates the namespace. The last of one id wins.
+
+        Raises ``VectorError`` 422 for a record without the vectors its index needs, with others, or
+        of another dimension; 429 when the day's quota is used up.
+        """
+        with self._lock:
+            dimension = self.dimension
+            for record in records:
+                dimension = self._check_record(record, dimension)
+            if not records:
+                return
+            home = self._home(namespace)
+            self._spend("update", len(records), self.limits.daily_updates)
+            if dimension is not None:
+                self._open(dimension)
+            self._namespaces.setdefault(namespace, home)
+            self._put(namespace, home, records)
+
+    def update(self, namespace: str, change: Change) -> bool:
+        """Change parts of a record;
+
+        False when there is none. A hybrid needs both vectors or neither.
+        """
+        with self._lock:
+            self._check_change(change)
+            home = self._namespaces.get(namespace)
+            old = home.get(change.id) if home is not None else None
+            if home is None or old is None:
+                return False
+            self._spend("update", 1, self.limits.daily_updates)
+            metadata = old.metadata
+            if change.metadata is not None:
+                patch = change.mode is UpdateMode.PATCH
+                metadata = merge_patch(metadata, change.metadata) if patch else change.metadata
+            new = replace(
+                old,
+                vector=old.vector if change.vector is None else change.vector,
+                sparse=old.sparse if change.sparse is None else change.sparse,
+                metadata=metadata,
+                data=old.data if change.data is None else change.data,
+            )
+            self._put(namespace, home, [new])
+            return True
+
+    def delete(self, namespace: str, ids: Sequence[str]) -> int:
+        """Remove records by id; how many there were."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            return 0 if home is None else sum(home.delete(id) for id in ids)
+
+    def delete_prefix(self, namespace: str, prefix: str) -> int:
+        """Remove the records whose id starts so; how many there were."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            return 0 if home is None else self.delete(namespace, home.ids(prefix))
+
+    def delete_matching(self, namespace: str, filter: str) -> int:
+        """Remove the records whose newest metadata passes a filter; how many there were.
+
+        Raises ``VectorError`` 400 for a bad filter; an empty one is bad here, as it would remove
+        all.
+        """
+        predicate = self.predicate(filter)
+        if predicate is None:
+            raise errors.bad_request(
+                "The filter to delete by is empty. To remove everything, use reset."
+            )
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            if home is None:
+                return 0
+            found = [record.id for _, record in home.scan() if predicate(record.metadata)]
+            return self.delete(namespace, found)
+
+    def reset(self, namespace: str) -> None:
+        """Empty a namespace, at once for everybody; it stays. A missing one is no error."""
+        with self._lock:
+            if namespace in self._namespaces:
+                self._namespaces[namespace] = Namespace(self.dimension)
+
+    def reset_all(self) -> None:
+        """Empty every namespace."""
+        with self._lock:
+            for namespace in self._namespaces:
+                self.reset(namespace)
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, namespace: str) -> None:
+        """Make sure a namespace is there."""
+        with self._lock:
+            self._namespaces.setdefault(namespace, self._home(namespace))
+
+    def namespaces(self) -> list[str]:
+        """The names in the order of creation, the default one ("") first."""
+        with self._lock:
+            return list(self._namespaces)
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Remove a namespace and its records.
+
+        Raises ``VectorError`` 404 when it is missing, 400 for the default one.
+        """
+        with self._lock:
+            self._check_named(namespace, "deleted")
+            del self._namespaces[namespace]
+
+    def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
+        """Give a namespace another name; False when that is taken and not to be deleted.
+
+        Raises ``VectorError`` 404 when it is missing, 400 for the default one or to it.
+        """
+        with self._lock:
+            self._check_named(namespace, "renamed")
+            if new == DEFAULT_NAMESPACE:
+                raise errors.bad_request("A namespace cannot be renamed to the default one.")
+            if new == namespace:
+                return True
+            if new in self._namespaces and not delete_existing:
+                return False
+            self._namespaces.pop(new, None)
+            self._namespaces = {
+                new if name == namespace else name: home for name, home in self._namespaces.items()
+            }
+            for follower in (*self._cursors, *self._readiness.batches):
+                if follower.namespace == namespace:
+                    follower.namespace = new
+            return True
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def fetch(self, namespace: str, ids: Sequence[str]) -> list[Record | None]:
+        """The records in the order of the ids, None where there is none."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            return [None if home is None else home.get(id) for id in ids]
+
+    def fetch_prefix(self, namespace: str, prefix: str) -> list[Record]:
+        """The records whose id starts so, in insertion order, at most ``limits.prefix_fetch``."""
+        return self.range(namespace, 0, self.limits.prefix_fetch, prefix).records
+
+    def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
+        """A page of the records in insertion order, from a slot on; no limit means to the end."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            if home is None:
+                return Page("")
+            records: list[Record] = []
+            next_slot = cursor
+            for slot, record in home.scan(cursor, prefix):
+                if len(records) == limit:
+                    return Page(str(next_slot), records)
+                records.append(record)
+                next_slot = slot + 1
+            return Page("", records)
+
+    def random(self, namespace: str) -> Record | None:
+        """One record, picked by the seeded randomness; None in an empty namespace."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            if home is None or not len(home):
+                return None
+            return home.nth(self._picks.randrange(len(home)))
+
+    def info(self) -> IndexInfo:
+        """Counts of the whole index and of each namespace; counts as a read."""
+        with self._lock:
+            self._readiness.count_read()
+            return self.describe()
+
+    def describe(self) -> IndexInfo:
+        """``info()`` without counting as a read."""
+        with self._lock:
+            homes = self._namespaces
+            return IndexInfo(
+                self.kind,
+                self.similarity,
+                self.dimension or 0,
+                sum(home.size() for home in homes.values()),
+                self.dense_model,
+                self.sparse_model,
+                {name: home.info() for name, home in homes.items()},
+            )
+
+    # -- querying --------------------------------------------------------------------------------
+
+    def predicate(self, filter: str) -> Predicate | None:
+        """The compiled filter; None for an empty one. Raises ``VectorError`` 400 for a bad one."""
+        limit = self.limits.filter_bytes
+        size = len(filter.encode("utf-8", "surrogatepass"))
+        if limit is not None and size > limit:
+            raise errors.limit_exceeded("Filter size", size, limit, "bytes")
+        return compile_filter(filter) if filter.strip() else None
+
+    def query(self, namespace: str, queries: Sequence[Query]) -> list[list[Hit]]:
+        """The nearest records of each query, best first; a missing namespace has none."""
+        with self._lock:
+            questions = [
+                Question(query, self._check_query(query), max(query.top_k, HYBRID_DEPTH))
+                for query in queries
+            ]
+            self._spend("query", len(queries), self.limits.daily_queries)
+            return self._answer(namespace, questions)
+
+    def start_query(
+        self, namespace: str, query: Query, max_idle_us: int, context: object = None
+    ) -> tuple[str, list[Hit]]:
+        """Open a resumable query: its uuid and first hits; both empty for a missing namespace.
+
+        ``context`` comes back with each batch.
+        """
+        with self._lock:
+            self._check_query(query)
+            now_us = self._clock.now_us()
+            self._cursors.expire(now_us)
+            if namespace not in self._namespaces:
+                return "", []
+            limit = self.limits.resumable_queries
+            if limit is not None and len(self._cursors) >= limit:
+                raise errors.limit_exceeded("Live resumable query", len(self._cursors) + 1, limit)
+            uuid = self._new_uuid()
+            cursor = Cursor(uuid, namespace, query, max_idle_us, now_us, context)
+            hits = self._next_batch(cursor, query.top_k)
+            self._cursors.open(cursor)
+            return uuid, hits
+
+    def next_hits(self, uuid: str, count: int) -> tuple[list[Hit], object]:
+        """The next hits of a resumable query, and its context. An empty uuid has none.
+
+        Raises ``VectorError`` 404 for a query that is not alive.
+        """
+        with self._lock:
+            if not uuid:
+                return [], None
+            cursor = self._cursors.use(uuid, self._clock.now_us())
+            if cursor is None:
+                raise errors.cursor_missing(uuid)
+            return self._next_batch(cursor, count), cursor.context
+
+    def end_query(self, uuid: str) -> None:
+        """Release a resumable query; an empty uuid is fine.
+
+        Raises ``VectorError`` 404 for a query that is not alive.
+        """
+        with self._lock:
+            if uuid and not self._cursors.end(uuid, self._clock.now_us()):
+                raise errors.cursor_missing(uuid)
+
+    def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
+        query = replace(cursor.query, top_k=count)
+        self._spend("query", 1, self.limits.daily_queries)
+        question = Question(query, self._check_query(query), count, cursor.handed_out)
+        hits = self._answer(cursor.namespace, [question])[0]
+        cursor.handed_out.update(hit.record.id for hit in hits)
+        return hits
+
+    def _answer(self, namespace: str, questions: Sequence[Question]) -> list[list[Hit]]:
+        self._readiness.count_read()
+        home = self._namespaces.get(namespace)
+        if home is None:
+            return [[] for _ in questions]
+        return self._ranker.answer(home, questions)
+
+    def _new_uuid(self) -> str:
+        digits = self._uuids.hex(32)
+        variant = "89ab"[int(digits[16], 16) % 4]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )
+
+    # -- pending changes -------------------------------------------------------------------------
+
+    def hold_pending(self) -> None:
+        """Keep all changes from now on, and those still pending, out of queries and counts."""
+        with self._lock:
+            self._readiness.held = True
+
+    def release_pending(self) -> None:
+        """Make all pending changes ready; those to come are ready as the settings say."""
+        with self._lock:
+            self._readiness.release_all()
+
+    @property
+    def holding(self) -> bool:
+        """Whether changes are held back by hand."""
+        return self._readiness.held
+
+    def pending(self) -> list[tuple[str, Record]]:
+        """Namespace and record of every change that is not ready yet."""
+        with self._lock:
+            return [
+                (name, record)
+                for name, home in self._namespaces.items()
+                for record in home.staged.values()
+            ]
+
+    def _put(self, namespace: str, home: Namespace, records: Sequence[Record]) -> None:
+        ready = self._readiness.immediate
+        for record in records:
+            home.put(record, ready=ready)
+        if not ready:
+            self._readiness.wait_for(namespace, list(records))
+
+    def _release(self, batch: Batch) -> None:
+        with self._lock:
+            home = self._namespaces.get(batch.namespace)
+            if home is not None:
+                home.release(batch.records)
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def snapshot(self) -> EngineSnapshot:
+        """An independent copy of all data."""
+        with self._lock:
+            return EngineSnapshot(
+                self.dimension,
+                {name: home.copy() for name, home in self._namespaces.items()},
+                self._cursors.copy(),
+                self._readiness.copy(),
+                self._readiness.held,
+                (self._day, dict(self._used)),
+            )
+
+    def restore(self, snapshot: EngineSnapshot) -> None:
+        """Put the data of a snapshot back; the snapshot can be used again."""
+        with self._lock:
+            self.dimension = snapshot.dimension
+            self._namespaces = {name: home.copy() for name, home in snapshot.namespaces.items()}
+            self._cursors = snapshot.cursors.copy()
+            self._readiness.restore(snapshot.batches, snapshot.held)
+            self._day, used = snapshot.quota
+            self._used = dict(used)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _home(self, namespace: str) -> Namespace:
+        """The namespace, or a new one that is not in the index yet."""
+        home = self._namespaces.get(namespace)
+        if home is not None:
+            return home
+        limit = self.limits.namespaces
+        if limit is not None and len(self._namespaces) >= limit:
+            raise errors.limit_exceeded("Namespace count", len(self._namespaces) + 1, limit)
+        return Namespace(self.dimension)
+
+    def _open(self, dimension: int) -> None:
+        if self.dimension is None:
+            self.dimension = dimension
+            for home in self._namespaces.values():
+                home.open_matrix(dimension)
+
+    def _check_named(self, namespace: str, verb: str) -> None:
+        if namespace == DEFAULT_NAMESPACE:
+            raise errors.bad_request(f"The default namespace cannot be {verb}.")
+        if namespace not in self._namespaces:
+            raise errors.namespace_missing(namespace, self.name)
+
+    def _check_record(self, record: Record, dimension: int | None) -> int | None:
+        """Raises unless the record fits; the dimension the index has with it."""
+        self._check_parts(record, f"The vector with id {record.id[:80]!r}")
+        if self.kind.has_dense and record.vector is None:
+            raise errors.unprocessable(_missing(self.kind, "vector", record.id))
+        if self.kind.has_sparse and record.sparse is None:
+            raise errors.unprocessable(_missing(self.kind, "sparseVector", record.id))
+        return self._check_dimension(record, dimension)
+
+    def _check_change(self, change: Change) -> None:
+        self._check_parts(change, "The update")
+        if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
+            raise errors.unprocessable(
+                "An update of a hybrid index must carry both vector and sparseVector, or neither."
+            )
+        self._check_dimension(change, self.dimension)
+
+    def _check_query(self, query: Query) -> Predicate | None:
+        self._check_parts(query, "The query")
+        if query.vector is None and query.sparse is None:
+            raise errors.unprocessable(_missing(self.kind, _needed(self.kind), None))
+        self._check_dimension(query, self.dimension)
+        return self.predicate(query.filter)
+
+    def _check_parts(self, given: Record | Change | Query, what: str) -> None:
+        if given.vector is not None and not self.kind.has_dense:
+            raise errors.unprocessable(f"{what} has a vector, but this is a sparse index.")
+        if given.sparse is not None and not self.kind.has_sparse:
+            raise errors.unprocessable(f"{what} has a sparseVector, but this is a dense index.")
+
+    def _check_dimension(self, given: Record | Change | Query, dimension: int | None) -> int | None:
+        if given.vector is None:
+            return dimension
+        count = len(given.vector)
+        if dimension is not None and count != dimension:
+            raise errors.invalid_dimension(count, dimension)
+        if count == 0:
+            raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
+        limit = self.limits.dimension
+        if limit is not None and count > limit:
+            raise errors.limit_exceeded("Vector dimension", count, limit)
+        return count
+
+    def _spend(self, what: str, count: int, limit: int | None) -> None:
+        if limit is None:
+            return
+        day = self._clock.now_us() // DAY_US
+        if day != self._day:
+            self._day, self._used = day, {}
+        used = self._used.get(what, 0) + count
+        if used > limit:
+            raise errors.quota_exceeded(what, limit)
+        self._used[what] = used
+
+
+def _needed(kind: Kind) -> str:
+    return (
+        "vector and/or sparseVector"
+        if kind is Kind.HYBRID
+        else ("vector" if kind.has_dense else "sparseVector")
+    )
+
+
+def _missing(kind: Kind, field: str, id: str | None) -> str:
+    whose = "the query" if id is None else f"the vector with id {id[:80]!r}"
+    return f"A {kind.value.lower()} index needs the field {field}, which is missing in {whose}."

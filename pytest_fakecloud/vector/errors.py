@@ -1,0 +1,75 @@
+"""What the index refuses, in the service's words where they are known.
+
+The texts of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``, ``UNAUTHORIZED``
+and of the two "only one of" errors are the service's own, matched by clients and suites. All others
+are decided here, with status 400 (malformed) or 422 (well-formed, but not for this index).
+"""
+
+from __future__ import annotations
+
+from pytest_fakecloud.kernel.errors import ServiceError
+
+__all__ = ["VectorError"]
+
+
+class VectorError(ServiceError):
+    """An answer ``{"error": text, "status": code}``."""
+
+
+UNAUTHORIZED = "Unauthorized: Invalid auth token"
+DELETE_WHAT = "Only and only one of the ids, prefix, or filter must be provided."
+FETCH_WHAT = "Only one of ids or prefix must be provided."
+
+
+def bad_request(message: str) -> VectorError:
+    """A malformed request."""
+    return VectorError(400, message)
+
+
+def unprocessable(message: str) -> VectorError:
+    """A well-formed request this index cannot take."""
+    return VectorError(422, message)
+
+
+def invalid_dimension(given: int, expected: int) -> VectorError:
+    """A dense vector of another dimension than the index's."""
+    return VectorError(422, f"Invalid vector dimension: {given}, expected: {expected}")
+
+
+def no_embedding_model() -> VectorError:
+    """Text sent to an index that cannot embed it."""
+    return VectorError(
+        422,
+        "Embedding data for this index is not allowed. "
+        "The index must be created with an embedding model to use it.",
+    )
+
+
+def namespace_missing(namespace: str, index: str) -> VectorError:
+    """A namespace that should be deleted or renamed is not there."""
+    return VectorError(404, f"Namespace {namespace} for the index {index} does not exist")
+
+
+def invalid_filter(line: int, column: int, what: str) -> VectorError:
+    """A filter that is not in the language; the column counts from 0."""
+    return VectorError(400, f"Invalid filter. At line {line}:{column} {what}")
+
+
+def cursor_missing(uuid: str) -> VectorError:
+    """A resumable query that never was, was ended, or was idle for too long."""
+    return VectorError(
+        404,
+        f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "
+        "or was idle for longer than its maxIdle",
+    )
+
+
+def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
+    """Something larger than a limit of the index allows."""
+    unit = unit and f" {unit}"
+    return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
+
+
+def quota_exceeded(what: str, limit: int) -> VectorError:
+    """The day's quota is used up."""
+    return VectorError(429, f"Exceeded daily {what} limit: {limit}")

@@ -1,0 +1,82 @@
+"""What can be set about an index: limits of the service, and how approximate it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from pytest_fakecloud.kernel.errors import ContractError
+
+__all__ = ["Approximation", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper bounds; None means there is none.
+
+    ``metadata_bytes`` (48 KB), ``data_bytes`` (1 MB), ``sparse_entries`` (1000 a vector) and
+    ``prefix_fetch`` (1000 records, not an error but a cut) are the vendor's documented limits.
+    ``filter_bytes`` is decided here: the service is known to refuse a filter of 11 kB. All others
+    are off: ``dimension`` (the vendor's plans: 1536, 3072, 5376), ``top_k``, ``ids_per_call``,
+    ``vectors_per_call``, ``id_bytes``, ``namespaces``, ``resumable_queries`` (alive at once),
+    ``daily_queries`` and ``daily_updates`` (a day is the clock's UTC day; the free plan has 10 000
+    of each).
+    """
+
+    metadata_bytes: int | None = 48 * 1024
+    data_bytes: int | None = 1024 * 1024
+    sparse_entries: int | None = 1000
+    prefix_fetch: int | None = 1000
+    filter_bytes: int | None = 10 * 1024
+    dimension: int | None = None
+    top_k: int | None = None
+    ids_per_call: int | None = None
+    vectors_per_call: int | None = None
+    id_bytes: int | None = None
+    namespaces: int | None = None
+    resumable_queries: int | None = None
+    daily_queries: int | None = None
+    daily_updates: int | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, int | None] | Limits | None) -> Limits:
+        """The defaults with the given ones in their place;
+
+        ``ContractError`` for an unknown name.
+        """
+        if isinstance(given, Limits):
+            return given
+        known = [field.name for field in fields(cls)]
+        for name, value in (given or {}).items():
+            if name not in known:
+                raise ContractError(f"limits has no {name!r}; the limits are {', '.join(known)}")
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < 0
+            ):
+                raise ContractError(
+                    f"limits[{name!r}] must be a whole number or None, not {value!r}"
+                )
+        return replace(cls(), **(given or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Approximation:
+    """Ways in which the real service is allowed to be worse than exact; all off by default.
+
+    ``recall`` is the probability that a true neighbour is found at all: one that is lost leaves its
+    place to the next; the best one is never lost unless ``lose_first``. ``filter_budget`` is how
+    many of the best candidates a filtered query looks at, so that it may answer fewer than top_k.
+    ``shuffle_ties`` puts equal scores into a random order. Dense components only for ``recall``:
+    the service's sparse search is exact. All randomness comes from the test's seed.
+    """
+
+    recall: float = 1.0
+    lose_first: bool = False
+    filter_budget: int | None = None
+    shuffle_ties: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.recall <= 1:
+            raise ContractError(f"recall must be between 0 and 1, not {self.recall!r}")
+        if self.filter_budget is not None and self.filter_budget < 1:
+            raise ContractError(f"filter_budget must be at least 1, not {self.filter_budget!r}")
