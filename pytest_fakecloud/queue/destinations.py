@@ -1,0 +1,548 @@
+"""Where deliveries go without a network: applications, callables and prepared answers.
+
+A `Destinations` is a table from URL prefixes to routes; the longest prefix wins, and a prefix ends
+at a path segment (`https://app/hook` takes `/hook` and `/hook/1`, never `/hooks`).  Applications
+and callables run in the caller's thread, coroutines in the running loop when the awaitable form
+drives, else in a loop of their own.  Source: decided here, except that an exception in a handler is
+a 500, as in any server.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json as jsonlib
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from ..kernel.errors import ContractError
+from ..kernel.instants import Duration, duration_us
+from ..kernel.journal import Found
+from .deadlines import Deadlines
+from .gateway import AsgiApp, AsgiRunner, Handled, WsgiApp, call_asgi, call_wsgi, failed
+from .model import Delivery, Headers, Outcome, first
+from .signing import published_text
+
+__all__ = [
+    "Answer",
+    "DeliveredRequest",
+    "DestinationRoute",
+    "DestinationTimeout",
+    "Destinations",
+    "Reply",
+]
+
+Ending = Literal["answer", "hang", "refuse"]
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class DestinationTimeout(TimeoutError):
+    """A destination that did not answer in time: on the queue's clock, or at the real-time cap."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A prepared answer of a destination.
+
+    `body` is bytes, text, or anything JSON can hold (which also sets the content type); `after` is
+    how long the destination takes on the queue's clock.  `Reply.hang()` never answers,
+    `Reply.refuse()` refuses the connection.  Raises `ContractError` for a status that is no HTTP
+    status and for a bad duration.
+    """
+
+    status: int = 200
+    body: Any = b""
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
+    after: Duration = 0
+    ending: Ending = "answer"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.status, bool) or not 100 <= self.status <= 599:
+            raise ContractError(
+                f"{self.status!r} is not an HTTP status: give a number from 100 to 599"
+            )
+        duration_us(self.after)
+
+    @classmethod
+    def hang(cls) -> Reply:
+        """A destination that takes the request and never answers: the attempt times out."""
+        return cls(ending="hang")
+
+    @classmethod
+    def refuse(cls) -> Reply:
+        """A destination where nothing listens: the connection is refused."""
+        return cls(ending="refuse")
+
+    def outcome(self, delivery: Delivery, where: str) -> Outcome:
+        """Return what a delivery meets here, the delivery's timeout included."""
+        if self.ending == "refuse":
+            error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
+            return Outcome(exception=error, where=where)
+        took = duration_us(self.after)
+        if self.ending == "hang" or (delivery.timeout_us and took > delivery.timeout_us):
+            return timed_out(delivery, where)
+        headers, body = self._encoded()
+        return Outcome(self.status, headers, body, virtual_us=took, where=where)
+
+    def _encoded(self) -> tuple[Headers, bytes]:
+        given = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
+        headers = [(str(name), str(value)) for name, value in given]
+        if isinstance(self.body, bytes | bytearray | memoryview):
+            return headers, bytes(self.body)
+        if isinstance(self.body, str):
+            kind, body = "text/plain; charset=utf-8", self.body.encode()
+        elif self.body is None:
+            return headers, b""
+        else:
+            kind, body = "application/json", jsonlib.dumps(self.body).encode()
+        if first(headers, "Content-Type") is None:
+            headers.append(("Content-Type", kind))
+        return headers, body
+
+
+Answer: TypeAlias = int | tuple[Any, ...] | Reply | BaseException | None
+"""A status, `(status, body)`, `(status, body, headers)`, a `Reply`, or an exception to raise."""
+
+
+def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcome:
+    """Return the outcome of a destination that stayed silent for the whole timeout."""
+    text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
+    error = DestinationTimeout(f"{_origin_text(delivery.url)}: {text}")
+    return Outcome(exception=error, virtual_us=delivery.timeout_us, where=where)
+
+
+@dataclass(frozen=True)
+class DeliveredRequest:
+    """What a callable destination gets: one delivery as a request.
+
+    `headers` is the list as sent; `header(name)` ignores case.  `retried` is 0 at first.
+    """
+
+    delivery: Delivery
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return self.delivery.method
+
+    @property
+    def url(self) -> str:
+        """The whole URL, as it was published."""
+        return published_text(self.delivery.url)
+
+    @property
+    def path(self) -> str:
+        """The raw path, escapes kept."""
+        return urlsplit(self.url).path or "/"
+
+    @property
+    def query(self) -> str:
+        """The raw query, without the question mark."""
+        return urlsplit(self.url).query
+
+    @property
+    def headers(self) -> Headers:
+        """All headers, the signature included."""
+        return self.delivery.headers
+
+    @property
+    def body(self) -> bytes:
+        """The raw body."""
+        return self.delivery.body
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self.delivery.body.decode()
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message, the same on every attempt."""
+        return self.delivery.message_id
+
+    @property
+    def retried(self) -> int:
+        """The number of attempts made before this one."""
+        return self.delivery.attempt
+
+    def header(self, name: str) -> str | None:
+        """Return the first header of that name, in any spelling, or None."""
+        return first(self.delivery.headers, name)
+
+    def json(self) -> Any:
+        """Return the body read as JSON; `ValueError` when it is none."""
+        return jsonlib.loads(self.delivery.body)
+
+
+Handler: TypeAlias = Callable[[DeliveredRequest], Any]
+
+
+def as_reply(value: object) -> Reply:
+    """Read what a callable or `answers()` gave: a status, a tuple, a `Reply`, or a body.
+
+    Raises `ContractError` naming the accepted forms.
+    """
+    if isinstance(value, Reply):
+        return value
+    if value is None:
+        return Reply()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Reply(value)
+    if isinstance(value, tuple) and 1 <= len(value) <= 3 and isinstance(value[0], int):
+        return Reply(*value)
+    if isinstance(value, str | bytes | dict | list):
+        return Reply(body=value)
+    raise ContractError(
+        f"{value!r} is not an answer: give a status, (status, body), (status, body, headers), "
+        "a Reply, a body (text, bytes, dict or list), or None for 200"
+    )
+
+
+class DestinationRoute:
+    """One entry of the table: a URL prefix and what answers there.
+
+    `deliveries` are the requests that came here, oldest first.  `raise_exceptions` says whether a
+    handler's exception leaves the driving call instead of being only a 500.
+    """
+
+    def __init__(
+        self,
+        table: Destinations,
+        prefix: str,
+        where: str,
+        raise_exceptions: bool | None,
+    ) -> None:
+        self.prefix = prefix
+        self.where = where
+        self.deliveries: Found[DeliveredRequest] = Found()
+        self._table = table
+        self._raise_exceptions = raise_exceptions
+
+    @property
+    def raise_exceptions(self) -> bool:
+        """Whether an exception of this handler is raised again by the driving call."""
+        if self._raise_exceptions is None:
+            return self._table.raise_exceptions
+        return self._raise_exceptions
+
+    def remove(self) -> None:
+        """Take this route out of the table; deliveries fall to the next shorter prefix."""
+        self._table.remove(self)
+
+    def take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Record a delivery and answer it in the caller's thread."""
+        self.deliveries.append(DeliveredRequest(delivery))
+        return self.perform(delivery, deadlines)
+
+    async def atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Record a delivery and answer it in the running loop."""
+        self.deliveries.append(DeliveredRequest(delivery))
+        return await self.aperform(delivery, deadlines)
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Answer one delivery in the caller's thread."""
+        raise NotImplementedError
+
+    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Answer one delivery in the running loop."""
+        return self.perform(delivery, deadlines)
+
+    def __repr__(self) -> str:
+        return f"<DestinationRoute {self.where} {self.prefix} deliveries={len(self.deliveries)}>"
+
+
+class _Wsgi(DestinationRoute):
+    app: WsgiApp
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return _outcome(call_wsgi(self.app, delivery), self.where)
+
+
+class _Asgi(DestinationRoute):
+    app: AsgiApp
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        runner = self._table.runner()
+
+        async def whole() -> Handled:
+            return await call_asgi(self.app, delivery, await runner.lifespan(self.app))
+
+        handled = runner.run(whole(), deadlines)
+        return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
+
+    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        handled = await deadlines.within_cap(call_asgi(self.app, delivery, {}))
+        return _outcome(handled, self.where) if handled else _late(delivery, deadlines, self.where)
+
+
+class _Call(DestinationRoute):
+    handler: Handler
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self.handler(DeliveredRequest(delivery))
+            if inspect.iscoroutine(value):
+                handled = self._table.runner().run(_boxed(value), deadlines)
+                if handled is None:
+                    return _own_loop_late(delivery, deadlines, self.where)
+                value = handled[0]
+            return as_reply(value).outcome(delivery, self.where)
+        except Exception as error:
+            return _raised(error, self.where)
+
+    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self.handler(DeliveredRequest(delivery))
+            if inspect.isawaitable(value):
+                handled = await deadlines.within_cap(_boxed(value))
+                if handled is None:
+                    return _late(delivery, deadlines, self.where)
+                value = handled[0]
+            return as_reply(value).outcome(delivery, self.where)
+        except Exception as error:
+            return _raised(error, self.where)
+
+
+class _Answers(DestinationRoute):
+    def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
+        super().__init__(*args)
+        self.replies = replies
+        self.given = 0
+        self._lock = threading.Lock()
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        with self._lock:
+            reply = self.replies[min(self.given, len(self.replies) - 1)]
+            self.given += 1
+        if isinstance(reply, BaseException):
+            return _raised(reply, self.where)
+        return reply.outcome(delivery, self.where)
+
+
+class Destinations:
+    """The table of a queue's destinations; the longest prefix wins, `"*"` takes what is left.
+
+    Each registering method returns the `DestinationRoute`; the same prefix again replaces it.
+    URLs are absolute `http://` or `https://` (or `"*"`); anything else is a `ContractError`.
+    """
+
+    def __init__(self, *, raise_exceptions: bool = False) -> None:
+        self.raise_exceptions = raise_exceptions
+        self._routes: dict[_Prefix, DestinationRoute] = {}
+        self._runner: AsgiRunner | None = None
+        self._lock = threading.Lock()
+
+    # -- registering -----------------------------------------------------------------------------
+
+    def wsgi(
+        self, origin: str, app: WsgiApp, *, raise_exceptions: bool | None = None
+    ) -> DestinationRoute:
+        """Deliver what goes to an origin to a WSGI application, in the driving thread."""
+        if not callable(app):
+            raise ContractError(f"a WSGI application is a callable, got {app!r}")
+        route = _Wsgi(self, origin, "wsgi", raise_exceptions)
+        route.app = app
+        return self._add(route)
+
+    def asgi(
+        self, origin: str, app: AsgiApp, *, raise_exceptions: bool | None = None
+    ) -> DestinationRoute:
+        """Deliver what goes to an origin to an ASGI application.
+
+        The awaitable drivers (`.aio`) call it in the running loop, whose test owns its lifespan.
+        The plain ones call it in a loop of their own, which also runs the application's lifespan.
+        """
+        if not callable(app):
+            raise ContractError(f"an ASGI application is a callable, got {app!r}")
+        route = _Asgi(self, origin, "asgi", raise_exceptions)
+        route.app = app
+        return self._add(route)
+
+    def call(
+        self, url: str, fn: Handler, *, raise_exceptions: bool | None = None
+    ) -> DestinationRoute:
+        """Deliver to a function (or coroutine function) of a `DeliveredRequest`.
+
+        It returns a status, `(status, body)`, `(status, body, headers)`, a `Reply`, a body, or None
+        for 200.
+        """
+        if not callable(fn):
+            raise ContractError(f"expected a function of one request, got {fn!r}")
+        route = _Call(self, url, "call", raise_exceptions)
+        route.handler = fn
+        return self._add(route)
+
+    def answers(
+        self,
+        url: str,
+        *answers: Answer,
+        after: Duration = 0,
+        raise_exceptions: bool | None = None,
+    ) -> DestinationRoute:
+        """Answer with each of these in turn; the last one repeats.
+
+        An answer is a status, `(status, body)`, `(status, body, headers)`, a `Reply`, or an
+        exception.  `after` is how long each of them takes on the queue's clock, unless a `Reply`
+        says otherwise.
+        """
+        if not answers:
+            raise ContractError("answers() needs at least one answer, such as 500 or (200, 'ok')")
+        replies: list[Reply | BaseException] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                replies.append(answer)
+                continue
+            reply = as_reply(answer)
+            if after and not reply.after and reply.ending == "answer":
+                reply = Reply(reply.status, reply.body, reply.headers, after)
+            replies.append(reply)
+        return self._add(_Answers(self, url, "answers", raise_exceptions, replies=replies))
+
+    def accept(self, url: str = "*") -> DestinationRoute:
+        """Answer 200 to everything under a prefix, or to every destination not named otherwise."""
+        return self._add(_Answers(self, url, "accept", None, replies=[Reply()]))
+
+    def hang(self, url: str) -> DestinationRoute:
+        """Never answer: each attempt uses up its whole timeout on the queue's clock."""
+        return self._add(_Answers(self, url, "hang", None, replies=[Reply.hang()]))
+
+    def refuse(self, url: str) -> DestinationRoute:
+        """Refuse the connection, as a host where nothing listens."""
+        return self._add(_Answers(self, url, "refuse", None, replies=[Reply.refuse()]))
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def routes(self) -> Found[DestinationRoute]:
+        """All routes, the longest prefix first."""
+        with self._lock:
+            pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
+        return Found(route for _, route in pairs)
+
+    def find(self, url: str) -> DestinationRoute | None:
+        """Return the route that takes a URL, or None."""
+        target = _split(url)
+        with self._lock:
+            best: tuple[int, DestinationRoute] | None = None
+            for prefix, route in self._routes.items():
+                if prefix.takes(target) and (best is None or prefix.length > best[0]):
+                    best = (prefix.length, route)
+        return best[1] if best else None
+
+    def remove(self, route: DestinationRoute) -> None:
+        """Take a route out of the table; removing it twice does nothing."""
+        with self._lock:
+            for prefix, known in list(self._routes.items()):
+                if known is route:
+                    del self._routes[prefix]
+
+    def clear(self) -> None:
+        """Take all routes out of the table."""
+        with self._lock:
+            self._routes.clear()
+
+    def close(self) -> None:
+        """End the lifespans and the loop of ASGI applications that were called outside of one."""
+        with self._lock:
+            runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+    def runner(self) -> AsgiRunner:
+        """The loop for coroutines that are not driven from a running loop; started on first use."""
+        with self._lock:
+            if self._runner is None:
+                self._runner = AsgiRunner()
+            return self._runner
+
+    def _add(self, route: DestinationRoute) -> DestinationRoute:
+        prefix = _Prefix.of(route.prefix)
+        with self._lock:
+            self._routes.pop(prefix, None)
+            self._routes[prefix] = route
+        return route
+
+
+# -- matching ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Target:
+    origin: str
+    rest: str
+
+
+@dataclass(frozen=True)
+class _Prefix:
+    origin: str
+    rest: str
+    length: int = field(compare=False, default=0)
+
+    @classmethod
+    def of(cls, url: str) -> _Prefix:
+        if url == "*":
+            return cls("*", "", -1)
+        target = _split(url) if isinstance(url, str) else None
+        if target is None or not target.origin:
+            raise ContractError(
+                f"{url!r} is not a destination: give an absolute URL such as "
+                "'https://app.example.com/hook', or '*' for every destination not named otherwise"
+            )
+        rest = "" if target.rest == "/" else target.rest
+        return cls(target.origin, rest, len(target.origin) + len(rest))
+
+    def takes(self, target: _Target) -> bool:
+        if self.length < 0:
+            return True
+        if self.origin != target.origin or not target.rest.startswith(self.rest):
+            return False
+        following = target.rest[len(self.rest) : len(self.rest) + 1]
+        return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
+
+
+def _split(url: str) -> _Target:
+    """Split into a comparable origin and the rest; an unreadable URL has no origin."""
+    try:
+        parts = urlsplit(published_text(url))
+        port = parts.port
+    except ValueError:
+        return _Target("", url)
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
+    if scheme not in _DEFAULT_PORTS or not host:
+        return _Target("", url)
+    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
+    return _Target(origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+
+
+def _origin_text(url: str) -> str:
+    scheme, _, rest = published_text(url).partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+# -- outcomes ------------------------------------------------------------------------------------
+
+
+def _outcome(handled: Handled, where: str) -> Outcome:
+    return Outcome(
+        handled.status, handled.headers, handled.body, exception=handled.exception, where=where
+    )
+
+
+def _raised(error: BaseException, where: str) -> Outcome:
+    return _outcome(failed(error), where)
+
+
+async def _boxed(value: Any) -> tuple[Any]:
+    return (await value,)
+
+
+def _late(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
+    return timed_out(delivery, where, f"no answer within {deadlines.cap:g} s of real time")
+
+
+def _own_loop_late(delivery: Delivery, deadlines: Deadlines, where: str = "asgi") -> Outcome:
+    return timed_out(
+        delivery, where, deadlines.late_text("the destination ran in a loop of its own")
+    )

@@ -1,0 +1,426 @@
+"""Calling a WSGI or ASGI application with a delivery, without a socket.
+
+The request an application sees is the one a server would build: the raw target in `RAW_URI` and
+`raw_path`, escapes decoded once in `PATH_INFO` and `path`, all headers, `Host` from the URL.  An
+exception that leaves the application is a 500 and is kept; so is one that Flask or Django turned
+into a 500 by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import sys
+import threading
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeVar
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from .deadlines import Deadlines
+from .model import Delivery, Headers
+
+__all__ = ["AsgiApp", "AsgiRunner", "Handled", "WsgiApp", "call_asgi", "call_wsgi"]
+
+T = TypeVar("T")
+WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
+Event: TypeAlias = MutableMapping[str, Any]
+AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
+_CLIENT = ("127.0.0.1", 0)
+
+
+@dataclass
+class Handled:
+    """What an application answered; `exception` is what left it, or what its framework caught."""
+
+    status: int
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+    exception: BaseException | None = None
+
+
+def failed(exception: BaseException) -> Handled:
+    """Return the 500 of a handler that raised."""
+    headers = [("Content-Type", "text/plain; charset=utf-8")]
+    return Handled(500, headers, b"Internal Server Error", exception)
+
+
+@dataclass(frozen=True)
+class _Address:
+    scheme: str
+    host: str
+    port: int
+    netloc: str
+    target: str
+    raw_path: str
+    query: str
+
+    @classmethod
+    def of(cls, url: str) -> _Address:
+        parts = urlsplit(url)
+        scheme = parts.scheme.lower()
+        target = parts.path or "/"
+        return cls(
+            scheme,
+            parts.hostname or "",
+            parts.port or (443 if scheme == "https" else 80),
+            parts.netloc.rpartition("@")[2],
+            target + (f"?{parts.query}" if parts.query else ""),
+            target,
+            parts.query,
+        )
+
+
+# -- WSGI ----------------------------------------------------------------------------------------
+
+
+def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
+    """Return what a WSGI application answers; it runs in the calling thread."""
+    status_line = ""
+    headers: Headers = []
+    written: list[bytes] = []
+
+    def start_response(
+        status: str, response_headers: list[tuple[str, str]], exc_info: Any = None
+    ) -> Callable[[bytes], object]:
+        nonlocal status_line, headers
+        if status_line and exc_info is None:
+            raise AssertionError("start_response() was called twice without exc_info")
+        status_line, headers = status, list(response_headers)
+        return written.append
+
+    with caught_by_framework() as seen:
+        try:
+            result = app(_environ(delivery), start_response)
+            try:
+                written.extend(result)
+            finally:
+                close = getattr(result, "close", None)
+                if close is not None:
+                    close()
+            if not status_line:
+                raise AssertionError("the WSGI application never called start_response()")
+            handled = Handled(int(status_line.split(None, 1)[0]), headers, b"".join(written))
+        except Exception as error:
+            return failed(error)
+    return _with_caught(handled, seen)
+
+
+def _environ(delivery: Delivery) -> dict[str, Any]:
+    address = _Address.of(delivery.url)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": delivery.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(address.raw_path.encode("latin-1", "replace")).decode(
+            "latin-1"
+        ),
+        "QUERY_STRING": address.query,
+        "RAW_URI": address.target,
+        "REQUEST_URI": address.target,
+        "SERVER_NAME": address.host,
+        "SERVER_PORT": str(address.port),
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": _CLIENT[0],
+        "REMOTE_PORT": str(_CLIENT[1]),
+        "HTTP_HOST": address.netloc,
+        "CONTENT_LENGTH": str(len(delivery.body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": address.scheme,
+        "wsgi.input": io.BytesIO(delivery.body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in delivery.headers:
+        key = name.upper().replace("-", "_")
+        if key == "CONTENT_TYPE":
+            environ[key] = value
+        elif key not in ("CONTENT_LENGTH", "HOST"):
+            key = "HTTP_" + key
+            environ[key] = f"{environ[key]},{value}" if key in environ else value
+    return environ
+
+
+# -- exceptions that a framework answers with a 500 of its own -------------------------------------
+
+_caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=None)
+
+
+@contextlib.contextmanager
+def caught_by_framework() -> Iterator[list[BaseException]]:
+    """Collect what Flask and Django report as unhandled while they answer 500 themselves."""
+    seen: list[BaseException] = []
+    token = _caught.set(seen)
+    with contextlib.ExitStack() as stack:
+        for signal in _signals():
+            signal.connect(_heard, weak=False)
+            stack.callback(signal.disconnect, _heard)
+        try:
+            yield seen
+        finally:
+            _caught.reset(token)
+
+
+class _FrameworkSignal(Protocol):
+    def connect(self, receiver: Callable[..., None], *, weak: bool) -> object: ...
+
+    def disconnect(self, receiver: Callable[..., None]) -> object: ...
+
+
+def _signals() -> Iterator[_FrameworkSignal]:
+    # Looked up among the loaded modules: whoever uses a framework has imported it already.
+    for module in ("flask.signals", "django.core.signals"):
+        loaded = sys.modules.get(module)
+        signal = getattr(loaded, "got_request_exception", None)
+        if signal is not None:
+            yield signal
+
+
+def _heard(sender: object, **details: Any) -> None:
+    seen = _caught.get()
+    exception = details.get("exception") or sys.exc_info()[1]
+    if seen is not None and isinstance(exception, BaseException):
+        seen.append(exception)
+
+
+def _with_caught(handled: Handled, seen: list[BaseException]) -> Handled:
+    if handled.exception is None and handled.status >= 500 and seen:
+        handled.exception = seen[-1]
+    return handled
+
+
+# -- ASGI ----------------------------------------------------------------------------------------
+
+
+async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> Handled:
+    """Return what an ASGI application answers; it runs in the running loop (asyncio or trio).
+
+    `state` is the lifespan's state.  When an application raises after a complete answer (a
+    background task), the answer counts, as it would for a client, and the exception is kept.
+    """
+    answer = _AsgiAnswer(delivery)
+    with caught_by_framework() as seen:
+        try:
+            await app(_scope(delivery, state), answer.receive, answer.send)
+        except Exception as error:
+            handled = answer.handled() if answer.complete else failed(error)
+            if answer.complete or answer.status >= 500:
+                handled = answer.handled()
+                handled.exception = error
+            return handled
+        finally:
+            answer.finished.set()
+    if not answer.status:
+        return failed(AssertionError("the ASGI application ended without an answer"))
+    return _with_caught(answer.handled(), seen)
+
+
+class _AsgiAnswer:
+    def __init__(self, delivery: Delivery) -> None:
+        self.status = 0
+        self.headers: Headers = []
+        self.body = bytearray()
+        self.complete = False
+        self.finished = new_event()
+        self._request: Event | None = {
+            "type": "http.request",
+            "body": delivery.body,
+            "more_body": False,
+        }
+
+    async def receive(self) -> Event:
+        request, self._request = self._request, None
+        if request is not None:
+            return request
+        # An application that watches for a client that went away must not see one too early.
+        await self.finished.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, event: Event) -> None:
+        kind = event["type"]
+        if kind == "http.response.start":
+            if self.status:
+                raise AssertionError("the ASGI application started its answer twice")
+            self.status = int(event["status"])
+            self.headers = [
+                (bytes(name).decode("latin-1"), bytes(value).decode("latin-1"))
+                for name, value in event.get("headers", ())
+            ]
+        elif kind == "http.response.body":
+            if not self.status:
+                raise AssertionError("the ASGI application sent a body before its status")
+            self.body += event.get("body", b"")
+            if not event.get("more_body", False):
+                self.complete = True
+                self.finished.set()
+
+    def handled(self) -> Handled:
+        return Handled(self.status, self.headers, bytes(self.body))
+
+
+def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
+    address = _Address.of(delivery.url)
+    headers = [(b"host", address.netloc.encode("latin-1", "replace"))]
+    headers += [
+        (name.lower().encode("latin-1", "replace"), _wire(value))
+        for name, value in delivery.headers
+        if name.lower() not in ("host", "content-length")
+    ]
+    headers.append((b"content-length", b"%d" % len(delivery.body)))
+    raw_path = address.raw_path.encode("latin-1", "replace")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": delivery.method,
+        "scheme": address.scheme,
+        "path": unquote_to_bytes(raw_path).decode("utf-8", "replace"),
+        "raw_path": raw_path,
+        "query_string": address.query.encode("latin-1", "replace"),
+        "root_path": "",
+        "headers": headers,
+        "client": _CLIENT,
+        "server": (address.host, address.port),
+        "extensions": {},
+        "state": dict(state),
+    }
+
+
+def _wire(value: str) -> bytes:
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError:
+        return value.encode()
+
+
+class AsyncEvent(Protocol):
+    """What asyncio's and trio's events have in common."""
+
+    def set(self) -> None: ...
+
+    async def wait(self) -> object: ...
+
+
+def new_event() -> AsyncEvent:
+    """Return an event of the library whose loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        trio = sys.modules["trio"]
+        event: AsyncEvent = trio.Event()
+        return event
+    return asyncio.Event()
+
+
+class AsgiRunner:
+    """A loop in a thread of its own, for coroutines that no running loop drives.
+
+    It starts each application's lifespan before the first request and ends them in `close()`, as a
+    server would; an application without lifespan support is called without.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._lifespans: dict[int, _Lifespan] = {}
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="fakecloud queue loop", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], deadlines: Deadlines) -> T | None:
+        """Return what the coroutine returns, or None when it exceeds the real-time cap."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            # Waits in C: freezing tools do not move this timeout.
+            return future.result(deadlines.cap)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            return None
+
+    async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
+        """Return the application's lifespan state, starting it when this is the first request."""
+        if id(app) not in self._lifespans:
+            self._lifespans[id(app)] = _Lifespan(app)
+        return await self._lifespans[id(app)].started()
+
+    def close(self) -> None:
+        """End all lifespans, then the loop; waits at most two real seconds."""
+        ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        with contextlib.suppress(TimeoutError):
+            ending.result(2)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(2)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    async def _end(self) -> None:
+        for lifespan in self._lifespans.values():
+            await lifespan.stop()
+        me = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not me]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+class _Lifespan:
+    def __init__(self, app: AsgiApp) -> None:
+        self.app = app
+        self.state: dict[str, Any] = {}
+        self._startup = asyncio.Event()
+        self._shutdown = asyncio.Event()
+        self._done = asyncio.Event()
+        self._told = False
+        self._error: BaseException | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def started(self) -> Mapping[str, Any]:
+        await self._startup.wait()
+        if self._error is not None:
+            raise self._error
+        return self.state
+
+    async def stop(self) -> None:
+        self._shutdown.set()
+        await self._done.wait()
+
+    async def _run(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": self.state}
+        try:
+            await self.app(scope, self._receive, self._send)
+        except Exception:
+            # By the protocol an application without lifespan support raises here.
+            pass
+        finally:
+            self._startup.set()
+            self._done.set()
+
+    async def _receive(self) -> Event:
+        if not self._told:
+            self._told = True
+            return {"type": "lifespan.startup"}
+        await self._shutdown.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def _send(self, event: Event) -> None:
+        if event["type"] == "lifespan.startup.failed":
+            text = event.get("message") or "no reason given"
+            self._error = RuntimeError(f"the application's lifespan did not start: {text}")
+        if event["type"].startswith("lifespan.startup"):
+            self._startup.set()
+        else:
+            self._done.set()

@@ -1,0 +1,678 @@
+"""Who performs a delivery, and that what leaves is the published bytes and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+import responses
+import trio
+
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.queue.destinations import Destinations, DestinationTimeout
+from pytest_fakecloud.queue.model import Delivery, Headers, Outcome
+from pytest_fakecloud.queue.sender import (
+    Sender,
+    UnstubbedDestination,
+    is_loopback,
+    real_time,
+    signature_clock,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+Script = Callable[[socket.socket, bytes], bool]
+
+
+def delivery(
+    url: str,
+    body: bytes = b"body",
+    headers: Headers | None = None,
+    method: str = "POST",
+    timeout_us: int = 30_000_000,
+) -> Delivery:
+    return Delivery("msg_1", url, method, headers or [], body, 0, 0, timeout_us)
+
+
+class RawServer:
+    """A server that keeps the bytes it gets; `script(sock, request)` says whether to go on."""
+
+    def __init__(self, script: Script | None = None) -> None:
+        self.script = script or self.answer(OK)
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.open: list[socket.socket] = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    @staticmethod
+    def answer(data: bytes, *, stay: bool = True) -> Script:
+        def script(sock: socket.socket, request: bytes) -> bool:
+            sock.sendall(data)
+            return stay
+
+        return script
+
+    def accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self.open.append(sock)
+            threading.Thread(target=self.serve, args=(sock,), daemon=True).start()
+
+    def serve(self, sock: socket.socket) -> None:
+        with sock:
+            rest = b""
+            try:
+                while True:
+                    while b"\r\n\r\n" not in rest:
+                        data = sock.recv(65536)
+                        if not data:
+                            return
+                        rest += data
+                    head, _, rest = rest.partition(b"\r\n\r\n")
+                    length = 0
+                    for line in head.lower().split(b"\r\n"):
+                        if line.startswith(b"content-length:"):
+                            length = int(line.split(b":")[1])
+                    while len(rest) < length:
+                        rest += sock.recv(65536)
+                    body, rest = rest[:length], rest[length:]
+                    request = head + b"\r\n\r\n" + body
+                    self.requests.append(request)
+                    if not self.script(sock, request):
+                        return
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self.listener.close()
+        for sock in self.open:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., RawServer]]:
+    servers: list[RawServer] = []
+
+    def start(script: Script | None = None) -> RawServer:
+        servers.append(RawServer(script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def sender() -> Iterator[Sender]:
+    sender = Sender()
+    yield sender
+    sender.close()
+
+
+# -- what leaves -----------------------------------------------------------------------------------
+
+
+def test_the_request_is_the_delivery_and_nothing_else(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    server = serve()
+    outcome = sender.send(
+        delivery(
+            server.url + "/a%2fb%20c?x=%2f&y=1",
+            b"\x00\xff",
+            [("User-Agent", "Upstash-QStash"), ("X-Twice", "1"), ("X-Twice", "2")],
+            "PATCH",
+        )
+    )
+    assert (outcome.status, outcome.body, outcome.where) == (200, b"ok", "loopback")
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"PATCH /a%2fb%20c?x=%2f&y=1 HTTP/1.1"
+    assert sorted(lines[1:]) == [
+        b"Content-Length: 2",
+        b"Host: 127.0.0.1:%d" % server.port,
+        b"User-Agent: Upstash-QStash",
+        b"X-Twice: 1",
+        b"X-Twice: 2",
+    ]
+    assert body == b"\x00\xff"
+
+
+def test_a_client_librarys_own_headers_stay_out(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    server = serve()
+    sender.send(delivery(server.url, b"", method="GET"))
+    lines = server.requests[0].split(b"\r\n")
+    assert lines == [b"GET / HTTP/1.1", b"Host: 127.0.0.1:%d" % server.port, b"", b""]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host",
+        "Content-Length",
+        "Connection",
+        "Transfer-Encoding",
+        "Accept-Encoding",
+        "TE",
+        "Expect",
+    ],
+)
+def test_hop_by_hop_headers_are_dropped(
+    sender: Sender, serve: Callable[..., RawServer], name: str
+) -> None:
+    server = serve()
+    outcome = sender.send(delivery(server.url, headers=[(name, "99"), ("X-Kept", "1")]))
+    assert outcome.status == 200
+    assert b": 99" not in server.requests[0]
+    assert b"X-Kept: 1" in server.requests[0]
+
+
+def test_raw_bytes_in_the_target_and_in_header_values(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    server = serve()
+    path = "/ä".encode().decode("latin-1")
+    sender.send(delivery(server.url + path, headers=[("X-A", "\xe9"), ("X-B", "\u2603")]))
+    assert server.requests[0].startswith("POST /ä HTTP/1.1\r\n".encode())
+    assert b"X-A: \xe9\r\n" in server.requests[0]
+    assert "X-B: \u2603\r\n".encode() in server.requests[0]
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_proxies_of_the_environment_are_not_asked(
+    sender: Sender,
+    serve: Callable[..., RawServer],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    assert sender.send(delivery(serve().url)).status == 200
+
+
+def test_redirects_are_answers(sender: Sender, serve: Callable[..., RawServer]) -> None:
+    target = serve()
+    moved = b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % target.url.encode()
+    outcome = sender.send(delivery(serve(RawServer.answer(moved)).url))
+    assert outcome.status == 302
+    assert target.requests == []
+
+
+def test_the_answer_comes_back_raw(sender: Sender, serve: Callable[..., RawServer]) -> None:
+    answer = (
+        b"HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
+        b"Retry-After: 7\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x00"
+    )
+    outcome = sender.send(delivery(serve(RawServer.answer(answer)).url))
+    assert outcome.status == 503
+    assert outcome.body == b"\x1f\x8b\x00"
+    assert [v for k, v in outcome.headers if k == "Set-Cookie"] == ["a=1", "b=2"]
+
+
+def test_a_chunked_answer(sender: Sender, serve: Callable[..., RawServer]) -> None:
+    answer = (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
+    assert sender.send(delivery(serve(RawServer.answer(answer)).url)).body == b"abcde"
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_without_a_body(
+    sender: Sender, serve: Callable[..., RawServer], status: int
+) -> None:
+    server = serve(RawServer.answer(b"HTTP/1.1 %d X\r\n\r\n" % status))
+    assert sender.send(delivery(server.url)).status == status
+    assert sender.send(delivery(server.url)).body == b""
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+def test_a_burst_uses_one_connection(sender: Sender, serve: Callable[..., RawServer]) -> None:
+    server = serve()
+    for _ in range(20):
+        sender.send(delivery(server.url))
+    assert server.connections == 1
+
+
+def test_release_closes_what_is_idle(sender: Sender, serve: Callable[..., RawServer]) -> None:
+    server = serve()
+    sender.send(delivery(server.url))
+    sender.release()
+    sender.send(delivery(server.url))
+    assert server.connections == 2
+
+
+def test_an_idle_connection_is_let_go_by_itself(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    gone = threading.Event()
+
+    def script(sock: socket.socket, request: bytes) -> bool:
+        sock.sendall(OK)
+        if sock.recv(1) == b"":
+            gone.set()
+        return False
+
+    sender.send(delivery(serve(script).url))
+    assert gone.wait(5)
+
+
+def test_a_connection_the_server_has_closed_is_not_used_again(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    closing = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    server = serve(RawServer.answer(closing, stay=False))
+    assert [sender.send(delivery(server.url)).status for _ in range(5)] == [200] * 5
+
+
+def test_a_server_that_dies_while_it_has_the_request_gets_it_once(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    def script(sock: socket.socket, request: bytes) -> bool:
+        if b"die" in request:
+            return False
+        sock.sendall(OK)
+        return True
+
+    server = serve(script)
+    assert sender.send(delivery(server.url)).status == 200
+    assert sender.send(delivery(server.url, b"die")).status is None
+    assert len(server.requests) == 2
+
+
+def test_nothing_listens(sender: Sender) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    outcome = sender.send(delivery(f"http://127.0.0.1:{port}/"))
+    assert outcome.status is None
+    assert not outcome.refused
+    assert "refused" in str(outcome.exception)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"],
+    ids=["closed", "no HTTP", "cut off"],
+)
+def test_an_answer_that_is_none(
+    sender: Sender, serve: Callable[..., RawServer], answer: bytes
+) -> None:
+    outcome = sender.send(delivery(serve(RawServer.answer(answer, stay=False)).url))
+    assert outcome.status is None
+    assert outcome.exception is not None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"url": "http://127.0.0.1:99999/"},
+        {"url": "http://127.0.0.1:x/"},
+        {"headers": [("X", "a\r\nb: c")]},
+        {"headers": [("X\r\nY", "a")]},
+        {"method": "BAD METHOD"},
+    ],
+)
+def test_what_cannot_be_sent_is_a_failed_attempt(
+    sender: Sender, serve: Callable[..., RawServer], given: dict[str, Any]
+) -> None:
+    server = serve()
+    outcome = sender.send(delivery(**{"url": server.url, **given}))
+    assert outcome.status is None
+    assert outcome.exception is not None
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("host", ["localhost", "app.localhost", "127.0.0.2"])
+def test_loopback_names(sender: Sender, serve: Callable[..., RawServer], host: str) -> None:
+    server = serve()
+    if host == "127.0.0.2":
+        assert is_loopback(f"http://{host}/")
+        return
+    assert sender.send(delivery(f"http://{host}:{server.port}/")).status == 200
+    assert b"Host: %s:%d\r\n" % (host.encode(), server.port) in server.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://[::1]:80/", True),
+        ("http://LOCALHOST/", True),
+        ("http://user:pass@127.0.0.1/", True),
+        ("http://127.0.0.1.example.com/", False),
+        ("http://localhost@example.com/", False),
+        ("http://10.0.0.1/", False),
+        ("http://[::1", False),
+        ("http:///", False),
+    ],
+)
+def test_what_counts_as_loopback(url: str, local: bool) -> None:
+    assert is_loopback(url) is local
+
+
+def test_a_server_with_a_certificate_of_its_own(sender: Sender) -> None:
+    trustme = pytest.importorskip("trustme")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with context.wrap_socket(listener.accept()[0], server_side=True) as sock:
+            sock.recv(65536)
+            sock.sendall(OK)
+
+    threading.Thread(target=serve, daemon=True).start()
+    with listener:
+        outcome = sender.send(delivery(f"https://127.0.0.1:{listener.getsockname()[1]}/"))
+    assert outcome.status == 200
+
+
+# -- the real-time cap -----------------------------------------------------------------------------
+
+
+def silent(sock: socket.socket, request: bytes) -> bool:
+    sock.recv(1)
+    return False
+
+
+def dribble(sock: socket.socket, request: bytes) -> bool:
+    sock.sendall(b"HTTP/1.1 200 OK\r\n")
+    waiting = threading.Event()
+    while True:
+        sock.sendall(b"X-More: 1\r\n")
+        waiting.wait(0.01)
+
+
+def endless(sock: socket.socket, request: bytes) -> bool:
+    sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    waiting = threading.Event()
+    while True:
+        sock.sendall(b"1\r\nx\r\n")
+        waiting.wait(0.01)
+
+
+@pytest.mark.parametrize("script", [silent, dribble, endless])
+def test_an_attempt_ends_at_the_cap_and_uses_up_its_virtual_timeout(
+    serve: Callable[..., RawServer], script: Script
+) -> None:
+    sender = Sender(cap=0.2)
+    outcome = sender.send(delivery(serve(script).url, timeout_us=900_000_000))
+    sender.close()
+    assert outcome.status is None
+    assert isinstance(outcome.exception, DestinationTimeout)
+    assert "no answer within 0.2 s of real time" in str(outcome.exception)
+    assert outcome.virtual_us == 900_000_000
+
+
+@pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
+def test_the_cap_holds_while_time_is_frozen(serve: Callable[..., RawServer], tool: str) -> None:
+    sender = Sender(cap=0.2)
+    server = serve(silent)
+    with frozen(tool):
+        outcome = sender.send(delivery(server.url))
+    sender.close()
+    assert isinstance(outcome.exception, DestinationTimeout)
+
+
+def test_in_a_running_loop_the_words_name_the_awaitable_form(
+    serve: Callable[..., RawServer],
+) -> None:
+    sender = Sender(cap=0.2)
+    server = serve(silent)
+
+    async def blocking() -> Outcome:
+        return sender.send(delivery(server.url))
+
+    outcome = asyncio.run(blocking())
+    sender.close()
+    assert "await queue.aio.advance" in str(outcome.exception)
+
+
+# -- the awaitable form ----------------------------------------------------------------------------
+
+
+async def answer_on_this_loop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"body")
+    writer.write(OK)
+    await writer.drain()
+    writer.close()
+
+
+def test_a_server_on_the_running_loop_can_answer(sender: Sender) -> None:
+    async def main() -> Outcome:
+        server = await asyncio.start_server(answer_on_this_loop, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            return await sender.asend(delivery(f"http://127.0.0.1:{port}/"))
+
+    assert asyncio.run(main()).status == 200
+
+
+def test_trio_too(sender: Sender, serve: Callable[..., RawServer]) -> None:
+    assert trio.run(sender.asend, delivery(serve().url)).status == 200
+
+
+def test_mocks_and_refusals_in_the_awaitable_form(sender: Sender) -> None:
+    with responses.RequestsMock() as mock:
+        mock.post("https://app.example.com/", status=201)
+        assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).status == 201
+    assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).refused
+
+
+# -- mocks of the responses library ----------------------------------------------------------------
+
+
+@responses.activate
+def test_an_active_mock_answers(sender: Sender) -> None:
+    responses.post(
+        "https://app.example.com/hook?x=1",
+        body=b"made",
+        status=202,
+        headers={"X-A": "1"},
+        match=[
+            responses.matchers.header_matcher({"User-Agent": "Upstash-QStash"}),
+            responses.matchers.json_params_matcher({"a": 1}),
+        ],
+    )
+    outcome = sender.send(
+        delivery(
+            "https://app.example.com/hook?x=1",
+            b'{"a":1}',
+            [("User-Agent", "Upstash-QStash"), ("Content-Type", "application/json")],
+        )
+    )
+    assert (outcome.status, outcome.body, outcome.where) == (202, b"made", "responses")
+    assert ("X-A", "1") in outcome.headers
+    assert len(responses.calls) == 1
+    assert responses.calls[0].request.body == b'{"a":1}'
+
+
+@responses.activate
+def test_the_mock_sees_the_published_escapes(sender: Sender) -> None:
+    responses.post("https://app.example.com/a%2fb")
+    assert sender.send(delivery("https://app.example.com/a%2fb")).status == 200
+    assert responses.calls[0].request.url == "https://app.example.com/a%2fb"
+
+
+@responses.activate
+def test_a_mocked_url_outside_ascii(sender: Sender) -> None:
+    responses.post("https://app.example.com/ä")
+    raw = "https://app.example.com/ä".encode().decode("latin-1")
+    assert sender.send(delivery(raw)).status == 200
+
+
+@responses.activate
+def test_answers_in_turn(sender: Sender) -> None:
+    for status in (500, 200):
+        responses.post("https://app.example.com/", status=status)
+    got = [sender.send(delivery("https://app.example.com/")).status for _ in range(3)]
+    assert got == [500, 200, 200]
+
+
+@responses.activate
+def test_a_mock_never_keeps_a_delivery_from_a_loopback_server(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    responses.post("https://app.example.com/")
+    assert sender.send(delivery(serve().url)).where == "loopback"
+    assert len(responses.calls) == 0
+
+
+@responses.activate
+def test_a_mock_of_a_loopback_url_comes_first(sender: Sender) -> None:
+    responses.post("http://127.0.0.1:9/hook", status=418)
+    assert sender.send(delivery("http://127.0.0.1:9/hook")).status == 418
+
+
+@responses.activate
+def test_a_mock_that_does_not_match_is_named(sender: Sender) -> None:
+    responses.get("https://app.example.com/")
+    responses.post("https://other.example.com/")
+    outcome = sender.send(delivery("https://app.example.com/"))
+    assert outcome.unstubbed is not None
+    assert "GET https://app.example.com/: Method does not match" in outcome.unstubbed
+    assert "POST https://other.example.com/: URL does not match" in outcome.unstubbed
+    assert len(responses.calls) == 0
+
+
+@responses.activate
+@pytest.mark.parametrize(
+    ("error", "waits"),
+    [
+        (requests.ConnectionError("no"), False),
+        (requests.ReadTimeout("slow"), True),
+        (OSError("down"), False),
+    ],
+)
+def test_a_mock_that_raises_is_a_failed_connection(
+    sender: Sender, error: Exception, waits: bool
+) -> None:
+    responses.post("https://app.example.com/", body=error)
+    outcome = sender.send(delivery("https://app.example.com/"))
+    assert outcome.status is None
+    assert outcome.exception is error
+    assert outcome.virtual_us == (30_000_000 if waits else 0)
+
+
+@responses.activate
+def test_an_error_inside_a_mocks_callback_is_a_500(sender: Sender) -> None:
+    def broken(request: requests.PreparedRequest) -> Any:
+        raise KeyError("boom")
+
+    responses.add_callback(responses.POST, "https://app.example.com/", broken)
+    outcome = sender.send(delivery("https://app.example.com/"))
+    assert outcome.status == 500
+    assert isinstance(outcome.exception, KeyError)
+
+
+def test_a_mock_that_was_stopped_answers_no_more(sender: Sender) -> None:
+    with responses.RequestsMock() as mock:
+        mock.post("https://app.example.com/")
+        assert sender.send(delivery("https://app.example.com/")).status == 200
+    assert sender.send(delivery("https://app.example.com/")).refused
+
+
+@responses.activate
+def test_a_route_comes_before_a_mock(sender: Sender) -> None:
+    responses.post("https://app.example.com/", status=500)
+    sender.destinations.answers("https://app.example.com", 201)
+    assert sender.send(delivery("https://app.example.com/")).status == 201
+    assert len(responses.calls) == 0
+
+
+# -- everywhere else -------------------------------------------------------------------------------
+
+
+def test_anywhere_else_is_refused_named_and_reported() -> None:
+    told: list[tuple[str, str, str]] = []
+
+    def report(text: str, *, url: str, message_id: str) -> None:
+        told.append((text, url, message_id))
+
+    sender = Sender(report=report)
+    outcome = sender.send(delivery("https://app.example.com/hook"))
+    assert outcome.refused
+    assert outcome.status is None
+    assert isinstance(outcome.exception, UnstubbedDestination)
+    text = outcome.unstubbed or ""
+    assert "nothing stands in for POST https://app.example.com/hook (message msg_1)" in text
+    assert 'queue.destinations.answers("https://app.example.com/hook", 200)' in text
+    assert told == [(text, "https://app.example.com/hook", "msg_1")]
+
+
+def test_unstubbed_accept_answers_200() -> None:
+    told: list[str] = []
+    sender = Sender(unstubbed="accept", report=lambda text, **facts: told.append(text))
+    outcome = sender.send(delivery("https://app.example.com/hook"))
+    assert (outcome.status, outcome.where) == (200, "accepted")
+    assert told == []
+
+
+def test_an_unknown_word_for_unstubbed() -> None:
+    with pytest.raises(ContractError, match="give 'refuse' or 'accept'"):
+        Sender(unstubbed="ignore")  # type: ignore[arg-type]
+
+
+def test_whose_exception_leaves_the_driving_call() -> None:
+    destinations = Destinations(raise_exceptions=True)
+    sender = Sender(destinations)
+    error = ValueError("boom")
+    destinations.answers("https://a.example.com", error)
+    destinations.answers("https://b.example.com", error, raise_exceptions=False)
+    destinations.refuse("https://c.example.com")
+    raised = []
+    for host in "abcd":
+        sent = delivery(f"https://{host}.example.com/")
+        raised.append(sender.to_raise(sent, sender.send(sent)))
+    assert raised == [error, None, None, None]
+
+
+# -- clocks of signatures --------------------------------------------------------------------------
+
+
+def frozen(tool: str) -> Any:
+    import freezegun
+    import time_machine
+
+    if tool == "freezegun":
+        return freezegun.freeze_time("2030-01-01")
+    return time_machine.travel("2030-01-01T00:00:00Z", tick=False)
+
+
+@pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
+def test_a_receiver_in_this_process_sees_frozen_time(tool: str) -> None:
+    clock = signature_clock("receiver", lambda: 7_000_000)
+    with frozen(tool):
+        assert clock() == 1893456000.0
+
+
+@pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
+def test_real_time_is_not_moved(tool: str) -> None:
+    before = real_time()
+    with frozen(tool):
+        assert 0 <= signature_clock("real", lambda: 7_000_000)() - before < 60
+
+
+def test_the_virtual_clock_is_the_queues() -> None:
+    assert signature_clock("virtual", lambda: 7_500_000)() == 7.5
+
+
+def test_an_unknown_clock() -> None:
+    with pytest.raises(ContractError, match="give 'receiver', 'real' or 'virtual'"):
+        signature_clock("wall", lambda: 0)  # type: ignore[arg-type]
