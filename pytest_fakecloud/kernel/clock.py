@@ -6,14 +6,17 @@ import heapq
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .errors import ContractError
 from .instants import Duration, Instant, duration_us, instant_us, monotonic, to_datetime
+
+if TYPE_CHECKING:
+    from .aio import AioClock
 
 __all__ = ["Clock", "Fired", "Lane", "Mode", "Signal", "Timer"]
 
@@ -126,8 +129,7 @@ class Clock:
         self._settling = threading.RLock()
         self._timers: dict[Lane, list[Timer]] = {lane: [] for lane in LANES}
         self._sequence = 0
-        self._offset_us = 0
-        self._frozen_us: int | None = None
+        self._frozen_us: int | None
         self._held_us: int | None = None
         self._driver: int | None = None
         self._dispatching = False
@@ -135,14 +137,16 @@ class Clock:
         self._breach: ContractError | None = None
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._listeners: list[Callable[[], None]] = []
-        if now is not None:
-            start_us = instant_us(now)
-            if mode == "running":
-                self._offset_us = start_us - _process_us()
-            else:
-                self._frozen_us = start_us
-        elif mode == "frozen":
-            self._frozen_us = _process_us()
+        start_us = None if now is None else instant_us(now)
+
+        def start(process_us: int) -> tuple[int | None, int]:
+            first_us = process_us if start_us is None else start_us
+            if mode == "frozen" or (mode is None and now is not None):
+                return first_us, 0
+            return None, first_us - process_us
+
+        self._start = start
+        self._frozen_us, self._offset_us = start(_process_us())
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -197,16 +201,42 @@ class Clock:
         Raises ``ContractError`` when an advance is already under way (a handler that calls it, or
         another thread), in this call and in the outer one.
         """
-        span = duration_us(duration)
-        return self._run(lambda: self.now_us() + span)
+        return self._run(self.after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
         """Move forward to an instant, firing all that falls due on the way; returns what fired.
 
         Raises ``ContractError`` for an instant in the past of this clock.
         """
+        return self._run(self.until(instant))
+
+    def after(self, duration: Duration) -> Callable[[], int]:
+        """The target of an advance: the instant that far from the moment it begins."""
+        span = duration_us(duration)
+        return lambda: self.now_us() + span
+
+    def until(self, instant: Instant) -> Callable[[], int]:
+        """The target of a move: the instant itself, refused when it is past by then."""
         target = instant_us(instant)
-        return self._run(lambda: self._forward(target))
+        return lambda: self._forward(target)
+
+    @property
+    def aio(self) -> AioClock:
+        """The driving calls, awaitable in asyncio and trio."""
+        from .aio import AioClock
+
+        return AioClock(self)
+
+    def rewind(self) -> None:
+        """Return to how the clock was made: its mode, and its start or the process's time.
+
+        For a cloud that serves many tests, between two of them: the only way back. Timers stay;
+        whoever owns them replaces them. Raises ``ContractError`` while an advance is under way.
+        """
+        with self._drive():
+            with self._lock:
+                self._frozen_us, self._offset_us = self._start(_process_us())
+        self._moved()
 
     def next_due(self, lanes: Iterable[Lane] = LANES) -> datetime | None:
         """When the next timer falls due, or None when nothing is planned."""
@@ -329,7 +359,9 @@ class Clock:
 
     # -- driving ---------------------------------------------------------------------------------
 
-    def steps(self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES) -> Iterator[Timer]:
+    def steps(
+        self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES
+    ) -> Generator[Timer, None, None]:
         """The timers due on the way to an instant, one by one, time held at each one's due time.
 
         The driving loop itself: whoever iterates fires each timer before asking for the next, so a
@@ -365,7 +397,7 @@ class Clock:
                 at = self.now()
                 fired.append(Fired(at, timer.label, timer.callback(timer.due_us)))
         finally:
-            steps.close()  # type: ignore[attr-defined]
+            steps.close()
         return fired
 
     @contextmanager
