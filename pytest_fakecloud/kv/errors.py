@@ -130,6 +130,9 @@ def exec_aborted_by(reason: bytes) -> bytes:
 # -- strings and bitmaps -------------------------------------------------------------------------
 
 STRING_TOO_LONG = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+DECREMENT_OVERFLOW = b"ERR decrement would overflow"
+MSETEX_NUMKEYS = b"ERR invalid numkeys value"
+BAD_DIGEST = b"ERR digest must be exactly 16 hexadecimal characters"  # decided here
 OFFSET_OUT_OF_RANGE = b"ERR offset is out of range"
 LCS_NOT_STRINGS = b"ERR The specified keys must contain string values"
 LCS_LEN_AND_IDX = b"ERR If you want both the length and indexes, please just use IDX."
