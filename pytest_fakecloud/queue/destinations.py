@@ -267,7 +267,11 @@ class _Asgi(DestinationRoute):
         runner = self._table.runner()
 
         async def whole() -> Handled:
-            return await call_asgi(self.app, delivery, await runner.lifespan(self.app))
+            try:
+                state = await runner.lifespan(self.app)
+            except RuntimeError as error:
+                return failed(error)
+            return await call_asgi(self.app, delivery, state)
 
         handled = runner.run(whole(), deadlines)
         return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
