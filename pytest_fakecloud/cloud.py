@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -221,6 +221,24 @@ class Cloud:
         self._recorded.clear()
         self._allowed.clear()
         self.journal.clear()
+
+    def keep_only(self, known: Iterable[Handle]) -> None:
+        """Close the handles that are neither known nor a fixture's."""
+        kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
+        for handle in self.handles:
+            if id(handle) not in kept:
+                handle.close()
+
+    def begin(self) -> None:
+        """Start over for another test: nothing of the last one is left.
+
+        Requests in flight and open connections end, every handle returns to its baseline, the clock
+        to its start.
+        """
+        for handle in self._context.handles:
+            handle.end_connections()
+        self.clock.rewind()
+        self.reset()
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ where it is used.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
     from .vector.handle import VectorIndex
 
 CLOUD = pytest.StashKey["Cloud"]()
+STRICT = pytest.StashKey[object]()
+SESSION = pytest.StashKey["SessionCloud"]()
 SERVICE_NAMES = ("kv_server", "vector_index", "broker", "queue")
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport")
+PER_TEST_SETTINGS = ("strict", "env")
+
+
+class FakecloudWarning(pytest.PytestWarning):
+    """Something looks wrong, but the real service would have done the same."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,15 +59,125 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="bool",
         default=False,
     )
+    parser.addini(
+        "fakecloud_scope",
+        "how long the fixtures' fakes live: function, or session (same address and credentials "
+        "for all tests, back to the baseline before each)",
+        default="function",
+    )
+    parser.addini(
+        "fakecloud_early",
+        "fakes to start, with their environment variables, before conftests and the settings of "
+        "the application are imported: names out of 'kv_server vector_index broker queue'; "
+        "implies fakecloud_scope = session",
+        type="args",
+        default=[],
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker, and check the settings that hold for the whole run."""
     config.addinivalue_line(
         "markers",
         "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, kv_server={...}, "
         "vector_index={...}, broker={...}, queue={...}): settings of this test's fakes",
     )
+    if config.getini("fakecloud_scope") not in ("function", "session"):
+        raise pytest.UsageError(
+            f"fakecloud_scope = {config.getini('fakecloud_scope')} is unknown: "
+            "give function or session"
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    """Start the early fakes before anybody imports conftests or an application's settings."""
+    early = early_config.getini("fakecloud_early")
+    if early:
+        unknown = [name for name in early if name not in SERVICE_NAMES]
+        if unknown:
+            raise pytest.UsageError(
+                f"fakecloud_early: {', '.join(unknown)} is no service; "
+                f"the services are: {', '.join(SERVICE_NAMES)}"
+            )
+        session_of(early_config).start_early(early)
+    yield
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close the session's fakes."""
+    session = config.stash.get(SESSION, None)
+    if session is not None:
+        session.close()
+
+
+# -- the session's cloud ---------------------------------------------------------------------------
+
+
+class SessionCloud:
+    """The one cloud that lives as long as the run, and returns to its baseline before each test."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._cloud: Cloud | None = None
+        self._environment = pytest.MonkeyPatch()
+        self._known: list[Any] | None = None
+        self.early: tuple[str, ...] = ()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the fixtures' fakes live in the session's cloud."""
+        return bool(self.early) or self._config.getini("fakecloud_scope") == "session"
+
+    def cloud(self, settings: Mapping[str, Any] | None = None) -> Cloud:
+        """The session's cloud; made when first asked for."""
+        if self._cloud is None:
+
+            layers = [settings] if settings else []
+            merged = _merged(_defaults(self._config, "session"), layers)
+            self._cloud = _start(merged, "background")
+        elif settings:
+            self._cloud.fixture_settings = {**self._cloud.fixture_settings, **settings}
+        return self._cloud
+
+    def start_early(self, names: list[str]) -> None:
+        """Start fakes and set their variables for the whole run."""
+        self.early = tuple(names)
+        cloud = self.cloud()
+        for name in names:
+            handle = cloud.fixture_handle(name)
+            for variable, value in handle.env.items():
+                self._environment.setenv(variable, value)
+
+    def begin_test(self) -> None:
+        """Return every handle to its baseline; nothing of an earlier test is left."""
+        if self._cloud is not None:
+            if self._known is not None:
+                self._cloud.keep_only(self._known)
+            self._known = None
+            self._cloud.begin()
+
+    def begin_call(self) -> None:
+        """Mark what came in between the reset and the test's own code."""
+        if self._cloud is not None:
+            # What a test's own code starts from here on ends with the test.
+            self._known = list(self._cloud.handles)
+            for call in self._cloud.journal.calls():
+                call.note = call.note or "came before the test's own code: maybe an earlier test's"
+
+    def close(self) -> None:
+        """End the session's fakes and give the environment back."""
+        self._environment.undo()
+        if self._cloud is not None:
+            self._cloud.close()
+
+
+def session_of(config: pytest.Config) -> SessionCloud:
+    """The run's session cloud, which starts nothing until asked."""
+    session = config.stash.get(SESSION, None)
+    if session is None:
+        session = config.stash[SESSION] = SessionCloud(config)
+    return session
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -70,20 +188,30 @@ def settings_for(item: pytest.Item, overrides: Mapping[str, Any] | None = None) 
 
     Settings of a service are merged key by key. Raises ``pytest.UsageError`` for unknown keys.
     """
-    config = item.config
-    merged: dict[str, Any] = {
-        "clock": None if (mode := config.getini("fakecloud_clock")) == "running" else mode,
-        "strict": _strict_words(config.getini("fakecloud_strict")),
-        "env": config.getini("fakecloud_env"),
-        "seed": config.getoption("--fakecloud-seed") or item.nodeid,
-    }
-    layers: list[Mapping[str, Any]] = [overrides] if overrides else []
-    layers += [marker.kwargs for marker in reversed(list(item.iter_markers("fakecloud")))]
-    for marker in item.iter_markers("fakecloud"):
+    markers = list(item.iter_markers("fakecloud"))
+    for marker in markers:
         if marker.args:
             raise pytest.UsageError(
                 f"the fakecloud marker takes keywords only, got {marker.args!r}"
             )
+    layers: list[Mapping[str, Any]] = [overrides] if overrides else []
+    layers += [marker.kwargs for marker in reversed(markers)]
+    return _merged(_defaults(item.config, item.nodeid), layers)
+
+
+def _defaults(config: pytest.Config, seed: str) -> dict[str, Any]:
+    mode = config.getini("fakecloud_clock")
+    if mode not in ("running", "frozen"):
+        raise pytest.UsageError(f"fakecloud_clock = {mode} is unknown: give running or frozen")
+    return {
+        "clock": "frozen" if mode == "frozen" else None,
+        "strict": config.getini("fakecloud_strict"),
+        "env": config.getini("fakecloud_env"),
+        "seed": config.getoption("--fakecloud-seed", None) or seed,
+    }
+
+
+def _merged(settings: dict[str, Any], layers: list[Mapping[str, Any]]) -> dict[str, Any]:
     known = (*GENERAL_SETTINGS, *SERVICE_NAMES)
     for layer in layers:
         for name, value in layer.items():
@@ -91,32 +219,29 @@ def settings_for(item: pytest.Item, overrides: Mapping[str, Any] | None = None) 
                 raise pytest.UsageError(
                     f"fakecloud has no setting {name!r}; the settings are: {', '.join(known)}"
                 )
-            if name in SERVICE_NAMES:
-                if not isinstance(value, Mapping):
-                    raise pytest.UsageError(
-                        f"the setting {name} is a dict of that service's settings, got {value!r}"
-                    )
-                merged[name] = {**merged.get(name, {}), **value}
+            if name not in SERVICE_NAMES:
+                settings[name] = value
+            elif isinstance(value, Mapping):
+                settings[name] = {**settings.get(name, {}), **value}
             else:
-                merged[name] = value
-    return merged
-
-
-def _strict_words(value: object) -> object:
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("true", "1", "yes", "on"):
-            return True
-        if word in ("false", "0", "no", "off", ""):
-            return False
-        return word.replace(",", " ").split()
-    return value
+                raise pytest.UsageError(
+                    f"the setting {name} is a dict of that service's settings, got {value!r}"
+                )
+    return settings
 
 
 def _strict_kinds(value: object) -> tuple[str, ...]:
+    """The kinds of problem that fail a test, out of a bool, names, or the ini's text."""
     from .cloud import PROBLEM_KINDS
 
-    value = _strict_words(value)
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("true", "1", "yes", "on"):
+            value = True
+        elif word in ("false", "0", "no", "off", ""):
+            value = False
+        else:
+            value = word.replace(",", " ").split()
     if isinstance(value, bool):
         return PROBLEM_KINDS if value else ()
     kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
@@ -129,11 +254,29 @@ def _strict_kinds(value: object) -> tuple[str, ...]:
     return kinds
 
 
+def _start(settings: Mapping[str, Any], delivery: Any) -> Cloud:
+    from .cloud import Cloud
+
+    cloud = Cloud(
+        settings["seed"],
+        settings.get("now"),
+        settings["clock"],
+        settings.get("process_time", False),
+        delivery=delivery,
+    )
+    cloud.fixture_settings = settings
+    return cloud
+
+
 # -- hooks -----------------------------------------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse a marker with unknown keys even where the test asks for no fixture."""
+    """Reset the session's fakes, and refuse a marker with unknown keys whatever the fixtures."""
+    session = item.config.stash.get(SESSION, None)
+    if session is not None:
+        session.begin_test()
     if item.get_closest_marker("fakecloud") is not None:
         settings_for(item)
 
@@ -141,9 +284,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test, in its call phase, for what it left behind."""
+    session = item.config.stash.get(SESSION, None)
+    if session is not None:
+        session.begin_call()
     yield
     cloud = item.stash.get(CLOUD, None)
-    # A unittest.TestCase keeps its failure to itself until the report is made.
+    # A unittest.TestCase keeps its failure, skip or expected failure to itself until the report.
     if cloud is not None and not getattr(item, "_excinfo", None):
         _check(cloud, item)
 
@@ -152,17 +298,30 @@ def _check(cloud: Cloud, item: pytest.Item) -> None:
     kinds = _strict_kinds(item.stash.get(STRICT, True))
     problems = [problem for problem in cloud.problems if problem.kind in kinds]
     if not problems:
+        _warn_of_refused_clients(cloud)
         return
-    bug = next((p for p in problems if p.kind == "bug" and p.exception is not None), None)
     text = "\n".join(f"[{problem.kind}] {problem.text}" for problem in problems)
-    title = f"fakecloud: the test left {len(problems)} problem(s) behind"
-    failure = pytest.fail.Exception(f"{title}\n{text}", pytrace=False)
-    if bug is not None:
-        raise failure from bug.exception
-    raise failure
+    failure = pytest.fail.Exception(
+        f"fakecloud: the test passed, but left {len(problems)} problem(s) behind\n{text}",
+        pytrace=False,
+    )
+    raise failure from next((p.exception for p in problems if p.exception is not None), None)
 
 
-STRICT = pytest.StashKey[object]()
+def _warn_of_refused_clients(cloud: Cloud) -> None:
+    for handle in cloud.handles:
+        calls = handle.journal.calls()
+        if calls and all(call.status == 401 for call in calls):
+            # Whatever the run makes of warnings, wrong credentials never fail a passing test.
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                warnings.warn(
+                    FakecloudWarning(
+                        f"{handle.name} answered 401 to all {len(calls)} call(s) of the test: "
+                        f"the client's credentials are not {handle.name}'s"
+                    ),
+                    stacklevel=1,
+                )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -173,10 +332,9 @@ def pytest_runtest_makereport(
     report = yield
     cloud = item.stash.get(CLOUD, None)
     when = item.config.getoption("--fakecloud-journal")
-    if (
-        cloud is not None
-        and call.when == "call"
-        and (when == "always" or (when == "failed" and report.failed))
+    if cloud is not None and (
+        (when == "always" and call.when == "call")
+        or (when == "failed" and report.failed and call.when in ("setup", "call"))
     ):
         from .report import section
 
@@ -193,6 +351,24 @@ def fakecloud_settings() -> dict[str, Any]:
     return {}
 
 
+@pytest.fixture(scope="session")
+def fakecloud_session_settings() -> dict[str, Any]:
+    """Settings of the session's fakes, as the marker takes them; override it in a conftest."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def fakecloud_session(
+    pytestconfig: pytest.Config, fakecloud_session_settings: dict[str, Any]
+) -> Cloud:
+    """A Cloud that lives as long as the run, for session fixtures of your own.
+
+    Its handles keep address and credentials and return to their baseline before each test:
+    ``load`` what all tests start from, then ``set_baseline()``.
+    """
+    return session_of(pytestconfig).cloud(fakecloud_session_settings)
+
+
 @pytest.fixture
 def fakecloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     """The test's Cloud: its clock, its seed, and more fakes than the fixtures give.
@@ -200,24 +376,37 @@ def fakecloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     ``fakecloud.clock.advance("24h")`` moves time for all fakes of the test;
     ``fakecloud.kv_server(name="second")`` starts another one at once.
     """
-    from .cloud import Cloud
-
     item = request.node
-    settings = settings_for(item, request.getfixturevalue("fakecloud_settings"))
-    item.stash[STRICT] = settings["strict"]
+    own = request.getfixturevalue("fakecloud_settings")
+    settings = settings_for(item, own)
     _strict_kinds(settings["strict"])
-    with Cloud(
-        settings["seed"],
-        settings.get("now"),
-        settings["clock"],
-        settings.get("process_time", False),
-        delivery="driven",
-    ) as cloud:
-        cloud.fixture_settings = settings
-        item.stash[CLOUD] = cloud
+    item.stash[STRICT] = settings["strict"]
+    session = session_of(request.config)
+    if session.in_use:
+        _refuse_per_test(item, own)
+        cloud = request.getfixturevalue("fakecloud_session")
+        opened = None
+    else:
+        cloud = opened = _start(settings, "driven")
+    item.stash[CLOUD] = cloud
+    try:
         if settings["env"]:
             request.getfixturevalue("fakecloud_env")
         yield cloud
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def _refuse_per_test(item: pytest.Item, own: Mapping[str, Any]) -> None:
+    given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs} | set(own)
+    refused = sorted(given - set(PER_TEST_SETTINGS))
+    if refused:
+        raise pytest.UsageError(
+            f"{', '.join(refused)} cannot be set for one test, because the fakes live for the "
+            "whole session (fakecloud_scope or fakecloud_early): set them in the session fixture "
+            "fakecloud_session_settings"
+        )
 
 
 @pytest.fixture

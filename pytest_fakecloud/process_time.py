@@ -35,7 +35,8 @@ class ProcessTime:
                 "process_time=True needs time-machine: pip install 'pytest-fakecloud[time]'"
             ) from error
         self._clock.freeze()
-        traveller: Any = time_machine.travel(self._clock.now(), tick=False)
+        travel: Any = time_machine.travel
+        traveller = travel(self._clock.now(), tick=False)
         self._traveller = traveller
         self._coordinates = traveller.start()
         self._unlisten = self._clock.on_move(self._follow)

@@ -240,6 +240,10 @@ class Handle:
         self.faults.clear()
         self.journal.clear()
 
+    def end_connections(self) -> None:
+        """End requests in flight and close every open connection; the address stays."""
+        self._mount.reset_connections()
+
     def close(self) -> None:
         """End the fake: refuse connections, end those that are open, wake who waits.
 
