@@ -10,8 +10,11 @@ performs: an engine hands out a `Delivery`, whoever performs it hands back an `O
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
+
+from ..kernel.instants import to_datetime
 
 Headers = list[tuple[str, str]]
 Kind = Literal["message", "callback", "failure_callback"]
@@ -151,12 +154,77 @@ class PublishSettings:
 
 
 @dataclass(slots=True, eq=False)
+class Attempt:
+    """One attempt to deliver a message; `number` counts from 1.
+
+    `waited` is the time since the message was created or since the attempt before, `wait_reason`
+    why it was that long.  `status` is None when no HTTP answer came; `exception` says why.
+    `is_final` holds for the one that delivered the message or gave it up.  `state` is `in flight`,
+    `delivered`, `failed`, or `lost` when a fault made the queue forget the answer.
+    """
+
+    message_id: str
+    url: str
+    kind: Kind
+    number: int
+    sequence: int
+    at_us: int
+    waited_us: int
+    wait_reason: str
+    state: str = "in flight"
+    status: int | None = None
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+    exception: BaseException | None = None
+    where: str = ""
+    is_final: bool = False
+    ended_us: int | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def at(self) -> datetime:
+        """The instant of the attempt, aware UTC."""
+        return to_datetime(self.at_us)
+
+    @property
+    def waited(self) -> timedelta:
+        """How long the message waited for this attempt."""
+        return timedelta(microseconds=self.waited_us)
+
+    def __repr__(self) -> str:
+        answer: object = self.status
+        if answer is None:
+            answer = self.state if self.exception is None else f"{self.exception!r}"
+        return f"<Attempt {self.number} {self.url} at {self.at.isoformat()} -> {answer}>"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One step in the life of a message, as `/v2/events` lists it."""
+
+    number: int
+    time_us: int
+    message_id: str
+    state: str
+    error: str | None = None
+    next_us: int | None = None
+    outcome: Outcome | None = None
+
+
+#: States in which nothing more happens to a message.
+FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
+
+
+@dataclass(slots=True, eq=False)
 class Message:
     """A message and where it stands.
 
     `state` is one of `CREATED ACTIVE RETRY ERROR DELIVERED FAILED CANCEL_REQUESTED CANCELED`.
     `due_us` is the instant of the next attempt, None while it has none of its own (waiting behind
-    the head of a queue, in a flow-control wait list, in flight, or finished).
+    the head of a queue, in a flow-control wait list, in flight, or finished).  `public_id` is what
+    clients and destinations see; only the tasks of a v1 topic message share one.  `open_children`
+    counts the callbacks about it that have not come to an end, `depth` how many messages published
+    each other at one instant to get here.
     """
 
     id: str
@@ -185,8 +253,28 @@ class Message:
     last_outcome: Outcome | None = None
     last_error_us: int | None = None
     number: int = 0
+    public_id: str = ""
+    wait_reason: str = "published"
+    waiting_since_us: int = 0
+    open_children: int = 0
+    depth: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
     #: What a feature beyond plain delivery keeps with the message (workflow run id, call type ...).
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more happens to the message."""
+        return self.state in FINISHED
+
+    def copy(self) -> Message:
+        """Return a copy that further attempts on either side do not change."""
+        attempts = [
+            replace(attempt) if attempt.state == "in flight" else attempt
+            for attempt in self.attempts
+        ]
+        return replace(self, attempts=attempts, log=list(self.log), extra=dict(self.extra))
 
 
 class WorkflowHooks(Protocol):

@@ -1,0 +1,343 @@
+"""Reads the headers of a publish request into `PublishSettings`, refusing what is malformed.
+
+Names are compared without case and under both prefixes, `Upstash-` and `Service-`; lower-case query
+keys (`?upstash-retries=3`) count as headers that were not sent.  Nested settings
+(`Upstash-Callback-*`) are read by the same reader after their prefix is replaced.
+
+Decided here: an unknown `Upstash-*` header is ignored; of a repeated setting the first one counts;
+a flow-control key may come without a value (it may be pinned elsewhere); `Upstash-Header-Forward`
+never forwards the queue's own `Authorization`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from . import errors
+from .errors import bad_request
+from .model import DAY, SECOND, FlowSettings, Headers, PublishSettings, Redaction
+from .retry import check_expression
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+#: Names that frame a message or belong to one connection: echoing them breaks the next delivery.
+HOP_BY_HOP = frozenset(
+    "host content-length connection transfer-encoding accept-encoding keep-alive te upgrade "
+    "trailer proxy-connection proxy-authorization proxy-authenticate expect".split()
+)
+NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_DURATION = re.compile(r"(?:\d{1,15}[smhd])+\Z")
+_GROUP = re.compile(r"(\d+)([smhd])")
+_UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
+_REDACT_HEADER = re.compile(r"header\[([^\[\]]+)\]\Z", re.IGNORECASE)
+#: No plan delays a message for longer; beyond it instants leave the calendar.
+LONGEST_US = 36_525 * DAY
+LATEST_US = 253_402_300_799 * SECOND
+LONGEST_PERIOD_US = 7 * DAY
+
+
+def canonical(name: str) -> str:
+    """Return a header name in canonical HTTP case (`x-my-id` is `X-My-Id`)."""
+    return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
+
+
+def unprefixed(name: str) -> str | None:
+    """Return what follows `Upstash-` or `Service-`, lower-cased, or None for other headers."""
+    lower = name.lower()
+    if lower.startswith(("upstash-", "service-")):
+        return lower[8:]
+    return None
+
+
+def read_duration(text: str, what: str) -> int:
+    """Read `<n><s|m|h|d>` groups such as `1d10h30m` into microseconds; 400 otherwise."""
+    compact = text.strip()
+    if not _DURATION.match(compact):
+        raise bad_request(
+            f"invalid {what}: {text!r} is not a duration, use numbers with s, m, h or d"
+            " such as 10s or 1d10h30m"
+        )
+    total = sum(int(number) * _UNIT[unit] for number, unit in _GROUP.findall(compact))
+    if total > LONGEST_US:
+        raise bad_request(f"invalid {what}: {text!r} is longer than 100 years")
+    return total
+
+
+def read_integer(text: str, what: str, *, least: int = 0) -> int:
+    """Read a plain decimal integer of at most 18 digits; 400 otherwise."""
+    stripped = text.strip()
+    if not re.fullmatch(r"[0-9]{1,18}", stripped) or int(stripped) < least:
+        raise bad_request(f"invalid {what}: {text!r} is not an integer of at least {least}")
+    return int(stripped)
+
+
+def read_flag(text: str, what: str) -> bool:
+    """Read `true` or `false` in any case (the Python client sends `True`); 400 otherwise."""
+    lower = text.strip().lower()
+    if lower not in ("true", "false"):
+        raise bad_request(f"invalid {what}: {text!r}, expected true or false")
+    return lower == "true"
+
+
+def check_url(url: str, what: str) -> str:
+    """Return an absolute http(s) URL unchanged; 400 with the service's text otherwise."""
+    if not url.lower().startswith(("http://", "https://")):
+        raise bad_request(f"invalid {what} url: {errors.INVALID_SCHEME}")
+    if re.search(r"[\x00-\x20\x7f]", url):
+        raise bad_request(f"invalid {what} url: endpoint contains a space or control character")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError as error:
+        raise bad_request(f"invalid {what} url: {error}") from None
+    if not host:
+        raise bad_request(f"invalid {what} url: endpoint has no host")
+    return url
+
+
+def check_name(name: str, what: str) -> str:
+    """Return a name of letters, digits, `-`, `.` and `_` unchanged; 400 otherwise."""
+    if not NAME.match(name):
+        raise bad_request(
+            f"invalid {what}: {name!r} may only contain letters, digits, hyphen, underscore and dot"
+        )
+    return name
+
+
+def read_flow(key: str, value: str | None) -> FlowSettings:
+    """Read `parallelism=<n>, rate=<n>, period=<duration>` in any order; 400 otherwise."""
+    if not key.strip():
+        raise bad_request("invalid flow control key: it is empty")
+    numbers: dict[str, int] = {}
+    for part in (value or "").split(","):
+        if not part.strip():
+            continue
+        name, equals, given = (piece.strip() for piece in part.partition("="))
+        lower = name.lower()
+        if not equals or lower not in ("parallelism", "rate", "period"):
+            raise bad_request(
+                f"invalid flow control value: {part.strip()!r}, expected parallelism=<n>, rate=<n>"
+                " or period=<duration>"
+            )
+        if lower == "period":
+            seconds = f"{given}s" if given.isdecimal() else given
+            numbers[lower] = read_duration(seconds, "flow control period")
+            if not SECOND <= numbers[lower] <= LONGEST_PERIOD_US:
+                raise bad_request(
+                    f"invalid flow control period: {given!r}, it must be from 1s to 7d"
+                )
+        else:
+            numbers[lower] = read_integer(given, f"flow control {lower}", least=1)
+    return FlowSettings(
+        key=key.strip(),
+        parallelism=numbers.get("parallelism"),
+        rate=numbers.get("rate"),
+        period_us=numbers.get("period", SECOND),
+    )
+
+
+def read_redaction(text: str) -> Redaction:
+    """Read `body`, `header`, `headers` and `header[Name]`, comma separated; 400 otherwise."""
+    body = False
+    every = False
+    names: set[str] = set()
+    for part in (piece.strip() for piece in text.split(",")):
+        if part.lower() == "body":
+            body = True
+        elif part.lower() in ("header", "headers"):
+            every = True
+        elif found := _REDACT_HEADER.match(part):
+            names.add(found.group(1).strip().lower())
+        elif part:
+            raise bad_request(
+                f"invalid redact field: {part!r}, expected body, header or header[<name>]"
+            )
+    return Redaction(body=body, all_headers=every, headers=frozenset(names))
+
+
+def read_deduplication_id(text: str) -> str:
+    """Return a deduplication id unchanged; 400 for an empty one, a colon or white space."""
+    if ":" in text:
+        raise bad_request(errors.DEDUPLICATION_COLON)
+    if not text or re.search(r"\s", text):
+        raise bad_request("DeduplicationId cannot be empty or contain white space")
+    return text
+
+
+def check_header(name: str, value: str) -> None:
+    """Refuse a forwarded header that could not be sent, or would smuggle another one; 400."""
+    if not _TOKEN.match(name):
+        raise bad_request(f"invalid header name: {name!r}")
+    if _CONTROL.search(value):
+        raise bad_request(f"invalid header value for {name}: it contains a control character")
+
+
+class _Reading:
+    """One pass over the headers: collects what was given, in `PublishSettings` fields."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+        self.forward: Headers = []
+        self.callback: Headers = []
+        self.failure: Headers = []
+        self.workflow: Headers = []
+        self.plain: Headers = []
+        self.flow_key: str | None = None
+        self.flow_value: str | None = None
+        self.forward_all = False
+
+    def take(self, name: str, value: str) -> None:
+        rest = unprefixed(name)
+        if rest is None:
+            if name.lower() == "content-type":
+                self.given.setdefault("content_type", value)
+            else:
+                self.plain.append((name, value))
+        elif rest.startswith("forward-"):
+            self.forward.append((name[16:], value))
+        elif rest.startswith("failure-callback-"):
+            self.failure.append(("Upstash-" + name[25:], value))
+        elif rest.startswith("callback-"):
+            self.callback.append(("Upstash-" + name[17:], value))
+        elif rest.startswith("workflow-") or rest == "feature-set":
+            self.workflow.append(("Upstash-" + name[8:], value))
+        else:
+            self._setting(rest, value)
+
+    def _setting(self, rest: str, value: str) -> None:
+        if rest == "flow-control-key":
+            self.flow_key = self.flow_key or value
+        elif rest == "flow-control-value":
+            self.flow_value = self.flow_value or value
+        elif rest == "header-forward":
+            self.forward_all = self.forward_all or read_flag(value, "header-forward")
+        elif rest in _SETTINGS:
+            field, read = _SETTINGS[rest]
+            if field not in self.given:
+                self.given[field] = read(value)
+
+    def finish(self) -> dict[str, Any]:
+        if self.flow_key is not None:
+            self.given["flow"] = read_flow(self.flow_key, self.flow_value)
+        elif self.flow_value is not None:
+            raise bad_request("invalid flow control: a value was given without a key")
+        if self.forward_all:
+            taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
+            self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]
+        forward = [
+            pair
+            for pair in self.forward
+            if pair[0].lower() not in HOP_BY_HOP and pair[0].lower() != "content-type"
+        ]
+        for name, value in forward:
+            check_header(name, value)
+        if _CONTROL.search(self.given.get("content_type", "")):
+            raise bad_request("invalid header value for Content-Type: control character")
+        for field, found in (
+            ("forward", forward),
+            ("callback_headers", self.callback),
+            ("failure_callback_headers", self.failure),
+            ("workflow", self.workflow),
+        ):
+            if found:
+                self.given[field] = found
+        return self.given
+
+
+def _method(value: str) -> str:
+    method = value.strip().upper()
+    if method not in METHODS:
+        raise bad_request(f"invalid method: {value!r}, expected one of {', '.join(METHODS)}")
+    return method
+
+
+def _not_before(value: str) -> int:
+    instant = read_integer(value, "not before") * SECOND
+    if instant > LATEST_US:
+        raise bad_request(f"invalid not before: {value!r} is not Unix time in seconds")
+    return instant
+
+
+def _labels(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+_SETTINGS: Mapping[str, tuple[str, Any]] = {
+    "method": ("method", _method),
+    "delay": ("delay_us", lambda text: read_duration(text, "delay")),
+    "not-before": ("not_before_us", _not_before),
+    "notbefore": ("not_before_us", _not_before),
+    "retries": ("retries", lambda text: read_integer(text, "retries")),
+    "retry-delay": ("retry_delay", check_expression),
+    "timeout": ("timeout_us", lambda text: read_duration(text, "timeout")),
+    "callback": ("callback", lambda text: check_url(text.strip(), "callback")),
+    "failure-callback": (
+        "failure_callback",
+        lambda text: check_url(text.strip(), "failure callback"),
+    ),
+    "deduplication-id": ("deduplication_id", read_deduplication_id),
+    "content-based-deduplication": (
+        "content_based_deduplication",
+        lambda text: read_flag(text, "content-based-deduplication"),
+    ),
+    "cron": ("cron", lambda text: text.strip()),
+    "schedule-id": ("schedule_id", lambda text: check_name(text.strip(), "schedule id")),
+    "queue-name": ("queue_name", lambda text: check_name(text.strip(), "queue name")),
+    "label": ("labels", _labels),
+    "redact-fields": ("redaction", read_redaction),
+}
+
+
+def read_given(
+    headers: Iterable[tuple[str, str]], query: Iterable[tuple[str, str]] = ()
+) -> dict[str, Any]:
+    """Return only what the headers (and `upstash-*` query keys) ask for, as settings fields.
+
+    Raises `QueueError` 400 for the first malformed one.
+    """
+    reading = _Reading()
+    for name, value in headers:
+        reading.take(name, value)
+    for name, value in query:
+        if name.lower().startswith("upstash-"):
+            reading.take(name, value)
+    return reading.finish()
+
+
+def read_settings(
+    headers: Iterable[tuple[str, str]], query: Iterable[tuple[str, str]] = ()
+) -> PublishSettings:
+    """Return the settings of one publish request; raises `QueueError` 400 when malformed."""
+    return PublishSettings(**read_given(headers, query))
+
+
+def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return headers as the API shows them: canonical name to the list of its values."""
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(canonical(name), []).append(as_text(value))
+    return found
+
+
+def as_text(wire: str) -> str:
+    """Return latin-1 wire characters as the UTF-8 text they mean, where they mean one."""
+    if wire.isascii():
+        return wire
+    try:
+        return wire.encode("latin-1").decode("utf-8")
+    except (UnicodeEncodeError, UnicodeDecodeError):
+        return wire
+
+
+def as_wire(text: str) -> str:
+    """Return text as latin-1 wire characters (one per byte), encoding what is beyond as UTF-8."""
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass").decode("latin-1")
+    return text

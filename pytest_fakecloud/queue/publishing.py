@@ -1,0 +1,479 @@
+"""From a publish request to stored messages: destinations, deduplication, quotas, callbacks.
+
+Decided here: a duplicate is known by its id, or for content-based deduplication by destination,
+body, content type and forwarded headers; each endpoint of a URL group counts by itself.  A callback
+counts towards the day's messages and is never refused.  Default headers of a URL group are read as
+if they had been sent, and what was sent wins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from . import errors
+from .errors import QueueError, bad_request, quota
+from .headers import check_url, read_given, read_settings
+from .model import (
+    DAY,
+    MESSAGE,
+    SECOND,
+    Headers,
+    Kind,
+    Message,
+    PublishSettings,
+)
+from .retry import RetryDelay
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+Pairs = Iterable[tuple[str, str]]
+Api = Literal["v1", "v2"]
+
+#: Where the vendor's own language-model destination really is.
+LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
+_DEEPEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One message of an accepted publish request."""
+
+    message_id: str
+    url: str
+    deduplicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One URL a message goes to, with the group and endpoint it came through."""
+
+    url: str
+    topic_name: str | None = None
+    endpoint_name: str | None = None
+    endpoint_id: str | None = None
+
+
+@dataclass(slots=True)
+class Published:
+    """The answer to a publish request: messages of a URL or group, or a schedule."""
+
+    accepted: list[Accepted] = field(default_factory=list)
+    group: bool = False
+    schedule_id: str | None = None
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether nothing new was stored."""
+        return bool(self.accepted) and all(one.deduplicated for one in self.accepted)
+
+
+@dataclass(slots=True)
+class Usage:
+    """How much of the day's and the second's quota is used."""
+
+    day: int = 0
+    messages: int = 0
+    second: int = 0
+    requests: int = 0
+
+
+class Publisher:
+    """Accepts messages for an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.usage = Usage()
+        self.seen: dict[str, tuple[int, str]] = {}
+
+    # -- the ways in -----------------------------------------------------------------------------
+
+    def publish(
+        self,
+        destination: str,
+        headers: Pairs,
+        body: bytes,
+        *,
+        query: Pairs = (),
+        caller_ip: str = "127.0.0.1",
+        queue_name: str | None = None,
+        api: Api = "v2",
+        schedule_only: bool = False,
+        counted: bool = True,
+    ) -> Published:
+        """Accept one publish request, or create a schedule when it has a cron expression.
+
+        Raises `QueueError`: 400 malformed, 412 beyond a quota, 413 too large, 429 rate limited.
+        """
+        engine = self._engine
+        given = read_given(headers, query)
+        with engine.lock:
+            if counted:
+                self.count_request()
+            group = self._group(destination)
+            if group is not None and group.headers:
+                given = merge_given(read_given(group.headers), given)
+            settings = PublishSettings(**given)
+            if queue_name is not None:
+                settings = replace(settings, queue_name=queue_name)
+            self._check(settings, body)
+            targets = self._targets(destination, settings)
+            if settings.cron is not None or schedule_only:
+                schedule = engine.schedules.create(destination, settings, body, caller_ip)
+                return Published(schedule_id=schedule.id)
+            now = engine.clock.now_us()
+            drafts = [
+                self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
+                for target in targets
+            ]
+            return self._store(drafts, settings, group is not None, api)
+
+    def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
+        """Create the messages of one run of a schedule; returns their ids."""
+        settings = schedule.settings
+        drafts = [
+            self._draft(target, settings, schedule.body, at_us, caller_ip=schedule.caller_ip)
+            for target in self._targets(schedule.destination, settings)
+        ]
+        for draft in drafts:
+            draft.schedule_id = schedule.id
+        stored = self._store(drafts, settings, False, "v2")
+        return [one.message_id for one in stored.accepted]
+
+    def publish_callback(
+        self,
+        source: Message,
+        kind: Kind,
+        url: str,
+        nested: Headers,
+        body: bytes,
+        at_us: int,
+    ) -> None:
+        """Publish a callback about a message, with the settings nested in its headers."""
+        engine = self._engine
+        settings = replace(read_settings(nested), content_type="application/json")
+        if not engine.settings.delayed_callbacks:
+            settings = replace(settings, delay_us=0, not_before_us=None)
+        retries = settings.retries
+        if retries is None:
+            inherited = engine.settings.callback_retries
+            retries = source.max_retries if inherited == "inherit" else inherited
+        draft = self._draft(
+            Target(url), replace(settings, retries=retries), body, at_us, caller_ip=source.caller_ip
+        )
+        draft.kind = kind
+        draft.source_id = source.id
+        if source.attempts and source.attempts[-1].at_us == engine.clock.now_us():
+            draft.depth = source.depth + 1
+        self._count_message()
+        if draft.queue_name is not None:
+            self._queue(draft.queue_name)
+        repeats = engine.workflow.accept(draft, at_us)
+        if repeats is None:
+            source.open_children += 1
+            engine.accept(draft)
+
+    def retry_dead_letter(
+        self, message: Message, headers: Pairs = (), query: Pairs = ()
+    ) -> Accepted:
+        """Publish a dead letter's message anew; headers given now override its settings."""
+        engine = self._engine
+        given = read_given(headers, query)
+        with engine.lock:
+            plain = replace(
+                message.settings,
+                delay_us=0,
+                not_before_us=None,
+                deduplication_id=None,
+                content_based_deduplication=False,
+            )
+            kept = {one.name: getattr(plain, one.name) for one in fields(plain)}
+            given.pop("content_type", None)
+            settings = PublishSettings(**merge_given(kept, given))
+            if settings.retries is None:
+                settings = replace(settings, retries=message.max_retries)
+            self._check(settings, message.body)
+            target = Target(
+                message.url, message.topic_name, message.endpoint_name, message.endpoint_id
+            )
+            draft = self._draft(
+                target,
+                settings,
+                message.body,
+                engine.clock.now_us(),
+                caller_ip=message.caller_ip,
+                api=message.api,
+            )
+            draft.kind = message.kind
+            draft.schedule_id = message.schedule_id
+            draft.extra["retry_of"] = message.id
+            return self._store([draft], settings, False, message.api).accepted[0]
+
+    # -- quotas ----------------------------------------------------------------------------------
+
+    def count_request(self) -> None:
+        """Count a publish request towards the burst limit; 429 beyond it."""
+        limit = self._engine.limits.burst
+        if limit is None:
+            return
+        second = self._engine.clock.now_us() // SECOND
+        if self.usage.second != second:
+            self.usage.second, self.usage.requests = second, 0
+        if self.usage.requests >= limit:
+            raise errors.burst_limited(
+                [
+                    ("Burst-RateLimit-Limit", str(limit)),
+                    ("Burst-RateLimit-Remaining", "0"),
+                    ("Burst-RateLimit-Reset", str(second + 1)),
+                ]
+            )
+        self.usage.requests += 1
+
+    def daily_headers(self) -> Headers:
+        """Return the headers that tell how much of the daily limit is left; none without one."""
+        limit = self._engine.limits.daily_messages
+        if limit is None:
+            return []
+        self._today()
+        return [
+            ("RateLimit-Limit", str(limit)),
+            ("RateLimit-Remaining", str(max(0, limit - self.usage.messages))),
+            ("RateLimit-Reset", str((self.usage.day + 1) * DAY // SECOND)),
+        ]
+
+    def _today(self) -> None:
+        day = self._engine.clock.now_us() // DAY
+        if self.usage.day != day:
+            self.usage.day, self.usage.messages = day, 0
+
+    def _count_message(self) -> None:
+        self._today()
+        self.usage.messages += 1
+
+    def _room_for(self, count: int) -> None:
+        limit = self._engine.limits.daily_messages
+        if limit is not None:
+            self._today()
+            if self.usage.messages + count > limit:
+                raise errors.daily_limited(self.daily_headers())
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _check(self, settings: PublishSettings, body: bytes) -> None:
+        limits = self._engine.limits
+        if len(body) > limits.message_size:
+            raise errors.too_large(limits.message_size)
+        self._check_settings(settings)
+        for nested in (settings.callback_headers, settings.failure_callback_headers):
+            self._check_nested(nested, 1)
+
+    def _check_settings(self, settings: PublishSettings) -> None:
+        limits = self._engine.limits
+        if settings.retries is not None and settings.retries > limits.retries:
+            raise quota("maxRetries")
+        now = self._engine.clock.now_us()
+        delay = settings.delay_us
+        if settings.not_before_us is not None:
+            delay = settings.not_before_us - now
+        if limits.delay_us is not None and delay > limits.delay_us:
+            raise quota("maxDelay", limits.delay_us // SECOND)
+        if settings.timeout_us == 0:
+            raise bad_request("invalid timeout: it must be longer than 0s")
+        if settings.retry_delay is not None:
+            expression = RetryDelay(settings.retry_delay)
+            for retried in range(self._retries(settings)):
+                expression.milliseconds(retried)
+
+    def _check_nested(self, nested: Headers, depth: int) -> None:
+        if not nested:
+            return
+        if depth > _DEEPEST:
+            raise bad_request(f"invalid callback headers: nested deeper than {_DEEPEST} levels")
+        settings = read_settings(nested)
+        self._check_settings(settings)
+        delayed = settings.delay_us or settings.not_before_us is not None
+        if delayed and not self._engine.settings.delayed_callbacks:
+            raise bad_request("invalid callback headers: a callback cannot be delayed")
+        if settings.cron is not None:
+            raise bad_request("invalid callback headers: a callback cannot be scheduled")
+        self._check_nested(settings.callback_headers, depth + 1)
+        self._check_nested(settings.failure_callback_headers, depth + 1)
+
+    def _retries(self, settings: PublishSettings) -> int:
+        if settings.retries is not None:
+            return settings.retries
+        return min(self._engine.settings.default_retries, self._engine.limits.retries)
+
+    # -- destinations ----------------------------------------------------------------------------
+
+    def _group(self, destination: str) -> Any:
+        if destination.lower().startswith(("http://", "https://")):
+            return None
+        return self._engine.groups.find(destination)
+
+    def _targets(self, destination: str, settings: PublishSettings) -> list[Target]:
+        group = self._group(destination)
+        if group is not None:
+            return [
+                Target(one.url, group.name, one.name, one.id) for one in group.endpoints
+            ]
+        if destination.rstrip("/") == "api/llm":
+            if settings.callback is None:
+                raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+            return [Target(LLM_URL)]
+        check_url(destination, "destination")
+        if self._engine.settings.production_checks:
+            _check_public(destination)
+        return [Target(destination)]
+
+    # -- storing ---------------------------------------------------------------------------------
+
+    def _draft(
+        self,
+        target: Target,
+        settings: PublishSettings,
+        body: bytes,
+        now_us: int,
+        *,
+        caller_ip: str,
+        api: Api = "v2",
+    ) -> Message:
+        engine = self._engine
+        not_before = now_us + settings.delay_us
+        if settings.not_before_us is not None:
+            not_before = max(now_us, settings.not_before_us)
+        ceiling = engine.limits.timeout_us
+        return Message(
+            id=engine.new_message_id(),
+            url=target.url,
+            body=body,
+            settings=settings,
+            created_us=now_us,
+            not_before_us=not_before,
+            max_retries=self._retries(settings),
+            retry_delay=settings.retry_delay,
+            timeout_us=min(settings.timeout_us or ceiling, ceiling),
+            caller_ip=caller_ip,
+            kind=MESSAGE,
+            topic_name=target.topic_name,
+            endpoint_name=target.endpoint_name,
+            endpoint_id=target.endpoint_id,
+            queue_name=settings.queue_name,
+            api=api,
+        )
+
+    def _store(
+        self, drafts: list[Message], settings: PublishSettings, group: bool, api: Api
+    ) -> Published:
+        engine = self._engine
+        if settings.queue_name is not None:
+            self._queue(settings.queue_name)
+        self._forget_seen()
+        marks = [self._mark(draft, settings, group) for draft in drafts]
+        self._room_for(sum(self._repeated(mark) is None for mark in marks))
+        result = Published(group=group)
+        stored: list[Message] = []
+        for draft, mark in zip(drafts, marks, strict=True):
+            repeated = self._repeated(mark)
+            if repeated is None:
+                repeated = engine.workflow.accept(draft, engine.clock.now_us())
+            if repeated is not None:
+                result.accepted.append(Accepted(repeated, draft.url, True))
+                continue
+            stored.append(draft)
+            result.accepted.append(Accepted(draft.id, draft.url))
+            if mark is not None:
+                expires = engine.clock.now_us() + engine.settings.deduplication_us
+                self.seen.pop(mark, None)
+                self.seen[mark] = (expires, draft.id)
+        if api == "v1" and group and stored:
+            self._join(stored)
+        for draft in stored:
+            self._count_message()
+            engine.accept(draft)
+        return result
+
+    def _join(self, stored: list[Message]) -> None:
+        # In the first era a message to a topic was one message with a task for each endpoint.
+        shared = self._engine.new_message_id()
+        self._engine.groups_of_tasks[shared] = [draft.id for draft in stored]
+        for draft in stored:
+            draft.public_id = shared
+
+    def _queue(self, name: str) -> None:
+        engine = self._engine
+        if name not in engine.queues.by_name:
+            engine.queues.upsert(name, engine.clock.now_us(), most=engine.limits.queues)
+
+    def _mark(self, draft: Message, settings: PublishSettings, group: bool) -> str | None:
+        if settings.deduplication_id is not None:
+            return f"id:{settings.deduplication_id}" + (f":{draft.url}" if group else "")
+        if not settings.content_based_deduplication:
+            return None
+        digest = hashlib.sha256()
+        for part in (
+            draft.topic_name or "",
+            draft.url,
+            settings.content_type or "",
+            *(f"{name.lower()}:{value}" for name, value in sorted(settings.forward)),
+        ):
+            digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
+        digest.update(draft.body)
+        return f"content:{digest.hexdigest()}"
+
+    def _repeated(self, mark: str | None) -> str | None:
+        if mark is None or mark not in self.seen:
+            return None
+        expires, message_id = self.seen[mark]
+        return message_id if expires > self._engine.clock.now_us() else None
+
+    def _forget_seen(self) -> None:
+        # Every mark lives equally long, so the oldest are in front.
+        now = self._engine.clock.now_us()
+        for mark, (expires, _) in list(self.seen.items())[:_SWEEP]:
+            if expires > now:
+                break
+            del self.seen[mark]
+
+
+_SWEEP = 64
+
+
+def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with others on top; forwarded headers replace those of the same name."""
+    merged = {**base, **given}
+    for name in ("forward", "callback_headers", "failure_callback_headers"):
+        if base.get(name) and given.get(name):
+            own = {key.lower() for key, _ in given[name]}
+            merged[name] = [
+                pair for pair in base[name] if pair[0].lower() not in own
+            ] + given[name]
+    return merged
+
+
+def _check_public(url: str) -> None:
+    host = urlsplit(url).hostname or ""
+    refused = "invalid destination url: endpoint resolves to a loopback address: "
+    if host == "localhost" or host.endswith(".localhost"):
+        raise bad_request(refused + "127.0.0.1")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is not None and address.is_loopback:
+        raise bad_request(refused + host)
+    # Nothing is looked up: these names are known to have no public address.
+    if address is None and ("." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)):
+        raise bad_request(f"invalid destination url: unable to resolve host: {host}")
+
+
+def error_item(error: QueueError) -> dict[str, object]:
+    """Return what stands in a batch answer for an item that was refused."""
+    return {"error": error.message, "status": error.status}
