@@ -1,0 +1,582 @@
+"""The in-memory broker: topics, producing, fetching, consuming with groups, offsets.
+
+Sources: the seed for the operations and their defaults; Kafka's Java client for partitioning,
+range assignment, resets and commits; what neither says is decided here and listed in
+``model.Settings``. Decided here beyond those:
+
+- Retention works on single records (Kafka drops whole segments), whenever somebody looks.
+- Text that is no Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as Java's
+  encoder does.
+- ``CompletingRebalance`` takes no time, so a group is never seen in it.
+- A commit after a rebalance is judged by who owns the partition now, since callers name no
+  generation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from ..kernel.clock import Clock, Lane, Signal, Timer
+from ..kernel.errors import ContractError
+from ..kernel.ids import Ids
+from . import errors
+from .groups import Coordinator, Group, Happening, Instance
+from .log import PartitionLog, Topic
+from .model import (
+    GroupAssignments,
+    Header,
+    Message,
+    Metadata,
+    Record,
+    Settings,
+    TopicPartition,
+    TopicPartitionOffset,
+)
+from .quota import Quota
+
+__all__ = ["Engine", "Snapshot"]
+
+T = TypeVar("T")
+_STATE: tuple[Lane, ...] = ("state",)
+_AGAIN: Any = object()
+_Columns = tuple[list[int], list[str | None], list[str], list[tuple[Header, ...]], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All topics and groups at one moment."""
+
+    topics: list[Topic]
+    groups: Any
+    partial: list[int]
+
+
+class Engine:
+    """One broker in memory. Calls may come from any thread; those that wait do so on the clock.
+
+    ``tell`` is called, without any lock held, for each event of a group: its kind, a readable line,
+    the instant in microseconds, and details.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        settings: Settings | None = None,
+        *,
+        name: str = "broker",
+        tell: Callable[..., object] | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.tell = tell
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._topics: dict[str, Topic] = {}
+        self._keyless = ids.stream(name, "keyless partitions")
+        self._quota = Quota(self.settings.limits)
+        self._partial: list[int] = []
+        self._waiting: set[Signal] = set()
+        self._epoch = 0
+        self._closed = False
+        self.groups = Coordinator(
+            self._topics,
+            self.settings,
+            clock,
+            ids.stream(name, "interleaving"),
+            self._call_at,
+        )
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> None:
+        """Create a topic. Retention defaults to the plan's, the message size limit too.
+
+        Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
+        """
+        limits = self.settings.limits
+        if not errors.TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+            raise ContractError(str(errors.invalid_topic(name)))
+        if partitions < 1:
+            raise ContractError(f"topic {name!r} needs at least one partition, got {partitions}")
+        with self.locked():
+            if name in self._topics:
+                raise ContractError(
+                    f"topic {name!r} exists already; add_partitions() makes it larger"
+                )
+            self._check_partition_limit(partitions)
+            self._topics[name] = Topic(
+                name,
+                partitions,
+                retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
+                retention_bytes=retention_bytes,
+                max_message_bytes=max_message_bytes or limits.max_message_bytes,
+                first_offset=first_offset,
+            )
+
+    def add_partitions(self, name: str, count: int) -> int:
+        """Give a topic that many more partitions; its partition count after.
+
+        Groups that read the topic rebalance; keys may map to other partitions from now on, as in
+        Kafka.
+        """
+        if count < 1:
+            raise ContractError(f"add_partitions needs a positive count, got {count}")
+        with self.locked() as now:
+            topic = self.groups.topic(name, now)
+            self._check_partition_limit(count)
+            have = len(topic.logs)
+            topic.logs += [PartitionLog(name, have + number) for number in range(count)]
+            self.groups.grew(name, now)
+            return len(topic.logs)
+
+    def set_retention(
+        self, name: str, *, retention_ms: int | None, retention_bytes: int | None
+    ) -> None:
+        """Replace a topic's retention; None keeps for ever."""
+        with self.locked() as now:
+            topic = self.groups.topic(name, now)
+            topic.retention_ms = retention_ms
+            topic.retention_bytes = retention_bytes
+            topic.retain(now // 1000)
+
+    def delete_records(self, name: str, partition: int | None, before: int) -> int:
+        """Forget the records below an offset, in one partition or all; how many were forgotten."""
+        with self.locked() as now:
+            logs = (
+                self.groups.topic(name, now).logs
+                if partition is None
+                else [self.groups.partition(name, partition, now)]
+            )
+            return sum(log.trim(before) for log in logs)
+
+    def _check_partition_limit(self, more: int) -> None:
+        limit = self.settings.limits.max_partitions
+        have = sum(len(topic.logs) for topic in self._topics.values())
+        if limit is not None and have + more > limit:
+            raise ContractError(
+                f"the plan allows {limit} partitions: there are {have}, {more} more asked"
+            )
+
+    # -- producing -------------------------------------------------------------------------------
+
+    def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
+        """Append the messages; their places in request order.
+
+        All are checked before any is appended. ``by_client`` tells the application's records from
+        those a tester puts in. Raises ``BrokerError`` for unknown topics and partitions, messages
+        that are too large, negative timestamps and used-up plans.
+        """
+        with self.locked() as now_us:
+            failing = self._partial.pop(0) if self._partial and by_client else None
+            error: errors.BrokerError | None = None
+            if failing is not None and failing < len(messages):
+                messages = messages[:failing]
+                error = errors.BrokerError(
+                    "not_enough_replicas",
+                    f"Not enough in-sync replicas: {failing} message(s) of the batch were appended",
+                )
+            places, columns, problem = self._plan(messages, now_us // 1000)
+            if problem is not None:
+                if self.settings.batches == "atomic" or not places:
+                    raise problem
+                error = problem
+            self._quota.take(
+                len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
+            )
+            woken = self.groups.woken
+            for log, (timestamps, keys, values, headers, sizes) in columns.items():
+                log.append(timestamps, keys, values, headers, sizes, by_client=by_client)
+                woken |= log.watchers
+            for name in {log.topic for log in columns}:
+                topic = self._topics[name]
+                topic.retain(now_us // 1000)
+        if error is not None:
+            raise error
+        return places
+
+    def _plan(
+        self, messages: Sequence[Message], now_ms: int
+    ) -> tuple[list[Metadata], dict[PartitionLog, _Columns], errors.BrokerError | None]:
+        """Where each message goes, the columns to append, and what is wrong with the first bad one."""
+        topics = self._topics
+        empty_is_absent = self.settings.empty_key == "absent"
+        keyless: dict[str, int] = {}
+        columns: dict[PartitionLog, _Columns] = {}
+        places: list[Metadata] = []
+        place = Metadata._make
+        problem: errors.BrokerError | None = None
+        for name, value, key, partition, timestamp, headers in messages:
+            topic = topics.get(name)
+            if topic is None:
+                problem = errors.missing_topic(name, sorted(topics))
+                break
+            # ASCII text, by far the most, is as many bytes as characters.
+            if value.isascii():
+                size = len(value)
+            else:
+                value, size = _storable(value)
+            if key is not None:
+                if key.isascii():
+                    size += len(key)
+                else:
+                    key, key_size = _storable(key)
+                    size += key_size
+                if empty_is_absent and not key:
+                    key = None
+            if headers:
+                headers, headers_size = _storable_headers(headers)
+                size += headers_size
+            if size > topic.max_message_bytes:
+                problem = errors.record_too_large(size, topic.max_message_bytes)
+                break
+            if partition is not None:
+                if not 0 <= partition < len(topic.logs):
+                    problem = errors.unknown_partition(name, partition, len(topic.logs))
+                    break
+            elif key is not None:
+                partition = topic.partition_for(key)
+            else:
+                # One partition for all keyless messages of a request: sticky per batch.
+                partition = keyless.get(name, -1)
+                if partition < 0:
+                    partition = keyless[name] = self._keyless_partition(topic)
+            if timestamp is None:
+                timestamp = now_ms
+            elif timestamp < 0:
+                problem = errors.illegal_argument(
+                    f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
+                    "milliseconds or left out"
+                )
+                break
+            log = topic.logs[partition]
+            column = columns.get(log)
+            if column is None:
+                columns[log] = column = ([], [], [], [], [])
+            timestamps, keys, values, header_lists, sizes = column
+            places.append(place((name, partition, log.end + len(values), timestamp)))
+            timestamps.append(timestamp)
+            keys.append(key)
+            values.append(value)
+            header_lists.append(headers)
+            sizes.append(size)
+        if problem is None or self.settings.batches != "atomic":
+            for name in keyless:
+                topics[name].turn += 1
+        return places, columns, problem
+
+    def _keyless_partition(self, topic: Topic) -> int:
+        if self.settings.keyless == "random":
+            return self._keyless.randrange(len(topic.logs))
+        return topic.turn % len(topic.logs)
+
+    def _stored(self) -> int:
+        return sum(log.size for topic in self._topics.values() for log in topic.logs)
+
+    def fail_batches(self, keep: int, times: int) -> None:
+        """Make the next ``times`` produce calls of clients append ``keep`` messages and fail."""
+        with self.locked():
+            self._partial += [keep] * times
+
+    # -- reading without a group -----------------------------------------------------------------
+
+    def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+        """Records from the positions on, at most 1 MiB from each; waits for the first.
+
+        ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for offsets
+        outside of the log, and for one partition named with two offsets.
+        """
+        self.check_timeout(timeout_ms)
+        wanted = _distinct_positions(positions)
+        signal = self._clock.signal()
+        with self.locked() as now:
+            epoch = self._epoch
+            found = self._read(wanted, now)
+            if found or not timeout_ms or not wanted:
+                return found
+            logs = [self.groups.partition(topic, partition, now) for topic, partition, _ in wanted]
+            for log in logs:
+                log.watchers.add(signal)
+
+        def poll() -> list[Record] | None:
+            with self.locked() as now:
+                if self._epoch != epoch:
+                    return []
+                return self._read(wanted, now) or None
+
+        try:
+            return self._wait(signal, poll, timeout_ms) or []
+        finally:
+            with self.locked():
+                for log in logs:
+                    log.watchers.discard(signal)
+
+    def _read(self, wanted: Sequence[TopicPartitionOffset], now: int) -> list[Record]:
+        parts: list[list[Record]] = []
+        for topic, partition, offset in wanted:
+            log = self.groups.partition(topic, partition, now)
+            beyond = offset > log.end
+            if offset < log.start or (beyond and self.settings.fetch_beyond_end == "error"):
+                raise errors.out_of_range(topic, partition, offset, log.start, log.end)
+            if offset < log.end:
+                parts.append(log.read(offset, None, self.settings.max_partition_bytes))
+        if self.settings.fetch_single_topic and parts:
+            first = parts[0][0].topic
+            parts = [part for part in parts if part[0].topic == first]
+        return [record for part in parts for record in part]
+
+    def offsets(
+        self,
+        at: int | Literal["earliest", "latest"],
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
+    ) -> list[TopicPartitionOffset]:
+        """The first offset at or after a time in ms, or an end of the log, in request order."""
+        self.check_timeout(timeout_ms)
+        found = []
+        with self.locked() as now:
+            for tp in partitions:
+                log = self.groups.partition(*tp, now)
+                if at == "earliest":
+                    offset: int | None = log.start
+                elif at == "latest":
+                    offset = log.end
+                else:
+                    offset = log.offset_at(at)
+                found.append(
+                    TopicPartitionOffset(
+                        *tp, self.settings.no_such_time if offset is None else offset
+                    )
+                )
+        return found
+
+    def topics(self) -> dict[str, int]:
+        """Partition counts by topic name."""
+        with self.locked():
+            return {name: len(topic.logs) for name, topic in self._topics.items()}
+
+    # -- reading with a group --------------------------------------------------------------------
+
+    def consume(
+        self,
+        group: str,
+        instance: str,
+        topics: Sequence[str],
+        timeout_ms: int,
+        headers: Mapping[str, str],
+    ) -> list[Record]:
+        """The next records for an instance, which the first call creates from the raw ``headers``.
+
+        Waits for the first record; ``[]`` at the timeout, and when a rebalance, a deletion or the
+        end of the server comes first. Two calls on one instance take turns.
+        """
+        self.check_timeout(timeout_ms)
+        coordinator = self.groups
+        turn = object()
+        with self.locked() as now:
+            at, member = coordinator.enter(group, instance, topics, headers, now)
+            if member.consuming and self.settings.concurrent_consume == "error":
+                raise errors.concurrent_consume(group, instance)
+            member.consuming += 1
+            seen = (self._epoch, member.epoch)
+
+        def poll() -> list[Record] | None:
+            with self.locked() as now:
+                return self._poll_member(at, member, turn, seen, now)
+
+        try:
+            return self._wait(member.signal, poll, timeout_ms) or []
+        finally:
+            with self.locked() as now:
+                coordinator.finish(at, member, turn, now)
+
+    def _poll_member(
+        self, group: Group, member: Instance, turn: object, seen: tuple[int, int], now: int
+    ) -> list[Record] | None:
+        if seen != (self._epoch, member.epoch):
+            return []
+        if member.holder is not None and member.holder is not turn:
+            return None
+        member.holder = turn
+        return self.groups.take(group, member, now)
+
+    def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+        """Store offsets verbatim, or with none given what was last delivered to the instance."""
+        wanted = _distinct_positions(offsets)
+        with self.locked() as now:
+            self.groups.commit(group, instance, wanted, now)
+
+    def delete_consumer(self, group: str, instance: str) -> None:
+        """Stop an instance cleanly and take it out of its group."""
+        with self.locked() as now:
+            self.groups.delete(group, instance, now)
+
+    def consumers(self) -> list[GroupAssignments]:
+        """The groups with instances known here, by name."""
+        with self.locked():
+            return self.groups.assignments()
+
+    def committed(
+        self,
+        group: str,
+        instance: str,
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
+    ) -> list[TopicPartitionOffset]:
+        """Committed offsets of the group in request order; the instance need not exist."""
+        self.check_timeout(timeout_ms)
+        with self.locked() as now:
+            return self.groups.committed(group, partitions, now)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def check_timeout(self, timeout_ms: int) -> None:
+        """Refuse a negative timeout and one that can only be a mistake."""
+        if not 0 <= timeout_ms <= self.settings.max_timeout_ms:
+            raise errors.illegal_argument(
+                f"Invalid timeout {timeout_ms}: expected 0 to {self.settings.max_timeout_ms} ms"
+            )
+
+    def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
+        clock = self._clock
+        deadline = clock.now_us() + timeout_ms * 1000
+        self._waiting.add(signal)
+        try:
+            while not self._closed:
+                # On a running clock nobody else may be there to fire what changes a group while
+                # this call waits, so it wakes for that too.
+                until = self._next_change(deadline)
+
+                def look(until: int = until) -> T | None:
+                    found = poll()
+                    return (
+                        _AGAIN if found is None and self._next_change(deadline) < until else found
+                    )
+
+                found = clock.wait(signal, look, until)
+                if found is _AGAIN:
+                    continue
+                if found is not None or until == deadline or clock.now_us() < until:
+                    return found
+                clock.settle()
+            return None
+        finally:
+            self._waiting.discard(signal)
+
+    def _next_change(self, deadline: int) -> int:
+        due = None if self._clock.driving else self._clock.next_due_us(_STATE)
+        return deadline if due is None else min(due, deadline)
+
+    def interrupt(self) -> None:
+        """End every waiting call now, with nothing found."""
+        with self.locked():
+            self._epoch += 1
+            self.groups.woken |= self._waiting
+
+    def close(self) -> None:
+        """End every waiting call, now and in future."""
+        self._closed = True
+        self.interrupt()
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all topics and groups."""
+        with self.locked() as now:
+            return Snapshot(
+                [topic.copy() for topic in self._topics.values()],
+                self.groups.copy_groups(now),
+                list(self._partial),
+            )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put a copy back; calls that wait end with nothing, timers run on from what was left."""
+        with self.locked() as now:
+            self._epoch += 1
+            self.groups.woken |= self._waiting
+            self._topics.clear()
+            self._topics.update({topic.name: topic.copy() for topic in snapshot.topics})
+            self._partial[:] = snapshot.partial
+            self._quota.reset()
+            self.groups.restore_groups(snapshot.groups, now)
+
+    # -- locking ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the engine's lock; gives the present instant in microseconds.
+
+        What happened meanwhile is told, and who waits is woken, after the lock is free again.
+        """
+        groups = self.groups
+        woken: list[Signal] = []
+        happened: list[Happening] = []
+        try:
+            with self._lock:
+                try:
+                    yield self._clock.now_us()
+                finally:
+                    if groups.woken:
+                        woken += groups.woken
+                        groups.woken.clear()
+                    if groups.happened:
+                        happened += groups.happened
+                        groups.happened.clear()
+        finally:
+            if self.tell is not None:
+                for event in happened:
+                    self.tell(event.kind, event.text, at_us=event.at_us, **event.data)
+            for signal in woken:
+                signal.notify()
+
+    def _call_at(self, due_us: int, callback: Callable[[int], None], label: str) -> Timer:
+        def fire(at_us: int) -> None:
+            with self.locked():
+                callback(at_us)
+
+        return self._clock.call_at(due_us, fire, lane="state", label=label)
+
+
+def _storable(text: str) -> tuple[str, int]:
+    try:
+        return text, len(text.encode())
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "replace")
+        return data.decode(), len(data)
+
+
+def _storable_headers(headers: Sequence[Header]) -> tuple[tuple[Header, ...], int]:
+    size = 0
+    stored = []
+    for name, value in headers:
+        name, name_size = _storable(name)
+        value, value_size = _storable(value)
+        size += name_size + value_size
+        stored.append(Header(name, value))
+    return tuple(stored), size
+
+
+def _distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
+    """The positions without repetitions; raises ``BrokerError`` for two offsets of one partition."""
+    found: dict[TopicPartition, int] = {}
+    for topic, partition, offset in positions:
+        tp = TopicPartition(topic, partition)
+        if found.setdefault(tp, offset) != offset:
+            raise errors.BrokerError(
+                "conflicting_offsets",
+                f"Partition {topic}-{partition} is given twice with different offsets: "
+                f"{found[tp]} and {offset}",
+            )
+    return [TopicPartitionOffset(*tp, offset) for tp, offset in found.items()]

@@ -1,0 +1,171 @@
+"""What the broker answers when it refuses: one kind, status and text for each situation.
+
+The vendor documents the envelope ``{error, status}`` and three causes (illegal argument,
+unauthorized access, invalid API call). Kinds, statuses and wording are decided here, with Kafka's
+own cause in mind; the broker's ``errors`` setting replaces a status or a wording by its kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ..kernel.errors import ServiceError
+
+__all__ = ["STATUSES", "BrokerError"]
+
+STATUSES: Mapping[str, int] = {
+    "unauthorized": 401,
+    "unknown_path": 404,
+    "wrong_method": 405,
+    "illegal_argument": 400,
+    "conflicting_offsets": 400,
+    "unknown_topic": 404,
+    "unknown_partition": 400,
+    "invalid_topic": 400,
+    "record_too_large": 413,
+    "quota_exceeded": 429,
+    "no_offset": 400,
+    "offset_out_of_range": 400,
+    "too_many_instances": 400,
+    "unknown_instance": 404,
+    "unknown_group": 404,
+    "concurrent_consume": 409,
+    "not_assigned": 409,
+    "rebalance_in_progress": 409,
+    "unknown_member": 409,
+    "not_enough_replicas": 503,
+}
+"""The HTTP status of each kind of refusal."""
+
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class BrokerError(ServiceError):
+    """A refusal of the broker: ``kind`` (a key of ``STATUSES``), its status, and the text."""
+
+    def __init__(
+        self, kind: str, message: str, *, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        super().__init__(STATUSES[kind], message, headers=headers)
+        self.kind = kind
+
+
+def illegal_argument(message: str) -> BrokerError:
+    """A request that no broker could carry out as written."""
+    return BrokerError("illegal_argument", message)
+
+
+def missing_topic(topic: str, known: list[str]) -> BrokerError:
+    """A topic nobody created (they are never created by use), or a name no topic can have."""
+    if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+        return invalid_topic(topic)
+    names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
+    return BrokerError(
+        "unknown_topic", f"This server does not host topic {topic[:249]!r}. Known topics: {names}"
+    )
+
+
+def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
+    """A partition outside of the topic."""
+    return BrokerError(
+        "unknown_partition",
+        f"Invalid partition {partition} for topic {topic!r}: it has {count} partition(s), "
+        f"0 to {count - 1}",
+    )
+
+
+def invalid_topic(topic: str) -> BrokerError:
+    """A name no topic can have."""
+    if len(topic) > 249:
+        return BrokerError(
+            "invalid_topic", f"Topic name is {len(topic)} characters long; the maximum is 249"
+        )
+    return BrokerError(
+        "invalid_topic",
+        f"Topic name {topic!r} is illegal: use ASCII letters, digits, '.', '_' and '-', "
+        "and neither '.' nor '..'",
+    )
+
+
+def record_too_large(size: int, limit: int) -> BrokerError:
+    """A message above the topic's size limit."""
+    return BrokerError(
+        "record_too_large",
+        f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
+    )
+
+
+def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) -> BrokerError:
+    """An offset the partition's log does not hold."""
+    return BrokerError(
+        "offset_out_of_range",
+        f"Offset out of range: {offset} is outside {start} to {end} of {topic}-{partition}",
+    )
+
+
+def no_offset(topic: str, partition: int) -> BrokerError:
+    """Nothing committed, and a reset policy of ``none``."""
+    return BrokerError(
+        "no_offset",
+        f"Undefined offset with no reset policy for partition {topic}-{partition}: nothing was "
+        "committed for the group and the auto offset reset is none",
+    )
+
+
+def unknown_instance(group: str, instance: str) -> BrokerError:
+    """An instance the server does not have: never created, closed, or deleted."""
+    return BrokerError(
+        "unknown_instance",
+        f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
+        "was closed after idling, or was deleted; a consume request creates it",
+    )
+
+
+def unknown_group(group: str) -> BrokerError:
+    """A group that has neither members nor committed offsets."""
+    return BrokerError("unknown_group", f"Consumer group {group!r} does not exist")
+
+
+def too_many_instances(active: int, limit: int) -> BrokerError:
+    """One consumer instance more than there are partitions."""
+    return BrokerError(
+        "too_many_instances",
+        f"Too many consumer instances: {active} are active and the total number of partitions "
+        f"is {limit}; delete an instance first",
+    )
+
+
+def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
+    """A commit for a partition that belongs to somebody else."""
+    return BrokerError(
+        "not_assigned",
+        f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
+        f"{instance!r} of group {group!r}",
+    )
+
+
+def rebalance_in_progress(group: str) -> BrokerError:
+    """A commit between the revocation and the next assignment."""
+    return BrokerError(
+        "rebalance_in_progress",
+        f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
+    )
+
+
+def unknown_member(group: str, instance: str) -> BrokerError:
+    """A commit by an instance whose session has expired."""
+    return BrokerError(
+        "unknown_member",
+        f"Commit cannot be completed: the session of instance {instance!r} expired and group "
+        f"{group!r} has given its partitions away; consume again to rejoin",
+    )
+
+
+def concurrent_consume(group: str, instance: str) -> BrokerError:
+    """A second consume on an instance that is already consuming."""
+    return BrokerError(
+        "concurrent_consume",
+        f"Instance {instance!r} of group {group!r} is already serving another consume request",
+    )

@@ -1,0 +1,688 @@
+"""``Broker``: the handle a test gets of a broker."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from ..kernel.aio import Twin
+from ..kernel.errors import ContractError
+from ..kernel.faults import FaultPlan
+from ..kernel.handle import Context, Handle
+from ..kernel.instants import Duration, duration_us, instant_us, monotonic
+from ..kernel.journal import Found
+from .engine import Engine
+from .errors import STATUSES, BrokerError
+from .matching import Expectation, failure
+from .model import (
+    PRESETS,
+    Header,
+    Limits,
+    Message,
+    Record,
+    Settings,
+    TopicPartition,
+    TopicPartitionOffset,
+)
+from .routes import BrokerApp
+from .views import GroupView, TopicView, group_view, topic_view
+
+__all__ = ["Broker"]
+
+Headers = Mapping[str, str] | Iterable[tuple[str, str]]
+
+
+class BrokerFaults(FaultPlan):
+    """The common faults, which here match on ``group`` and ``instance`` too."""
+
+    fact_names: ClassVar[Sequence[str]] = ("topic", "group", "instance")
+
+
+class Broker(Handle):
+    """A fake log broker with topics, partitions and consumer groups, behind its REST interface.
+
+    ``topics`` maps names to partition counts. The other keywords choose what nobody documents; each
+    is explained in ``model.Settings``, with durations here in the project's usual forms. ``limits``
+    is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``Limits``. ``username`` and
+    ``password`` replace the generated credentials.
+    """
+
+    service: ClassVar[str] = "broker"
+    fixture: ClassVar[str] = "broker"
+
+    engine: Engine
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        name: str | None = None,
+        topics: Mapping[str, int] | None = None,
+        username: str = "fakecloud",
+        password: str | None = None,
+        limits: str | Limits | None = None,
+        header_prefixes: Sequence[str] = ("Kafka-", "Broker-"),
+        idle_close: Duration | None = "300s",
+        session_timeout: Duration = "120s",
+        heartbeats: Literal["background", "consume"] = "background",
+        join_delay: Duration = 0,
+        offset_retention: Duration | None = "7d",
+        max_timeout: Duration = "600s",
+        max_poll_records: int = 500,
+        max_partition_bytes: int = 1024 * 1024,
+        interleave: Literal["rotate", "random"] = "rotate",
+        fetch_single_topic: bool = False,
+        fetch_beyond_end: Literal["error", "wait"] = "error",
+        delete_leaves: bool = True,
+        resubscribe: Literal["rebalance", "ignore"] = "rebalance",
+        concurrent_consume: Literal["wait", "error"] = "wait",
+        instance_limit: Literal["cluster", "group"] | None = "cluster",
+        commit_by_unknown: Literal["error", "store"] = "error",
+        unknown_group: Literal["error", "uncommitted"] = "error",
+        never_committed: int = -1,
+        no_such_time: int = -1,
+        keyless: Literal["rotate", "random"] = "rotate",
+        empty_key: Literal["key", "absent"] = "key",
+        batches: Literal["atomic", "in order"] = "atomic",
+        coerce_scalars: bool = False,
+        webhook_answer: Literal["list", "object"] = "list",
+        webhook_drop: Sequence[str] = (),
+        webhook_keep: Sequence[str] = (),
+        errors: Mapping[str, int | tuple[int, str]] | None = None,
+    ) -> None:
+        _one_of("heartbeats", heartbeats, "background", "consume")
+        _one_of("interleave", interleave, "rotate", "random")
+        _one_of("fetch_beyond_end", fetch_beyond_end, "error", "wait")
+        _one_of("resubscribe", resubscribe, "rebalance", "ignore")
+        _one_of("concurrent_consume", concurrent_consume, "wait", "error")
+        _one_of("instance_limit", instance_limit, "cluster", "group", None)
+        _one_of("commit_by_unknown", commit_by_unknown, "error", "store")
+        _one_of("unknown_group", unknown_group, "error", "uncommitted")
+        _one_of("keyless", keyless, "rotate", "random")
+        _one_of("empty_key", empty_key, "key", "absent")
+        _one_of("batches", batches, "atomic", "in order")
+        _one_of("webhook_answer", webhook_answer, "list", "object")
+        for kind in errors or ():
+            _one_of("errors key", kind, *STATUSES)
+        if isinstance(limits, str):
+            _one_of("limits", limits, *PRESETS)
+            limits = Limits.preset(limits)
+        settings = Settings(
+            header_prefixes=_texts("header_prefixes", header_prefixes),
+            idle_close_ms=None if idle_close is None else _positive_ms("idle_close", idle_close),
+            session_timeout_ms=_positive_ms("session_timeout", session_timeout),
+            heartbeats=heartbeats,
+            join_delay_ms=_ms(join_delay),
+            offset_retention_ms=None if offset_retention is None else _ms(offset_retention),
+            max_timeout_ms=_ms(max_timeout),
+            max_poll_records=_positive("max_poll_records", max_poll_records),
+            max_partition_bytes=_positive("max_partition_bytes", max_partition_bytes),
+            interleave=interleave,
+            fetch_single_topic=fetch_single_topic,
+            fetch_beyond_end=fetch_beyond_end,
+            delete_leaves=delete_leaves,
+            resubscribe=resubscribe,
+            concurrent_consume=concurrent_consume,
+            instance_limit=instance_limit,
+            commit_by_unknown=commit_by_unknown,
+            unknown_group=unknown_group,
+            never_committed=never_committed,
+            no_such_time=no_such_time,
+            keyless=keyless,
+            empty_key=empty_key,
+            batches=batches,
+            coerce_scalars=coerce_scalars,
+            webhook_answer=webhook_answer,
+            webhook_drop=_texts("webhook_drop", webhook_drop),
+            webhook_keep=_texts("webhook_keep", webhook_keep),
+            errors=dict(errors or {}),
+            limits=limits or Limits(),
+        )
+        self.username = username
+        name = context.name_for(self.fixture, name)
+        self.engine = Engine(context.clock, context.ids, settings, name=name)
+        for topic, partitions in (topics or {}).items():
+            self.engine.create_topic(topic, partitions)
+        super().__init__(
+            context,
+            BrokerApp(self.engine, lambda: (self.username, self.token)),
+            name=name,
+            faults=BrokerFaults(context.ids.stream(name, "faults"), context.clock),
+        )
+        if password is not None:
+            self.token = password
+        self.engine.tell = self.journal.add_event
+        self._mount.on_close.append(self.engine.close)
+        self._mount.on_reset.append(self.engine.interrupt)
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def password(self) -> str:
+        """The password of the REST user; ``rotate_token()`` replaces it."""
+        return self.token
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that let a request in."""
+        return {"Authorization": _basic(self.username, self.token)}
+
+    def env_variables(self) -> dict[str, str]:
+        """The variables the vendor's own client tests read; the client itself reads none."""
+        return {
+            "UPSTASH_KAFKA_REST_URL": self.url,
+            "UPSTASH_KAFKA_REST_USERNAME": self.username,
+            "UPSTASH_KAFKA_REST_PASSWORD": self.token,
+        }
+
+    def make_client(self, **options: Any) -> Any:
+        """An ``httpx.Client`` with base address and credentials: the vendor has no Python client."""
+        import httpx
+
+        return httpx.Client(base_url=self.url, headers=self.headers, **options)
+
+    def make_async_client(self, **options: Any) -> Any:
+        """An ``httpx.AsyncClient`` with base address and credentials."""
+        import httpx
+
+        return httpx.AsyncClient(base_url=self.url, headers=self.headers, **options)
+
+    @property
+    def aio(self) -> Twin:
+        """Awaitable twins: ``await broker.aio.wait_for_record(...)``."""
+        return Twin(self, ["wait_for_record"])
+
+    # -- arranging -------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        retention: Duration | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> TopicView:
+        """Create a topic; ``first_offset`` is where the log of each partition begins.
+
+        Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
+        """
+        self.engine.create_topic(
+            topic,
+            partitions,
+            retention_ms=None if retention is None else _ms(retention),
+            retention_bytes=retention_bytes,
+            max_message_bytes=max_message_bytes,
+            first_offset=first_offset,
+        )
+        return self.topic(topic)
+
+    def add_partitions(self, topic: str, count: int = 1) -> int:
+        """Give a topic that many more partitions; its count after. Its groups rebalance."""
+        self.clock.settle()
+        with _as_misuse():
+            return self.engine.add_partitions(topic, count)
+
+    def set_retention(
+        self,
+        topic: str,
+        retention: Duration | None = None,
+        *,
+        retention_bytes: int | None = None,
+    ) -> None:
+        """Replace how long, and how many bytes of each partition, a topic keeps; None: for ever."""
+        with _as_misuse():
+            self.engine.set_retention(
+                topic,
+                retention_ms=None if retention is None else _ms(retention),
+                retention_bytes=retention_bytes,
+            )
+
+    def produce(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: str | None = None,
+        partition: int | None = None,
+        timestamp: int | datetime | str | None = None,
+        headers: Headers | None = None,
+    ) -> Any:
+        """Put a record into a topic, or several: a list as value is a batch.
+
+        Values that are no text are stored as JSON; items of a batch may be ``Message``. ``timestamp``
+        is milliseconds or an instant. Returns ``Metadata``, a list of them for a batch. Records a
+        tester puts in are no answer to ``assert_produced``.
+        """
+        self.clock.settle()
+        many = isinstance(value, list)
+        messages = [
+            item
+            if isinstance(item, Message)
+            else Message(
+                topic, _text(item), key, partition, _timestamp_ms(timestamp), _header_list(headers)
+            )
+            for item in (value if many else [value])
+        ]
+        with _as_misuse():
+            places = self.engine.produce(messages, by_client=False)
+        return places if many else places[0]
+
+    def load(self, data: Any) -> None:
+        """Put records in: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
+
+        A message is a mapping with ``value`` and any of ``topic``, ``key``, ``partition``,
+        ``timestamp`` and ``headers``. A ``Path``, or text, holds one message as JSON on each line.
+        Topics that do not exist are created, with the partitions they need.
+        """
+        messages = list(_messages_in(data))
+        needed: dict[str, int] = {}
+        for message in messages:
+            needed[message.topic] = max(needed.get(message.topic, 1), (message.partition or 0) + 1)
+        if isinstance(data, Mapping):
+            needed = {**dict.fromkeys(data, 1), **needed}
+        known = self.engine.topics()
+        for topic, partitions in needed.items():
+            if topic not in known:
+                self.engine.create_topic(topic, partitions)
+        with _as_misuse():
+            self.engine.produce(messages, by_client=False)
+
+    def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
+        """Forget the records below an offset, in one partition or in all; how many were forgotten."""
+        with _as_misuse():
+            return self.engine.delete_records(topic, partition, before)
+
+    def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """Set a group's committed offset, whoever owns the partition; creates the group."""
+        self.clock.settle()
+        with _as_misuse(), self.engine.locked() as now:
+            self.engine.groups.partition(topic, partition, now)
+            self.engine.groups.store(
+                group,
+                [TopicPartitionOffset(topic, partition, offset)],
+                "the test",
+                now,
+                "offsets set",
+            )
+
+    # -- making it happen ------------------------------------------------------------------------
+
+    def crash(self, group: str, instance: str) -> None:
+        """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
+        self.clock.settle()
+        with _as_misuse(), self.engine.locked() as now:
+            self.engine.groups.crash(group, instance, now)
+
+    def expire(self, group: str, instance: str) -> None:
+        """End an instance's session now: its partitions go to others, and a late commit fails."""
+        self.clock.settle()
+        with _as_misuse(), self.engine.locked() as now:
+            self.engine.groups.expire(group, instance, now)
+
+    def rebalance(self, group: str) -> GroupView:
+        """Let a group hand out its partitions anew; positions return to the committed offsets."""
+        self.clock.settle()
+        with self.engine.locked() as now:
+            found = self.engine.groups.groups.get(group)
+            if found is None:
+                raise _no_group(group, self.engine)
+            self.engine.groups.rebalance(found, "the test asked for it", now)
+        return self.group(group)
+
+    def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
+        """Let a phantom instance join that never consumes by itself; it idles like any other."""
+        self.clock.settle()
+        with _as_misuse(), self.engine.locked() as now:
+            at, member = self.engine.groups.enter(group, instance, list(topics), {}, now)
+            member.consuming += 1
+            self.engine.groups.finish(at, member, None, now)
+        return self.group(group)
+
+    def leave(self, group: str, instance: str) -> GroupView:
+        """Let an instance leave its group, as delete-consumer does."""
+        self.clock.settle()
+        with _as_misuse():
+            self.engine.delete_consumer(group, instance)
+        return self.group(group)
+
+    def redeliver(
+        self, group: str, last: int = 1, *, topic: str | None = None, partition: int | None = None
+    ) -> Found[Record]:
+        """Deliver a group's last records again, as if their commits had been lost.
+
+        ``topic`` and ``partition`` narrow what counts. Returns the records that will come again.
+        """
+        self.clock.settle()
+        if last < 1:
+            raise ContractError(f"redeliver needs a positive number of records, got {last}")
+        with self.engine.locked() as now:
+            found = self.engine.groups.groups.get(group)
+            if found is None:
+                raise _no_group(group, self.engine)
+            before = {tp: after for tp, _, after in found.deliveries}
+            moved = self.engine.groups.redeliver(
+                found,
+                last,
+                lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
+                now,
+            )
+            records: Found[Record] = Found()
+            for name, number, offset in moved:
+                log = self.engine.groups.partition(name, number, now)
+                upto = before[TopicPartition(name, number)]
+                records += [record for record in log.read(offset) if record.offset < upto]
+        return records
+
+    @contextmanager
+    def reorder(self) -> Iterator[None]:
+        """Within the block, answers mix the records of different partitions in seeded random order.
+
+        Order within each partition is kept, as everywhere.
+        """
+        groups = self.engine.groups
+        before, groups.random_interleave = groups.random_interleave, True
+        try:
+            yield
+        finally:
+            groups.random_interleave = before
+
+    def partial_produce(self, keep: int, *, times: int = 1) -> None:
+        """Make the next client batch larger than ``keep`` fail with 503 after that many messages."""
+        if keep < 0 or times < 1:
+            raise ContractError(
+                f"partial_produce needs keep >= 0 and times >= 1, got {keep}, {times}"
+            )
+        self.engine.fail_batches(keep, times)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def topics(self) -> dict[str, int]:
+        """Partition counts by topic name."""
+        return self.engine.topics()
+
+    def topic(self, name: str) -> TopicView:
+        """A topic with its records and the ends of its logs; ``ContractError`` for an unknown one."""
+        self.clock.settle()
+        with _as_misuse(), self.engine.locked() as now:
+            return topic_view(self.engine.groups.topic(name, now))
+
+    def records(self, topic: str, **where: object) -> Found[Record]:
+        """The records of a topic in (partition, offset) order, filtered by their fields."""
+        records = self.topic(topic).records
+        return records.where(**where) if where else records
+
+    def group(self, name: str) -> GroupView:
+        """A group with its members, assignment, generation, committed offsets, positions and lag."""
+        self.clock.settle()
+        groups = self.engine.groups
+        with self.engine.locked():
+            return group_view(name, groups.groups.get(name), groups.topics)
+
+    def groups(self) -> list[str]:
+        """The names of the groups that have members or committed offsets."""
+        self.clock.settle()
+        with self.engine.locked():
+            return sorted(self.engine.groups.groups)
+
+    # -- asserting and waiting -------------------------------------------------------------------
+
+    def assert_produced(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: str | Callable[[str], object] | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        times: int | None = None,
+    ) -> Found[Record]:
+        """The matching records that clients produced; fails unless there is one, or ``times``.
+
+        ``value`` is text, a predicate on the text, or anything else to compare with the value as
+        JSON; ``headers`` must be among the record's. What the tester put in does not count.
+        """
+        self.clock.settle()
+        expected = Expectation(value, key, headers, partition)
+        with _as_misuse(), self.engine.locked() as now:
+            logs = self.engine.groups.topic(topic, now).logs
+            records = [record for log in logs for record in log.records(by_client=True)]
+            own = sum(len(log.records(by_client=False)) for log in logs)
+        candidates = [(record, expected.why_not(record)) for record in records]
+        matched = Found(record for record, why in candidates if not why)
+        if (times is None and matched) or len(matched) == times:
+            return matched
+        count = "at least one record" if times is None else f"{times} record(s)"
+        note = f"{own} record(s) the test itself put in do not count" if own else ""
+        if not records:
+            note = "; ".join(filter(None, ["no client has produced to it", note]))
+        raise AssertionError(
+            failure(
+                f"expected {count} in topic {topic!r}{expected}, found {len(matched)} "
+                f"among {len(records)}",
+                candidates,
+                matched,
+                note,
+            )
+        )
+
+    def assert_committed(
+        self,
+        group: str,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        *,
+        times: int | None = None,
+    ) -> Found[TopicPartitionOffset]:
+        """The group's committed offsets that match; fails when none does.
+
+        With ``times``, counts the commits that were made (by clients, or automatically) instead of
+        looking at what is committed now.
+        """
+        self.clock.settle()
+        with self.engine.locked():
+            found = self.engine.groups.groups.get(group)
+            now = (
+                [TopicPartitionOffset(*tp, at) for tp, at in found.committed.items()]
+                if found
+                else []
+            )
+        made = [
+            TopicPartitionOffset(*offset)
+            for event in self.journal.events(group=group)
+            if event.kind in ("commit", "auto commit")
+            for offset in event.data["offsets"]
+        ]
+        wanted = {"topic": topic, "partition": partition, "offset": offset}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        among = now if times is None else made
+        matched = Found(among).where(**wanted)
+        if (times is None and matched) or len(matched) == times:
+            return matched
+        asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items()) or "anything"
+        count = "a committed offset" if times is None else f"{times} commit(s)"
+        lines = [f"expected {count} of group {group!r} with {asked}, found {len(matched)}"]
+        for at in among[-10:]:
+            why = [
+                f"{n} is {getattr(at, n)!r}, not {v!r}"
+                for n, v in wanted.items()
+                if getattr(at, n) != v
+            ]
+            lines.append(
+                f"  {'not' if why else 'matched'} {at.topic}-{at.partition}={at.offset}: "
+                f"{'; '.join(why)}".rstrip(": ")
+            )
+        if not among:
+            lines.append("  the group has never committed" if found else "  there is no such group")
+        raise AssertionError("\n".join(lines))
+
+    def assert_caught_up(self, group: str) -> GroupView:
+        """The group, when it has committed all there is; fails with the lag of each partition."""
+        view = self.group(group)
+        if view.state == "Dead":
+            raise AssertionError(
+                f"expected group {group!r} to be caught up, but there is no such group; "
+                f"known groups: {', '.join(self.groups()) or 'none'}"
+            )
+        if view.total_lag == 0:
+            return view
+        owners = {tp: name for name, owned in view.assignment.items() for tp in owned}
+        lines = [
+            f"expected group {group!r} to be caught up, it is {view.total_lag} record(s) behind"
+        ]
+        lines += [
+            f"  {tp.topic}-{tp.partition}: committed {view.committed.get(tp, 'nothing')}, "
+            f"position {view.position.get(tp, 'none')}, {lag} behind, "
+            f"owned by {owners.get(tp, 'nobody')}"
+            for tp, lag in view.lag.items()
+            if lag
+        ]
+        raise AssertionError("\n".join(lines))
+
+    def wait_for_record(
+        self,
+        topic: str,
+        predicate: Callable[[Record], object] | None = None,
+        *,
+        timeout: float = 5.0,
+    ) -> Record:
+        """The first record of a topic that satisfies the predicate, now or as soon as one comes.
+
+        ``timeout`` is real seconds; ``AssertionError`` listing what is there when it is over.
+        """
+        signal = self.clock.signal()
+        with _as_misuse(), self.engine.locked() as now:
+            logs = list(self.engine.groups.topic(topic, now).logs)
+            for log in logs:
+                log.watchers.add(signal)
+        until = monotonic() + timeout
+        try:
+            while True:
+                version = signal.version
+                records = self.records(topic)
+                for record in records:
+                    if predicate is None or predicate(record):
+                        return record
+                left = until - monotonic()
+                if left <= 0:
+                    raise AssertionError(
+                        f"no record of topic {topic!r} satisfied the predicate within {timeout} s; "
+                        f"there are {len(records)}: "
+                        + "".join(f"\n  {record!r}" for record in records[-10:])
+                    )
+                signal.sleep(version, left)
+        finally:
+            with self.engine.locked():
+                for log in logs:
+                    log.watchers.discard(signal)
+
+
+@contextmanager
+def _as_misuse() -> Iterator[None]:
+    # What the service would refuse a client is a mistake of the test when the test itself asks.
+    try:
+        yield
+    except BrokerError as error:
+        raise ContractError(error.message) from error
+
+
+def _no_group(group: str, engine: Engine) -> ContractError:
+    known = ", ".join(sorted(engine.groups.groups)) or "none"
+    return ContractError(f"there is no group {group!r}; known groups: {known}")
+
+
+def _ms(duration: Duration) -> int:
+    return duration_us(duration) // 1000
+
+
+def _positive_ms(name: str, duration: Duration) -> int:
+    return _positive(name, _ms(duration))
+
+
+def _positive(name: str, number: int) -> int:
+    if number < 1:
+        raise ContractError(f"{name} must be positive, got {number}")
+    return number
+
+
+def _one_of(name: str, value: object, *known: object) -> None:
+    if value not in known:
+        raise ContractError(
+            f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
+        )
+
+
+def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise ContractError(f"{name} must be a list of texts, got {values!r}")
+    return tuple(values)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _timestamp_ms(timestamp: int | datetime | str | None) -> int | None:
+    if timestamp is None or isinstance(timestamp, int):
+        return timestamp
+    return instant_us(timestamp) // 1000
+
+
+def _header_list(headers: Headers | None) -> tuple[Header, ...]:
+    if headers is None:
+        return ()
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple(Header(name, value) for name, value in pairs)
+
+
+def _messages_in(data: Any) -> Iterator[Message]:
+    if isinstance(data, Path):
+        data = data.read_text("utf-8")
+    if isinstance(data, str):
+        data = [json.loads(line) for line in data.splitlines() if line.strip()]
+    if isinstance(data, Mapping):
+        for topic, items in data.items():
+            for item in items:
+                yield _message(item, topic)
+    else:
+        for item in data:
+            yield _message(item, None)
+
+
+def _message(item: Any, topic: str | None) -> Message:
+    if isinstance(item, Message):
+        return item
+    if not isinstance(item, Mapping) or "value" not in item:
+        if topic is None:
+            raise ContractError(f"{item!r} is no message: give a mapping with topic and value")
+        return Message(topic, _text(item))
+    unknown = set(item) - set(Message._fields)
+    if unknown:
+        raise ContractError(
+            f"a message has no {', '.join(sorted(unknown))}; it has {', '.join(Message._fields)}"
+        )
+    name = item.get("topic", topic)
+    if name is None:
+        raise ContractError(f"{item!r} names no topic")
+    headers = item.get("headers")
+    if isinstance(headers, list):
+        headers = [(h["key"], h["value"]) if isinstance(h, Mapping) else tuple(h) for h in headers]
+    return Message(
+        name,
+        _text(item["value"]),
+        item.get("key"),
+        item.get("partition"),
+        _timestamp_ms(item.get("timestamp")),
+        _header_list(headers),
+    )
+
+
+def _basic(username: str, password: str) -> str:
+    return "Basic " + b64encode(f"{username}:{password}".encode()).decode()

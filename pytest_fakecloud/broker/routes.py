@@ -1,0 +1,497 @@
+"""The broker's HTTP face: thirteen route shapes, read strictly and answered as JSON.
+
+Bodies are JSON whatever their Content-Type, a GET may carry one, and a trailing slash is tolerated
+(vendor's docs and public clients do all three).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from ..kernel.app import Answer, App, Request
+from ..kernel.auth import basic_credentials, same
+from ..kernel.errors import ServiceError
+from ..kernel.reading import decode_segment, json_value
+from ..kernel.routing import Route
+from .errors import BrokerError, illegal_argument
+from .model import (
+    CONSUMER_HEADERS,
+    INT64_MAX,
+    BrokerEngine,
+    Header,
+    Message,
+    Metadata,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+)
+from .webhook import message_headers
+
+__all__ = ["BrokerApp", "record_json"]
+
+SUCCESS = {"result": "Success", "status": 200}
+POLL_TIMEOUT_MS = 1000
+METADATA_TIMEOUT_MS = 10_000
+_STRING = re.compile(rb'"(?:\\.|[^"\\])*"')
+_TRAILING_COMMA = re.compile(rb",\s*[\]}]")
+_NOTHING: Any = object()
+
+
+class BrokerApp(App):
+    """The routes over a broker engine; ``credentials()`` gives the user name and password."""
+
+    service = "broker"
+
+    def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
+        self.engine = engine
+        self.credentials = credentials
+
+    def routes(self) -> list[Route]:
+        """All endpoints; fault and journal names follow the first path segment."""
+        return [
+            Route("GET", "/produce/{topic}/{message}", "produce", self.produce_path),
+            Route("GET POST", "/produce/{topic}", "produce", self.produce),
+            Route("GET POST", "/produce", "produce", self.produce),
+            Route("GET POST", "/fetch", "fetch", self.fetch),
+            Route("GET", "/consume/{group}/{instance}/{topic}", "consume", self.consume_path),
+            Route("GET POST", "/consume/{group}/{instance}", "consume", self.consume),
+            Route("GET POST", "/commit/{group}/{instance}", "commit", self.commit),
+            Route(
+                "POST DELETE", "/delete-consumer/{group}/{instance}", "delete-consumer", self.delete
+            ),
+            Route("GET", "/topics", "topics", self.topics),
+            Route("GET", "/consumers", "consumers", self.consumers),
+            Route("GET POST", "/committed/{group}/{instance}", "committed", self.committed),
+            Route("GET POST", "/offsets/{at}", "offsets", self.offsets),
+            Route("GET POST", "/webhook", "webhook", self.webhook),
+        ]
+
+    # -- producing -------------------------------------------------------------------------------
+
+    def produce_path(self, request: Request) -> object:
+        """GET /produce/T/M: one metadata object."""
+        message = Message(
+            _segment(request, "topic"), _segment(request, "message"), request.query("key")
+        )
+        return _metadata_json(self.engine.produce([message])[0])
+
+    def produce(self, request: Request) -> object:
+        """GET and POST /produce and /produce/T: a list of metadata, in request order."""
+        body = self._json(request)
+        if body is _NOTHING:
+            raise illegal_argument(
+                "The request body is empty: expected a message or an array of them"
+            )
+        topic = _segment(request, "topic") if "topic" in request.params else None
+        items = body if isinstance(body, list) else [body]
+        messages: list[Message] = []
+        for index, item in enumerate(items):
+            try:
+                messages.append(self._message(item, topic, _where(body, index)))
+            except BrokerError:
+                if self.engine.settings.batches == "in order" and messages:
+                    self.engine.produce(messages)
+                raise
+        return [_metadata_json(place) for place in self.engine.produce(messages)]
+
+    def webhook(self, request: Request) -> object:
+        """GET and POST /webhook: the raw body and the custom headers become a message."""
+        topic = request.query("topic")
+        if not topic:
+            raise illegal_argument("The query parameter topic is missing")
+        settings = self.engine.settings
+        message = Message(
+            topic,
+            request.body.decode("utf-8", "replace"),
+            headers=message_headers(
+                request.headers, drop=settings.webhook_drop, keep=settings.webhook_keep
+            ),
+        )
+        place = _metadata_json(self.engine.produce([message])[0])
+        return place if settings.webhook_answer == "object" else [place]
+
+    def _message(self, item: object, topic: str | None, where: str) -> Message:
+        fields = _object(item, where)
+        if topic is None:
+            topic = self._text(fields, "topic", where)
+            if topic is None:
+                raise illegal_argument(f"{where}topic is missing")
+        value = self._text(fields, "value", where)
+        if value is None:
+            raise illegal_argument(f"{where}value is missing")
+        return Message(
+            topic,
+            value,
+            self._text(fields, "key", where),
+            _long(fields, "partition", where, minimum=None),
+            _long(fields, "timestamp", where, minimum=None),
+            self._headers(fields.get("headers"), where),
+        )
+
+    def _headers(self, value: object, where: str) -> tuple[Header, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise illegal_argument(
+                f"{where}headers must be an array of objects with key and value, got {_shown(value)}"
+            )
+        headers = []
+        for index, item in enumerate(value):
+            place = f"{where}headers[{index}]."
+            fields = _object(item, place)
+            name, text = self._text(fields, "key", place), self._text(fields, "value", place)
+            if name is None or text is None:
+                raise illegal_argument(f"{place}{'key' if name is None else 'value'} is missing")
+            headers.append(Header(name, text))
+        return tuple(headers)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def fetch(self, request: Request) -> object:
+        """GET and POST /fetch: records from given offsets."""
+        body = self._json(request)
+        fields = _object({} if body is _NOTHING else body, "")
+        positions = []
+        single = [name for name in ("topic", "partition", "offset") if fields.get(name) is not None]
+        if single:
+            positions.append(self._position(fields, ""))
+        listed = fields.get("topicPartitionOffsets")
+        if listed is not None:
+            if not isinstance(listed, list):
+                raise illegal_argument(
+                    f"topicPartitionOffsets must be an array, got {_shown(listed)}"
+                )
+            positions += [
+                self._position(_object(item, where), where)
+                for index, item in enumerate(listed)
+                for where in [f"topicPartitionOffsets[{index}]."]
+            ]
+        if not positions:
+            raise illegal_argument(
+                "Nothing to fetch: give topic, partition and offset, or topicPartitionOffsets"
+            )
+        timeout = self._timeout(request, fields, POLL_TIMEOUT_MS)
+        return [record_json(record) for record in self.engine.fetch(positions, timeout)]
+
+    def consume_path(self, request: Request) -> object:
+        """GET /consume/G/I/T."""
+        return self._consume(request, [_segment(request, "topic")], {})
+
+    def consume(self, request: Request) -> object:
+        """GET and POST /consume/G/I with a topic or topics."""
+        body = self._json(request)
+        fields = _object({} if body is _NOTHING else body, "")
+        topics = []
+        topic = self._text(fields, "topic", "")
+        if topic is not None:
+            topics.append(topic)
+        listed = fields.get("topics")
+        if listed is not None:
+            if not (isinstance(listed, list) and all(isinstance(name, str) for name in listed)):
+                raise illegal_argument(f"topics must be an array of strings, got {_shown(listed)}")
+            topics += listed
+        if not topics:
+            raise illegal_argument("Nothing to consume: give topic or topics")
+        return self._consume(request, topics, fields)
+
+    def _consume(self, request: Request, topics: list[str], fields: Mapping[str, object]) -> object:
+        records = self.engine.consume(
+            _segment(request, "group"),
+            _segment(request, "instance"),
+            topics,
+            self._timeout(request, fields, POLL_TIMEOUT_MS),
+            self._consumer_headers(request),
+        )
+        return [record_json(record) for record in records]
+
+    def _consumer_headers(self, request: Request) -> dict[str, str]:
+        found = {}
+        for name in CONSUMER_HEADERS:
+            for prefix in self.engine.settings.header_prefixes:
+                value = request.header(prefix + name)
+                if value is not None:
+                    found[name] = value
+                    break
+        return found
+
+    def commit(self, request: Request) -> object:
+        """GET and POST /commit/G/I: an offset, an array of them, or nothing."""
+        body = self._json(request)
+        items = [] if body is _NOTHING or body is None else body
+        offsets = [
+            self._position(_object(item, where), where)
+            for index, item in enumerate(items if isinstance(items, list) else [items])
+            for where in [_where(items, index)]
+        ]
+        self.engine.commit(_segment(request, "group"), _segment(request, "instance"), offsets)
+        return SUCCESS
+
+    def delete(self, request: Request) -> object:
+        """POST and DELETE /delete-consumer/G/I."""
+        self.engine.delete_consumer(_segment(request, "group"), _segment(request, "instance"))
+        return SUCCESS
+
+    # -- metadata --------------------------------------------------------------------------------
+
+    def topics(self, request: Request) -> object:
+        """GET /topics: partition counts by name."""
+        return self.engine.topics()
+
+    def consumers(self, request: Request) -> object:
+        """GET /consumers: groups, their instances, and what is assigned to them."""
+        return [
+            {
+                "name": group.name,
+                "instances": [
+                    {
+                        "name": name,
+                        "topics": [
+                            {"topic": topic, "partitions": partitions}
+                            for topic, partitions in topics.items()
+                        ],
+                    }
+                    for name, topics in group.instances.items()
+                ],
+            }
+            for group in self.engine.consumers()
+        ]
+
+    def committed(self, request: Request) -> object:
+        """GET and POST /committed/G/I."""
+        partitions = self._partitions(request)
+        timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
+        return _offsets_json(
+            self.engine.committed(
+                _segment(request, "group"), _segment(request, "instance"), partitions, timeout
+            )
+        )
+
+    def offsets(self, request: Request) -> object:
+        """GET and POST /offsets/X, X being milliseconds, ``earliest`` or ``latest``."""
+        text = _segment(request, "at")
+        at: int | Literal["earliest", "latest"]
+        if text == "earliest":
+            at = "earliest"
+        elif text == "latest":
+            at = "latest"
+        else:
+            at = _digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
+        partitions = self._partitions(request)
+        timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
+        return _offsets_json(self.engine.offsets(at, partitions, timeout))
+
+    def _partitions(self, request: Request) -> list[TopicPartition]:
+        body = self._json(request)
+        if body is _NOTHING:
+            raise illegal_argument(
+                "The request body is empty: expected an object with topic and partition, or an array"
+            )
+        found = []
+        for index, item in enumerate(body if isinstance(body, list) else [body]):
+            where = _where(body, index)
+            fields = _object(item, where)
+            found.append(TopicPartition(*self._topic_partition(fields, where)))
+        return found
+
+    # -- readers ---------------------------------------------------------------------------------
+
+    def _json(self, request: Request) -> Any:
+        body = request.body
+        if not body.strip():
+            return _NOTHING
+        try:
+            if self.engine.settings.coerce_scalars:
+                return json.loads(body, parse_int=_Source, parse_float=_Source)
+            return json_value(body)
+        except (ValueError, RecursionError) as error:
+            reason = str(error) or "it is nested too deeply"
+            if _TRAILING_COMMA.search(_STRING.sub(b'""', body)):
+                reason = f"JSON allows no trailing comma before ] or }} ({reason})"
+            raise illegal_argument(f"The request body is not valid JSON: {reason}") from None
+
+    def _text(self, fields: Mapping[str, object], name: str, where: str) -> str | None:
+        value = fields.get(name)
+        if value is None or type(value) is str:
+            return value
+        if self.engine.settings.coerce_scalars:
+            if isinstance(value, _Source):
+                return value.text
+            if isinstance(value, bool):
+                return "true" if value else "false"
+        raise illegal_argument(f"{where}{name} must be a string, got {_shown(value)}")
+
+    def _topic_partition(self, fields: Mapping[str, object], where: str) -> tuple[str, int]:
+        topic = self._text(fields, "topic", where)
+        partition = _long(fields, "partition", where, minimum=None)
+        if topic is None or partition is None:
+            missing = "topic" if topic is None else "partition"
+            raise illegal_argument(f"{where}{missing} is missing")
+        return topic, partition
+
+    def _position(self, fields: Mapping[str, object], where: str) -> TopicPartitionOffset:
+        topic, partition = self._topic_partition(fields, where)
+        offset = _long(fields, "offset", where, minimum=0)
+        if offset is None:
+            raise illegal_argument(f"{where}offset is missing")
+        return TopicPartitionOffset(topic, partition, offset)
+
+    def _timeout(self, request: Request, fields: Mapping[str, object], default: int) -> int:
+        timeout = _long(fields, "timeout", "", minimum=0)
+        if timeout is None:
+            text = request.query("timeout")
+            timeout = default if text is None else _digits(text, "timeout", "milliseconds")
+        return timeout
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def authenticate(self, request: Request) -> object:
+        """HTTP Basic everywhere; the webhook also takes ``user`` and ``pass`` from the query."""
+        username, password = self.credentials()
+        given = basic_credentials(request.header("authorization"))
+        if given is not None and same(given[0], username) and same(given[1], password):
+            return username
+        if request.path.rstrip("/") == "/webhook":
+            user, secret = request.query("user"), request.query("pass")
+            if same(user, username) and same(secret, password):
+                return username
+        raise BrokerError(
+            "unauthorized",
+            "Unauthorized: missing or wrong credentials",
+            headers=(("WWW-Authenticate", 'Basic realm="broker"'),),
+        )
+
+    def render_error(self, error: ServiceError) -> Answer:
+        """``{error, status}``, with the status or text that the ``errors`` setting puts instead."""
+        status, text = error.status, error.message
+        if isinstance(error, BrokerError):
+            other = self.engine.settings.errors.get(error.kind)
+            if isinstance(other, int):
+                status = other
+            elif other is not None:
+                status, text = other
+        return Answer({"error": text, "status": status}, status, error.headers)
+
+    def unknown_path(self, request: Request) -> Answer:
+        """A path the API does not have."""
+        raise BrokerError("unknown_path", f"Invalid API call: {request.method} {request.path}")
+
+    def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
+        """A method the path does not take."""
+        methods = ", ".join(sorted(allowed))
+        raise BrokerError(
+            "wrong_method",
+            f"Method {request.method} is not allowed for {request.path}: use {methods}",
+            headers=(("Allow", methods),),
+        )
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """``topic`` (all named, in path, query and body), ``group`` and ``instance``."""
+        facts: dict[str, Any] = {
+            name: _segment(request, name)
+            for name in ("group", "instance")
+            if name in request.params
+        }
+        topics = [_segment(request, "topic")] if "topic" in request.params else []
+        in_query = request.query("topic")
+        if in_query is not None:
+            topics.append(in_query)
+        if request.body and request.path.rstrip("/") != "/webhook":
+            topics += _topics_in(self._json(request))
+        facts["topic"] = list(dict.fromkeys(topics))
+        return facts
+
+
+class _Source(int):
+    """A JSON number that remembers how it was written (``1.10``)."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Source:
+        try:
+            number = super().__new__(cls, text)
+        except ValueError:
+            number = super().__new__(cls, 2**64)
+        number.text = text
+        return number
+
+
+def record_json(record: Record) -> dict[str, object]:
+    """A record as the API shows it: a missing key reads as ``""``."""
+    topic, partition, offset, timestamp, key, value, headers = record
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": timestamp,
+        "key": key or "",
+        "value": value,
+        "headers": [{"key": name, "value": text} for name, text in headers],
+    }
+
+
+def _metadata_json(place: Metadata) -> dict[str, object]:
+    return place._asdict()
+
+
+def _offsets_json(offsets: Sequence[TopicPartitionOffset]) -> list[dict[str, object]]:
+    return [offset._asdict() for offset in offsets]
+
+
+def _segment(request: Request, name: str) -> str:
+    return decode_segment(request.params[name])
+
+
+def _where(body: object, index: int) -> str:
+    return f"[{index}]." if isinstance(body, list) else ""
+
+
+def _object(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        place = f"{where.rstrip('.')} must be" if where else "The request body must be"
+        raise illegal_argument(f"{place} a JSON object, got {_shown(value)}")
+    return value
+
+
+def _long(
+    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None
+) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, _Source) and not value.text.lstrip("-").isdigit():
+        raise illegal_argument(f"{where}{name} must be an integer, got {value.text[:40]}")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise illegal_argument(f"{where}{name} must be an integer, got {_shown(value)}")
+    if not -INT64_MAX <= value <= INT64_MAX:
+        raise illegal_argument(f"{where}{name} does not fit into 64 bits: {_shown(value)}")
+    if minimum is not None and value < minimum:
+        raise illegal_argument(f"{where}{name} must be at least {minimum}, got {value}")
+    return value
+
+
+def _digits(text: str, name: str, expected: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
+        raise illegal_argument(f"{name} must be {expected}, got {text[:40]!r}")
+    return int(text)
+
+
+def _shown(value: object) -> str:
+    text = value.text if isinstance(value, _Source) else json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= 60 else text[:60] + "..."
+
+
+def _topics_in(body: Any) -> list[str]:
+    found: list[str] = []
+    for item in body if isinstance(body, list) else [body]:
+        if isinstance(item, dict):
+            named = [item.get("topic"), *_list(item.get("topics"))]
+            found += [name for name in named if isinstance(name, str)]
+            found += _topics_in(_list(item.get("topicPartitionOffsets")))
+    return found
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
