@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from .kernel.app import Problem, Problems
 from .kernel.clock import Clock, Mode
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer
     from .queue.capture import CallbackCapture, Destination
     from .queue.handle import Queue
+    from .transport.tls import Authority
     from .vector.handle import VectorIndex
 
 __all__ = ["PROBLEM_KINDS", "SERVICES", "Cloud", "CloudSnapshot"]
 
+Transport = Literal["socket", "inprocess"]
 PROBLEM_KINDS = ("unrouted", "unstubbed", "bug", "unused_fault", "unmet")
 
 SERVICES: Mapping[str, tuple[str, str]] = {
@@ -39,6 +41,9 @@ SERVICES: Mapping[str, tuple[str, str]] = {
     "destination": ("pytest_fakecloud.queue.capture", "Destination"),
 }
 """Fixture name to the module and class of its handle; imported when first asked for."""
+
+SHORTCUTS = ("kv_server", "vector_index", "broker", "queue")
+"""Fixtures whose handles can be reached in process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,10 @@ class Cloud:
     ``seed`` makes ids and randomness repeatable (a random one is chosen, and kept in ``seed``,
     when none is given); ``now`` and ``clock`` set up the clock; ``process_time=True`` makes
     ``time.time()`` and ``datetime.now()`` of this process follow it. ``delivery`` says who delivers
-    the queues' messages: ``"background"`` or ``"driven"``. A with-block; leaving it closes all.
+    the queues' messages: ``"background"`` or ``"driven"``. ``transport="inprocess"`` lets requests of
+    this process skip the socket; ``tls=True`` serves HTTPS with an authority made for the run (in
+    ``authority``); ``share_tls_context=False`` leaves the cost of clients as it is. A with-block;
+    leaving it closes all.
 
     Raises ``ContractError`` for settings without meaning.
     """
@@ -67,7 +75,12 @@ class Cloud:
         process_time: bool = False,
         *,
         delivery: Delivery = "background",
+        transport: Transport = "socket",
+        tls: bool = False,
+        share_tls_context: bool = True,
     ) -> None:
+        if transport not in ("socket", "inprocess"):
+            raise ContractError(f"transport={transport!r} is unknown: give 'socket' or 'inprocess'")
         if delivery not in ("background", "driven"):
             raise ContractError(f"delivery={delivery!r} is unknown: give 'background' or 'driven'")
         self.seed = secrets.randbits(32) if seed is None else seed
@@ -79,6 +92,10 @@ class Cloud:
         self._dispatcher = Dispatcher(self.clock)
         self._listeners: list[Callable[[Handle], None]] = []
         self._exits: list[Callable[[], None]] = []
+        self._transport = transport
+        self._shares_tls_context = share_tls_context
+        self.authority: Authority | None = None
+        self._set_up_transport(tls)
         self.fixture_settings: Mapping[str, Any] = {}
         """Settings of the fixtures' handles, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
@@ -89,6 +106,37 @@ class Cloud:
             steering = ProcessTime(self.clock)
             steering.start()
             self._exits.append(steering.stop)
+
+    def _set_up_transport(self, tls: bool) -> None:
+        from .transport import client_cost, environment
+        from .transport.intercept import Interception
+
+        self._context.interceptor = lambda handle, origin: Interception(handle.app, origin)
+        environment.enter()
+        self._exits.append(environment.leave)
+        if self._shares_tls_context:
+            client_cost.enter()
+            self._exits.append(client_cost.leave)
+        if tls:
+            from .transport.tls import Authority
+
+            self.authority = Authority()
+            self._context.tls = self.authority.server_context
+            self._exits.append(self.authority.close)
+
+    def _open_transport(self, handle: Handle) -> None:
+        if self._shares_tls_context:
+            from .transport import client_cost
+
+            client_cost.refresh()
+        app = getattr(handle, "app", None)
+        if self._transport == "inprocess" and app is not None and handle.fixture in SHORTCUTS:
+            from .transport.inprocess import origins
+            from .transport.intercept import parse_origin
+
+            origin = parse_origin(handle.url)
+            origins.add(origin, app)
+            handle.on_close(lambda: origins.remove(origin))
 
     # -- handles ---------------------------------------------------------------------------------
 
@@ -129,6 +177,7 @@ class Cloud:
                 f"it has: {', '.join(known)}"
             )
         handle = handle_class(self._context, **settings)
+        self._open_transport(handle)
         for listener in self._listeners:
             listener(handle)
         return handle
@@ -157,6 +206,8 @@ class Cloud:
         for handle in self._context.handles:
             for name, value in handle.env.items():
                 merged.setdefault(name, value)
+        if self.authority is not None:
+            merged.update(self.authority.variables)
         return merged
 
     # -- problems --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ CLOUD = pytest.StashKey["Cloud"]()
 STRICT = pytest.StashKey[object]()
 SESSION = pytest.StashKey["SessionCloud"]()
 SERVICE_NAMES = ("kv_server", "vector_index", "broker", "queue")
-GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport")
+GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
 
 
@@ -60,6 +60,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=False,
     )
     parser.addini(
+        "fakecloud_transport",
+        "how clients of the test process reach the fakes: socket, or inprocess (quicker; requests, "
+        "httpx and urllib3)",
+        default="socket",
+    )
+    parser.addini(
+        "fakecloud_share_tls_context",
+        "let httpx clients made while a fake is open share one TLS context, which saves some 20 ms "
+        "for each",
+        type="bool",
+        default=True,
+    )
+    parser.addini(
         "fakecloud_scope",
         "how long the fixtures' fakes live: function, or session (same address and credentials "
         "for all tests, back to the baseline before each)",
@@ -79,8 +92,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and check the settings that hold for the whole run."""
     config.addinivalue_line(
         "markers",
-        "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, kv_server={...}, "
-        "vector_index={...}, broker={...}, queue={...}): settings of this test's fakes",
+        "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, tls=, "
+        "kv_server={...}, vector_index={...}, broker={...}, queue={...}): settings of this test's fakes",
     )
     if config.getini("fakecloud_scope") not in ("function", "session"):
         raise pytest.UsageError(
@@ -132,7 +145,6 @@ class SessionCloud:
     def cloud(self, settings: Mapping[str, Any] | None = None) -> Cloud:
         """The session's cloud; made when first asked for."""
         if self._cloud is None:
-
             layers = [settings] if settings else []
             merged = _merged(_defaults(self._config, "session"), layers)
             self._cloud = _start(merged, "background")
@@ -186,17 +198,20 @@ def session_of(config: pytest.Config) -> SessionCloud:
 def settings_for(item: pytest.Item, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The settings of one test: function > class > module > fakecloud_settings > options > ini.
 
-    Settings of a service are merged key by key. Raises ``pytest.UsageError`` for unknown keys.
+    Settings of a service are merged key by key. Fails the test for unknown keys.
     """
     markers = list(item.iter_markers("fakecloud"))
     for marker in markers:
         if marker.args:
-            raise pytest.UsageError(
-                f"the fakecloud marker takes keywords only, got {marker.args!r}"
-            )
+            raise _misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
     layers: list[Mapping[str, Any]] = [overrides] if overrides else []
     layers += [marker.kwargs for marker in reversed(markers)]
     return _merged(_defaults(item.config, item.nodeid), layers)
+
+
+def _misuse(text: str) -> BaseException:
+    """What a wrong setting does to its test: an error whose text is all there is to see."""
+    return pytest.fail.Exception(f"fakecloud: {text}", pytrace=False)
 
 
 def _defaults(config: pytest.Config, seed: str) -> dict[str, Any]:
@@ -208,6 +223,8 @@ def _defaults(config: pytest.Config, seed: str) -> dict[str, Any]:
         "strict": config.getini("fakecloud_strict"),
         "env": config.getini("fakecloud_env"),
         "seed": config.getoption("--fakecloud-seed", None) or seed,
+        "transport": config.getini("fakecloud_transport"),
+        "share_tls_context": config.getini("fakecloud_share_tls_context"),
     }
 
 
@@ -216,7 +233,7 @@ def _merged(settings: dict[str, Any], layers: list[Mapping[str, Any]]) -> dict[s
     for layer in layers:
         for name, value in layer.items():
             if name not in known:
-                raise pytest.UsageError(
+                raise _misuse(
                     f"fakecloud has no setting {name!r}; the settings are: {', '.join(known)}"
                 )
             if name not in SERVICE_NAMES:
@@ -224,7 +241,7 @@ def _merged(settings: dict[str, Any], layers: list[Mapping[str, Any]]) -> dict[s
             elif isinstance(value, Mapping):
                 settings[name] = {**settings.get(name, {}), **value}
             else:
-                raise pytest.UsageError(
+                raise _misuse(
                     f"the setting {name} is a dict of that service's settings, got {value!r}"
                 )
     return settings
@@ -247,7 +264,7 @@ def _strict_kinds(value: object) -> tuple[str, ...]:
     kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
     unknown = [kind for kind in kinds if kind not in PROBLEM_KINDS]
     if unknown:
-        raise pytest.UsageError(
+        raise _misuse(
             f"strict={value!r}: {', '.join(map(repr, unknown))} is no kind of problem; "
             f"give a bool or names out of: {', '.join(PROBLEM_KINDS)}"
         )
@@ -263,6 +280,9 @@ def _start(settings: Mapping[str, Any], delivery: Any) -> Cloud:
         settings["clock"],
         settings.get("process_time", False),
         delivery=delivery,
+        transport=settings["transport"],
+        tls=settings.get("tls", False),
+        share_tls_context=settings["share_tls_context"],
     )
     cloud.fixture_settings = settings
     return cloud
@@ -402,7 +422,7 @@ def _refuse_per_test(item: pytest.Item, own: Mapping[str, Any]) -> None:
     given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs} | set(own)
     refused = sorted(given - set(PER_TEST_SETTINGS))
     if refused:
-        raise pytest.UsageError(
+        raise _misuse(
             f"{', '.join(refused)} cannot be set for one test, because the fakes live for the "
             "whole session (fakecloud_scope or fakecloud_early): set them in the session fixture "
             "fakecloud_session_settings"
@@ -508,7 +528,10 @@ def fakecloud_env(fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     seen: set[str] = set()
 
     def publish(handle: Any) -> None:
-        for name, value in handle.env.items():
+        variables = dict(handle.env)
+        if fakecloud.authority is not None:
+            variables.update(fakecloud.authority.variables)
+        for name, value in variables.items():
             if name not in seen:
                 seen.add(name)
                 monkeypatch.setenv(name, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from .kernel.clock import Clock
@@ -24,7 +25,7 @@ class ProcessTime:
         self._lock = threading.Lock()
         self._traveller: Any = None
         self._coordinates: Any = None
-        self._unlisten = lambda: None
+        self._unlisten: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin to steer process time."""
@@ -35,8 +36,7 @@ class ProcessTime:
                 "process_time=True needs time-machine: pip install 'pytest-fakecloud[time]'"
             ) from error
         self._clock.freeze()
-        travel: Any = time_machine.travel
-        traveller = travel(self._clock.now(), tick=False)
+        traveller: Any = time_machine.travel(self._clock.now(), tick=False)
         self._traveller = traveller
         self._coordinates = traveller.start()
         self._unlisten = self._clock.on_move(self._follow)

@@ -240,6 +240,10 @@ class Handle:
         self.faults.clear()
         self.journal.clear()
 
+    def on_close(self, callback: Callable[[], object]) -> None:
+        """Call this when the handle closes."""
+        self._exits.callback(callback)
+
     def end_connections(self) -> None:
         """End requests in flight and close every open connection; the address stays."""
         self._mount.reset_connections()

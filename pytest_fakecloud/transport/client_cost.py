@@ -1,0 +1,68 @@
+"""What a client's constructor costs: one TLS context for all clients made while fakes are mounted.
+
+httpx, which every official client stands on, builds a TLS context and loads the certificate
+authorities for each client: some 20 ms, many times the rest of a test. While a fake is mounted,
+clients with default settings share one. Everything else is passed on: other ``verify`` settings, client
+certificates, and a context is never shared across a change of ``SSL_CERT_FILE`` or
+``SSL_CERT_DIR``. The ini setting ``fakecloud_share_tls_context = false`` switches it off.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .hooks import Hook
+
+__all__ = ["enter", "leave", "refresh"]
+
+_lock = threading.Lock()
+_contexts: dict[tuple[str | None, str | None, bool], Any] = {}
+
+
+def _wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def create_ssl_context(*args: Any, **kwargs: Any) -> Any:
+        verify, cert, trust_env = (*args, *(_MISSING,) * 3)[:3]
+        verify = kwargs.get("verify", True) if verify is _MISSING else verify
+        cert = kwargs.get("cert") if cert is _MISSING else cert
+        trust_env = kwargs.get("trust_env", True) if trust_env is _MISSING else trust_env
+        unknown = len(args) > 3 or kwargs.keys() - {"verify", "cert", "trust_env"}
+        if unknown or verify is not True or cert is not None or not active():
+            return original(*args, **kwargs)
+        environ = os.environ
+        key = (environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR"), bool(trust_env))
+        with _lock:
+            context = _contexts.get(key)
+            if context is None:
+                context = _contexts[key] = original(*args, **kwargs)
+            return context
+
+    return create_ssl_context
+
+
+_MISSING: Any = object()
+_hook = Hook(
+    "httpx._transports.default",
+    "create_ssl_context",
+    _wrap,
+    saves="sharing a TLS context between clients",
+)
+refresh = _hook.refresh
+
+
+def enter() -> None:
+    """Share from now on."""
+    with _lock:
+        _hook.enter()
+
+
+def leave() -> None:
+    """Share no more; the last one out forgets the context and puts the original back."""
+    with _lock:
+        _hook.leave()
+        if not _hook.active:
+            _contexts.clear()

@@ -1,0 +1,63 @@
+"""Proxy settings must not send requests for a fake to a proxy: NO_PROXY while fakes are mounted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+__all__ = ["enter", "leave"]
+
+HOST = "127.0.0.1"
+_VARIABLES = ("NO_PROXY", "no_proxy")
+_PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy")
+
+
+class _NoProxy:
+    """Counts the open clouds; the first sets the variables, the last gives them back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, str | None] = {}
+        self._set: dict[str, str] = {}
+
+    def enter(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users > 1 or not _has_proxies():
+                return
+            for name in _VARIABLES:
+                before = os.environ.get(name)
+                hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
+                if HOST in hosts or "*" in hosts:
+                    continue
+                self._before[name] = before
+                self._set[name] = ",".join([*hosts, HOST])
+                os.environ[name] = self._set[name]
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            for name, before in self._before.items():
+                # Somebody who changed it since then wants it that way.
+                if os.environ.get(name) != self._set[name]:
+                    continue
+                if before is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = before
+            self._before.clear()
+            self._set.clear()
+
+
+def _has_proxies() -> bool:
+    # macOS and Windows have proxy settings outside of the environment as well.
+    return sys.platform in ("darwin", "win32") or any(name in os.environ for name in _PROXIES)
+
+
+_no_proxy = _NoProxy()
+enter = _no_proxy.enter
+leave = _no_proxy.leave

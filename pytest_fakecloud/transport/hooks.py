@@ -1,0 +1,97 @@
+"""Replacing one function of a client library, in peace with other tools that do the same."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Hook", "ShortcutWarning"]
+
+
+class ShortcutWarning(UserWarning):
+    """A client library is not as this version knows it, so a shortcut is off."""
+
+
+class Hook:
+    """One function of a library, wrapped while somebody needs it.
+
+    ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
+    ``wrap`` makes the replacement from the original. Nothing happens before the library has been
+    imported. Another tool may replace the function before, after and in any order with us: we take
+    our replacement away only while it is the one in place, and otherwise leave it, inert, to
+    whoever holds it.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        path: str,
+        wrap: Callable[[Callable[..., Any], Callable[[], bool]], Callable[..., Any]],
+        *,
+        saves: str,
+    ) -> None:
+        self.module = module
+        self.path = path
+        self.saves = saves
+        self._wrap = wrap
+        self._users = 0
+        self._ours: Callable[..., Any] | None = None
+        self._original: Callable[..., Any] | None = None
+        self._warned = False
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody needs the replacement now."""
+        return self._users > 0
+
+    def enter(self) -> None:
+        """Need the replacement; it is put in place as soon as the library is there."""
+        self._users += 1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Put the replacement in place if it is needed, missing, and the library is imported."""
+        if not self._users:
+            return
+        holder, name = self._find()
+        if holder is None:
+            return
+        present = getattr(holder, name)
+        if present is self._ours:
+            return
+        original = present
+        self._original = original
+        self._ours = self._wrap(original, lambda: self._users > 0)
+        setattr(holder, name, self._ours)
+
+    def leave(self) -> None:
+        """Need it no more; the last one out puts the original back where that is still possible."""
+        self._users = max(0, self._users - 1)
+        if self._users or self._ours is None:
+            return
+        holder, name = self._find()
+        if holder is not None and getattr(holder, name) is self._ours:
+            setattr(holder, name, self._original)
+            self._ours = None
+
+    def _find(self) -> tuple[Any, str]:
+        module = sys.modules.get(self.module)
+        if module is None:
+            return None, ""
+        holder: Any = module
+        *owners, name = self.path.split(".")
+        for owner in owners:
+            holder = getattr(holder, owner, None)
+        if holder is None or not callable(getattr(holder, name, None)):
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"{self.module} has no {self.path} in this version: {self.saves} is off. "
+                    "Everything works, only slower.",
+                    ShortcutWarning,
+                    stacklevel=3,
+                )
+            return None, ""
+        return holder, name

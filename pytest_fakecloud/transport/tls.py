@@ -1,0 +1,48 @@
+"""HTTPS for fakes: a certificate authority made for the run (extra ``tls``, on trustme)."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from ..kernel.errors import ContractError
+
+__all__ = ["Authority"]
+
+
+class Authority:
+    """A certificate authority that exists for one run, and what clients need to trust it.
+
+    ``ca_file`` is the path of its certificate (PEM), ``variables`` the environment variables that
+    make httpx, requests, curl and Node.js trust it, ``server_context`` what servers on loopback
+    use. Raises ``ContractError`` without trustme.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import trustme
+        except ModuleNotFoundError as error:
+            raise ContractError(
+                "tls=True needs trustme: pip install 'pytest-fakecloud[tls]'"
+            ) from error
+        authority = trustme.CA()
+        self._folder = tempfile.TemporaryDirectory(prefix="fakecloud-tls-")
+        self.ca_file = str(Path(self._folder.name) / "ca.pem")
+        authority.cert_pem.write_to_path(self.ca_file)
+        self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1", "localhost").configure_cert(self.server_context)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables that make clients trust the authority."""
+        names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+        return dict.fromkeys(names, self.ca_file)
+
+    def client_context(self) -> ssl.SSLContext:
+        """A TLS context that trusts the authority, for clients that take one."""
+        return ssl.create_default_context(cafile=self.ca_file)
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._folder.cleanup()
