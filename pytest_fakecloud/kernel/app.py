@@ -301,7 +301,16 @@ class App:
             result.body = self.dump(result.body)
         return result
 
+    def stream_failed(self, request: Request, error: Exception) -> None:
+        """Report what broke a stream off; its client sees an answer without an end."""
+        request.call.outcome = "broken off"
+        self._report_bug(request, error)
+
     def _failed(self, request: Request, error: Exception) -> Response:
+        self._report_bug(request, error)
+        return self._finished(self.bug(request, error))
+
+    def _report_bug(self, request: Request, error: Exception) -> None:
         call = request.call
         call.problem = "bug"
         call.note = "".join(traceback.format_exception(error))
@@ -319,7 +328,6 @@ class App:
             path=request.path,
             handle=self.name,
         )
-        return self._finished(self.bug(request, error))
 
     def _unrouted(self, request: Request, found: WrongMethod | None = None) -> None:
         call = request.call

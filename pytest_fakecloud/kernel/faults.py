@@ -13,6 +13,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -265,6 +266,11 @@ class _Sequence(Fault):
 
 
 class _Random(Fault):
+    @property
+    def must_fire(self) -> bool:  # type: ignore[override]
+        """A draw that never came up is luck and no mistake; one that was never made is."""
+        return self.seen <= self.skip
+
     def __init__(
         self,
         plan: FaultPlan,
@@ -561,17 +567,15 @@ class FaultPlan:
 
     def run(self, request: Request, serve: Serve) -> Response:
         """The response to a request: what the matching faults make of ``serve()``."""
-        faults = self._active
+        return self._pass_through(self._active, request, serve)
 
-        def go_on(start: int) -> Response:
-            for index in range(start, len(faults)):
-                fault = faults[index]
-                # A plain Fault is of a service's own kind, which asks for it itself.
-                if type(fault) is not Fault and (hit := fault.claim(request)):
-                    return fault.apply(request, lambda: go_on(index + 1), hit)
-            return serve()
-
-        return go_on(0)
+    def _pass_through(self, faults: tuple[Fault, ...], request: Request, serve: Serve) -> Response:
+        for index, fault in enumerate(faults):
+            # A plain Fault is of a service's own kind, which asks for it itself.
+            if type(fault) is not Fault and (hit := fault.claim(request)):
+                inner = partial(self._pass_through, faults[index + 1 :], request, serve)
+                return fault.apply(request, inner, hit)
+        return serve()
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -135,6 +136,7 @@ class Handle:
         self._exits = ExitStack()
         self._mount = context.mount(app)
         self._mount.on_close.append(self.faults.close)
+        self._mount.on_error.append(self._server_failed)
         self.faults.gate = self._mount.gate
         self._baseline = self.snapshot()
         self.closed = False
@@ -271,6 +273,16 @@ class Handle:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _server_failed(self, error: BaseException) -> None:
+        self.context.problems.report(
+            "bug",
+            f"{self.name}: the server of the fake failed: {error!r}\n"
+            "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
+            + "".join(traceback.format_exception(error)),
+            exception=error,
+            handle=self.name,
+        )
 
     # -- assertions ------------------------------------------------------------------------------
 

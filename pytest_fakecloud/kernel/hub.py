@@ -106,16 +106,9 @@ class Connection:
         self.worker = threading.current_thread()
         mount = self.mount
         try:
-            # A test may have set a default timeout for its own sockets; ours block.
-            self.sock.settimeout(None)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if _CAN_STOP_LISTENING:
-                # What remains of this connection must not be in the way of listening again.
-                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if mount.tls is not None:
-                self._secure(mount.tls)
-            mount.protocol(self)
-        except (OSError, ValueError):
+            if self._prepare():
+                mount.protocol(self)
+        except (ConnectionError, ssl.SSLError, TimeoutError):
             # The client went away, or the mount was closed while it was served.
             pass
         except Exception as error:
@@ -123,6 +116,21 @@ class Connection:
         finally:
             mount.forget(self)
             self.worker = None
+
+    def _prepare(self) -> bool:
+        sock = self.sock
+        try:
+            # A test may have set a default timeout for its own sockets; ours block.
+            sock.settimeout(None)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if _CAN_STOP_LISTENING:
+                # What remains of this connection must not be in the way of listening again.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.mount.tls is not None:
+                self._secure(self.mount.tls)
+        except (OSError, ValueError):
+            return False
+        return True
 
     def _secure(self, tls: ssl.SSLContext) -> None:
         with self.mount.lock:
@@ -532,7 +540,10 @@ class Hub:
         closed when it returns. Raises ``ContractError`` when a given address cannot be had.
         """
         if protocol is None:
-            from .server import serve_http as protocol
+            # Only here, so that the hub alone does not import the HTTP server.
+            from .server import serve_http
+
+            protocol = serve_http
         if self._selector is None:
             self._start()
         mount = Mount(self, app, host, port, tls, protocol)

@@ -12,6 +12,7 @@ import http
 import io
 import re
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -37,6 +38,7 @@ DRAIN_SECONDS = 0.2
 HANG_SECONDS = 60.0
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
 _BODILESS = frozenset({204, 304})
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
 _CLEAN = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
@@ -164,11 +166,10 @@ class RequestReader:
         except httptools.HttpParserError as error:
             self.refusal = Refusal(400, str(error))
             return
-        if self.pending is None:
-            if len(self.messages) == done:
-                self._head_fed = head_fed + len(data)
-                if self._head_fed > self.head_limit:
-                    self.refusal = self._too_large_a_head()
+        if self.pending is None and len(self.messages) == done:
+            self._head_fed = head_fed + len(data)
+            if self._head_fed > self.head_limit:
+                self.refusal = self._too_large_a_head()
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
         # The parser takes an upgrade for granted and reads no body after it. No fake upgrades, so
@@ -208,6 +209,8 @@ class RequestReader:
         self._headers.append((known, value.rstrip(b" \t").decode("latin-1")))
 
     def _note(self, name: str, value: bytes) -> None:
+        if self.pending is not None:
+            return  # a trailer
         if name == "host" and "host" in self._framing:
             raise Refusal(400, "more than one Host header")
         self._framing[name] = value.strip()
@@ -346,7 +349,7 @@ class HTTPHandler(WSGIRequestHandler):
         try:
             response = self.app.answer(request)
             if type(response) is Stream:
-                return self.stream(message, response)
+                return self.stream(message, request, response)
         finally:
             held.leave()
         if type(response) is Answer:
@@ -367,7 +370,7 @@ class HTTPHandler(WSGIRequestHandler):
             self.held.close_with_reset()
         return False
 
-    def stream(self, message: Message, stream: Stream) -> bool:
+    def stream(self, message: Message, request: Request, stream: Stream) -> bool:
         """Send chunks as they are made; a failure on the way ends without the last chunk."""
         sock = self.connection
         chunked = message.version == "1.1"
@@ -385,16 +388,20 @@ class HTTPHandler(WSGIRequestHandler):
         try:
             with self.held.watched(on_close):
                 sock.sendall(_bytes("".join(head)))
-                if message.method != "HEAD":
-                    for chunk in chunks:
-                        if self.held.ended:
-                            return False
-                        if chunk:
-                            sock.sendall(
-                                b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk
-                            )
-                    if chunked:
-                        sock.sendall(b"0\r\n\r\n")
+                if message.method == "HEAD":
+                    return True
+                for chunk in chunks:
+                    if self.held.ended:
+                        return False
+                    if chunk:
+                        sock.sendall(_chunk(chunk) if chunked else chunk)
+                if chunked:
+                    sock.sendall(_LAST_CHUNK)
+        except (ConnectionError, ssl.SSLError):
+            return False
+        except Exception as error:
+            self.app.stream_failed(request, error)
+            return False
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
@@ -429,6 +436,7 @@ class HTTPHandler(WSGIRequestHandler):
         environ = self.make_environ()
         environ["wsgi.input_terminated"] = True
         environ["fakecloud.headers"] = message.headers
+        environ["REMOTE_PORT"] = str(environ["REMOTE_PORT"])
         if message.body:
             environ["CONTENT_LENGTH"] = str(len(message.body))
         return environ
@@ -496,7 +504,7 @@ class _WSGICall:
                 close = getattr(result, "close", None)
                 if close is not None:
                     close()
-        except OSError:
+        except (ConnectionError, ssl.SSLError):
             raise
         except Exception as error:
             handler.mount.report(error)
@@ -523,24 +531,23 @@ class _WSGICall:
         return self.write
 
     def send(self, result: Iterable[bytes]) -> None:
-        if isinstance(result, list | tuple) or self._announced() is not None:
-            # Known to be whole: one write for head and body.
-            self.finish(b"".join(result))
+        if not self.head_sent and (
+            isinstance(result, list | tuple) or self._announced() is not None
+        ):
+            self.send_whole(b"".join(result))
             return
         for part in result:
             self.write(part)
         if not self.head_sent:
-            self.finish(b"")
+            self.send_whole(b"")
         elif self.chunked:
-            self.handler.connection.sendall(b"0\r\n\r\n")
+            self.handler.connection.sendall(_LAST_CHUNK)
 
     def _announced(self) -> str | None:
         return next((v for n, v in self.headers if n.lower() == "content-length"), None)
 
-    def finish(self, body: bytes) -> None:
-        if self.head_sent:
-            self.write(body)
-            return
+    def send_whole(self, body: bytes) -> None:
+        """One write for head and body."""
         announced = self._announced()
         if announced is None and not self._no_body():
             self.headers.append(("Content-Length", str(len(body))))
@@ -565,7 +572,7 @@ class _WSGICall:
     def _framed(self, part: bytes) -> bytes:
         if self._no_body():
             return b""
-        return b"%x\r\n%b\r\n" % (len(part), part) if self.chunked else part
+        return _chunk(part) if self.chunked else part
 
     def _no_body(self) -> bool:
         return self.bodiless or self.status[:3] in ("204", "304")
@@ -613,6 +620,10 @@ def encode(message: Message, answer: Answer) -> bytes:
         f"{_connection_header(message)}\r\n"
     )
     return _bytes(head) + body
+
+
+def _chunk(part: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(part), part)
 
 
 def _connection_header(message: Message) -> str:

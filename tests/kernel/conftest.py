@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_fakecloud.kernel.hub import Hub
+
+from .demo import Demo, Raw
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub of the test's own."""
+    hub = Hub()
+    yield hub
+    hub.stop()
+
+
+@pytest.fixture
+def demo() -> Iterator[Demo]:
+    """The demo service on the process's hub."""
+    with Demo() as demo:
+        yield demo
+
+
+@pytest.fixture
+def raw(demo: Demo) -> Iterator[Raw]:
+    """A raw connection to the demo service."""
+    with Raw(demo.mount.address) as raw:
+        yield raw
