@@ -9,18 +9,22 @@ needs that.
 
 from __future__ import annotations
 
+import difflib
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .model import Floats, SparseVector
+from pytest_fakecloud.kernel.errors import ContractError
 
-__all__ = ["MODELS", "Embedder", "Embedding", "hash_dense", "hash_sparse"]
+from .errors import VectorError, unprocessable
+from .fields import as_floats, as_sparse
+from .model import Floats, Kind, SparseVector
+
+__all__ = ["MODELS", "Embedder", "hash_dense", "hash_sparse"]
 
 WORD = re.compile(r"\w+")
 TRIGRAM_WEIGHT = 0.5
@@ -51,17 +55,6 @@ STOP_WORDS = frozenset(
         """
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """The vectors of one text; the index takes the ones its kind needs."""
-
-    dense: Any = None
-    sparse: Any = None
-
-
-Embedder = Callable[[str], Embedding]
 
 
 def words(text: str) -> list[str]:
@@ -116,3 +109,126 @@ def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
     return SparseVector(
         np.fromiter(weights, np.int32, count), np.fromiter(weights.values(), np.float32, count)
     )
+
+
+class Embedder:
+    """Embeds texts for an index, by the built-in hashes, a function or a mapping.
+
+    ``setting`` is True or the name of one of the vendor's models (the built-in hashes), a callable
+    taking a text, or a mapping from texts. A callable or mapping gives a list of numbers for a
+    dense index, ``{index: weight}``, ``{"indices": …, "values": …}`` or a pair of lists for a
+    sparse one, and ``(dense, sparse)`` or either of the two (the built-in hash makes the other) for
+    a hybrid one.
+
+    ``dimension`` is that of the dense vectors, None where the first vector decides.
+    """
+
+    def __init__(self, setting: object, kind: Kind, dimension: int | None) -> None:
+        self.kind = kind
+        self._source: Callable[[str], object] | None = None
+        model = "hash"
+        if isinstance(setting, str):
+            if setting not in MODELS:
+                raise ContractError(
+                    f"embedding={setting!r} is no known model; the models are {', '.join(MODELS)}"
+                )
+            model = setting
+        elif isinstance(setting, Mapping):
+            self._source = _lookup(setting)
+            model = "mapping"
+        elif callable(setting):
+            self._source = setting
+            model = getattr(setting, "__name__", type(setting).__name__)
+        elif setting is not True:
+            raise ContractError(
+                f"embedding={setting!r} is not understood: give True, a model's name, a function "
+                "from text to vector, or a mapping from text to vector"
+            )
+        if dimension is None and self._source is None:
+            dimension = MODELS.get(model) or DEFAULT_DIMENSION
+        self.dimension = dimension
+        self.dense_model = model if kind.has_dense else ""
+        self.sparse_model = (model if self._source else "bm25") if kind.has_sparse else ""
+
+    def embed(self, text: str, *, query: bool = False) -> tuple[Floats | None, SparseVector | None]:
+        """The vectors the index's kind needs; a ``query`` weighs its sparse words equally.
+
+        Raises ``VectorError`` 422 when the function or mapping has no usable vector for the text.
+        """
+        dense: Floats | None = None
+        sparse: SparseVector | None = None
+        if self._source is not None:
+            dense, sparse = self._from_source(text, self._source)
+        if dense is None and self.kind.has_dense:
+            size = self.dimension or DEFAULT_DIMENSION
+            dense = hash_dense(text, size)
+        if sparse is None and self.kind.has_sparse:
+            sparse = hash_sparse(text, query=query)
+        return dense, sparse
+
+    def _from_source(
+        self, text: str, source: Callable[[str], object]
+    ) -> tuple[Floats | None, SparseVector | None]:
+        try:
+            value = source(text)
+        except VectorError:
+            raise
+        except Exception as error:
+            raise unprocessable(
+                f"The embedding function failed for the text {text[:80]!r}: {error!r}"
+            ) from error
+        try:
+            return self._read(value)
+        except VectorError as error:
+            raise unprocessable(
+                f"The embedding of the text {text[:80]!r} is not usable: {error.message}"
+            ) from None
+
+    def _read(self, value: Any) -> tuple[Floats | None, SparseVector | None]:
+        if self.kind is Kind.HYBRID and isinstance(value, tuple) and len(value) == 2:
+            dense, sparse = value
+            return _dense(dense), _sparse(sparse)
+        if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and isinstance(value, Mapping)):
+            return None, _sparse(value)
+        return _dense(value), None
+
+
+def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
+    def look_up(text: str) -> object:
+        if text not in texts:
+            near = difflib.get_close_matches(
+                text[:200], [str(key) for key in texts], n=1, cutoff=0.5
+            )
+            hint = f"; the nearest it has is {near[0]!r}" if near else ""
+            raise unprocessable(
+                f"The embedding mapping has no vector for the text {text[:80]!r}{hint}"
+            )
+        return texts[text]
+
+    return look_up
+
+
+def _dense(value: Any) -> Floats | None:
+    if value is None:
+        return None
+    return as_floats([float(number) for number in value] if is_sequence(value) else value)
+
+
+def _sparse(value: Any) -> SparseVector | None:
+    if value is None or isinstance(value, SparseVector):
+        return value
+    if isinstance(value, Mapping) and "indices" not in value:
+        value = {"indices": list(value), "values": list(value.values())}
+    elif isinstance(value, tuple | list) and len(value) == 2:
+        value = {"indices": value[0], "values": value[1]}
+    if isinstance(value, Mapping) and is_sequence(value.get("indices")):
+        value = {
+            "indices": [int(index) for index in value["indices"]],
+            "values": [float(number) for number in value.get("values") or ()],
+        }
+    return as_sparse(value)
+
+
+def is_sequence(value: object) -> bool:
+    """Whether a value can be walked like a list of numbers (a list, a tuple, an array)."""
+    return hasattr(value, "__iter__") and not isinstance(value, str | bytes | Mapping)

@@ -126,17 +126,25 @@ class Engine:
         of another dimension; 429 when the day's quota is used up.
         """
         with self._lock:
-            dimension = self.dimension
-            for record in records:
-                dimension = self._check_record(record, dimension)
-            if not records:
-                return
-            home = self._home(namespace)
-            self._spend("update", len(records), self.limits.daily_updates)
-            if dimension is not None:
+            dimension = self._check_records(records, self.dimension)
+            if records:
+                home = self._home(namespace)
+                self._spend("update", len(records), self.limits.daily_updates)
                 self._open(dimension)
-            self._namespaces.setdefault(namespace, home)
-            self._put(namespace, home, records)
+                self._namespaces.setdefault(namespace, home)
+                self._put(namespace, home, records)
+
+    def load(self, groups: Mapping[str, Sequence[Record]]) -> None:
+        """Upsert records by namespace, all or none, ready at once and outside of any quota."""
+        with self._lock:
+            dimension = self.dimension
+            for records in groups.values():
+                dimension = self._check_records(records, dimension)
+            self._open(dimension)
+            for namespace, records in groups.items():
+                home = self._namespaces.setdefault(namespace, Namespace(self.dimension))
+                for record in records:
+                    home.put(record)
 
     def update(self, namespace: str, change: Change) -> bool:
         """Change parts of a record;
@@ -465,8 +473,9 @@ class Engine:
             raise errors.limit_exceeded("Namespace count", len(self._namespaces) + 1, limit)
         return Namespace(self.dimension)
 
-    def _open(self, dimension: int) -> None:
-        if self.dimension is None:
+    def _open(self, dimension: int | None) -> None:
+        """Fix the dimension of an index that has none yet."""
+        if self.dimension is None and dimension is not None:
             self.dimension = dimension
             for home in self._namespaces.values():
                 home.open_matrix(dimension)
@@ -477,17 +486,19 @@ class Engine:
         if namespace not in self._namespaces:
             raise errors.namespace_missing(namespace, self.name)
 
-    def _check_record(self, record: Record, dimension: int | None) -> int | None:
-        """Raises unless the record fits; the dimension the index has with it."""
-        self._check_parts(record, f"The vector with id {record.id[:80]!r}")
-        if self.kind.has_dense and record.vector is None:
-            raise errors.unprocessable(_missing(self.kind, "vector", record.id))
-        if self.kind.has_sparse and record.sparse is None:
-            raise errors.unprocessable(_missing(self.kind, "sparseVector", record.id))
-        return self._check_dimension(record, dimension)
+    def _check_records(self, records: Sequence[Record], dimension: int | None) -> int | None:
+        """Raises unless all records fit; the dimension the index has with them."""
+        for record in records:
+            self._check_parts(record, "The vector", record.id)
+            if self.kind.has_dense and record.vector is None:
+                raise errors.unprocessable(_missing(self.kind, "vector", record.id))
+            if self.kind.has_sparse and record.sparse is None:
+                raise errors.unprocessable(_missing(self.kind, "sparseVector", record.id))
+            dimension = self._check_dimension(record, dimension)
+        return dimension
 
     def _check_change(self, change: Change) -> None:
-        self._check_parts(change, "The update")
+        self._check_parts(change, "The update", change.id)
         if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
             raise errors.unprocessable(
                 "An update of a hybrid index must carry both vector and sparseVector, or neither."
@@ -501,11 +512,15 @@ class Engine:
         self._check_dimension(query, self.dimension)
         return self.predicate(query.filter)
 
-    def _check_parts(self, given: Record | Change | Query, what: str) -> None:
+    def _check_parts(self, given: Record | Change | Query, what: str, id: str = "") -> None:
         if given.vector is not None and not self.kind.has_dense:
-            raise errors.unprocessable(f"{what} has a vector, but this is a sparse index.")
-        if given.sparse is not None and not self.kind.has_sparse:
-            raise errors.unprocessable(f"{what} has a sparseVector, but this is a dense index.")
+            field, kind = "vector", "sparse"
+        elif given.sparse is not None and not self.kind.has_sparse:
+            field, kind = "sparseVector", "dense"
+        else:
+            return
+        whose = f"{what} with id {id[:80]!r}" if id else what
+        raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
 
     def _check_dimension(self, given: Record | Change | Query, dimension: int | None) -> int | None:
         if given.vector is None:

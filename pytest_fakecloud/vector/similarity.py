@@ -172,7 +172,8 @@ def _accepted_candidates(
             worst = np.sort(keys[accepted])[-depth]
             needed = worst - slack(float(worst))
             if needed >= floor:
-                return accepted[keys[accepted] >= needed]
+                close: Rows = accepted[keys[accepted] >= needed]
+                return close
         look *= 8
 
 

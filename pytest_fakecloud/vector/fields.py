@@ -1,0 +1,374 @@
+"""Reading JSON values into the index's own: records, changes, queries, with their size limits.
+
+Whatever is wrong raises ``VectorError`` (400 for a malformed value, 422 for one that is too large
+or not a finite float32) naming the field, what came and what was expected. Nothing here knows the
+index's kind or dimension.
+
+Decided here: a field that exists on some endpoint is ignored where it has no meaning, as clients
+hand on whole option objects; a name no endpoint has is an error, as it is most likely a
+misspelling.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import numpy as np
+import orjson
+
+from . import errors
+from .model import (
+    EVERYTHING,
+    Change,
+    Floats,
+    Fusion,
+    Metadata,
+    Query,
+    QueryMode,
+    Record,
+    SparseVector,
+    UpdateMode,
+    Weighting,
+)
+from .settings import Limits
+
+__all__ = ["FieldReader", "Include", "as_floats", "as_sparse"]
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+KNOWN = frozenset(
+    [
+        "id",
+        "vector",
+        "sparseVector",
+        "metadata",
+        "data",
+        "ids",
+        "prefix",
+        "filter",
+        "topK",
+        "includeVectors",
+        "includeMetadata",
+        "includeData",
+        "weightingStrategy",
+        "fusionAlgorithm",
+        "queryMode",
+        "maxIdle",
+        "uuid",
+        "additionalK",
+        "cursor",
+        "limit",
+        "metadataUpdateMode",
+        "namespace",
+        "newNamespace",
+        "deleteExisting",
+        "all",
+    ]
+)
+LARGEST_INTEGER = 2**31 - 1
+DEFAULT_TOP_K = 10
+DEFAULT_MAX_IDLE = 3600
+# Answers put metadata into arrays and objects; orjson writes at most 254 levels in all.
+ENVELOPE_LEVELS = 8
+
+
+class Include:
+    """Which optional parts of a record an answer carries."""
+
+    __slots__ = ("data", "metadata", "vectors")
+
+    def __init__(self, vectors: bool = False, metadata: bool = False, data: bool = False) -> None:
+        self.vectors = vectors
+        self.metadata = metadata
+        self.data = data
+
+
+def shown(value: Any) -> str:
+    """A short text of what came, for error messages."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float | str):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    names: dict[type, str] = {list: "an array", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
+
+
+def wrong(field: str, expected: str, value: Any) -> errors.VectorError:
+    """The error of a field that has the wrong type."""
+    return errors.bad_request(f"Invalid field {field}: expected {expected}, got {shown(value)}")
+
+
+def as_floats(value: Any, field: str = "vector") -> Floats:
+    """A list of numbers as a float32 array; ``VectorError`` for anything else or beyond float32."""
+    if not isinstance(value, list):
+        raise wrong(field, "an array of numbers", value)
+    for kind in set(map(type, value)) - {int, float}:
+        place = next(i for i, item in enumerate(value) if type(item) is kind)
+        raise wrong(f"{field}[{place}]", "a number", value[place])
+    try:
+        with np.errstate(over="ignore"):
+            floats = np.array(value, np.float32)
+    except OverflowError:
+        floats = np.array([np.inf], np.float32)
+    if not np.isfinite(floats).all():
+        raise errors.unprocessable(
+            f"Invalid field {field}: "
+            "every number must be finite and within the range of a 32-bit float"
+        )
+    return floats
+
+
+def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
+    """An object with ``indices`` and ``values`` of one length as a sparse vector."""
+    if not isinstance(value, Mapping):
+        raise wrong(field, "an object with indices and values", value)
+    indices = value.get("indices")
+    if not isinstance(indices, list):
+        raise wrong(f"{field}.indices", "an array of integers", indices)
+    for place, index in enumerate(indices):
+        if type(index) is not int or not -(2**31) <= index < 2**31:
+            raise wrong(f"{field}.indices[{place}]", "a signed 32-bit integer", index)
+    values = as_floats(value.get("values"), f"{field}.values")
+    if len(indices) != len(values):
+        raise errors.unprocessable(
+            f"Invalid field {field}: {len(indices)} indices, but {len(values)} values"
+        )
+    return SparseVector(np.array(indices, np.int32), values)
+
+
+class FieldReader:
+    """Reads the parts of requests under an index's limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+
+    # -- bodies ----------------------------------------------------------------------------------
+
+    def json(self, body: bytes) -> Any:
+        """The JSON value of a body."""
+        if not body.strip():
+            raise errors.bad_request("The request body is empty, JSON was expected")
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
+
+    def fields(self, value: Any, what: str = "The request body") -> Mapping[str, Any]:
+        """A JSON object whose names are all known."""
+        if not isinstance(value, dict):
+            raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
+        if not value.keys() <= KNOWN:
+            name = min(value.keys() - KNOWN)
+            near = difflib.get_close_matches(_camel(name), KNOWN, n=1, cutoff=0.5)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise errors.bad_request(f"{what} has an unknown field {name[:80]!r}{hint}")
+        return value
+
+    # -- single fields ---------------------------------------------------------------------------
+
+    def text(self, fields: Mapping[str, Any], name: str) -> str | None:
+        """A string, None where it is absent or null."""
+        value = fields.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        raise wrong(name, "a string", value)
+
+    def required_text(self, fields: Mapping[str, Any], name: str) -> str:
+        """A string that has to be there."""
+        value = self.text(fields, name)
+        if value is None:
+            raise errors.bad_request(f"Missing field {name}: expected a string")
+        return value
+
+    def number(self, fields: Mapping[str, Any], name: str, default: int, minimum: int = 1) -> int:
+        """A whole number from ``minimum`` to 2^31 - 1."""
+        value = fields.get(name)
+        if value is None:
+            return default
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is not int or not minimum <= value <= LARGEST_INTEGER:
+            raise wrong(name, f"a whole number of at least {minimum}", value)
+        return value
+
+    def flag(self, fields: Mapping[str, Any], name: str) -> bool:
+        """A boolean, false where it is absent or null."""
+        value = fields.get(name)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise wrong(name, "true or false", value)
+        return value
+
+    def choice(self, fields: Mapping[str, Any], name: str, choices: type[Choice]) -> Choice | None:
+        """One of some words in any case, None where it is absent or null."""
+        value = fields.get(name)
+        if value is None:
+            return None
+        if isinstance(value, str) and value.upper() in choices.__members__:
+            return choices[value.upper()]
+        raise wrong(name, " or ".join(choices.__members__), value)
+
+    def id(self, value: Any, field: str = "id") -> str:
+        """An id: a string, or an integer that becomes one."""
+        if type(value) is int:
+            return str(value)
+        if not isinstance(value, str):
+            raise wrong(field, "a string or an integer", value)
+        limit = self.limits.id_bytes
+        if limit is not None and len(value.encode()) > limit:
+            raise errors.limit_exceeded("Id size", len(value.encode()), limit, "bytes")
+        return value
+
+    def ids(self, value: Any) -> list[str]:
+        """An array of ids, or a single one."""
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            value = [value]
+        if not isinstance(value, list):
+            raise wrong("ids", "an array of strings", value)
+        limit = self.limits.ids_per_call
+        if limit is not None and len(value) > limit:
+            raise errors.limit_exceeded("Id count", len(value), limit)
+        return [self.id(item, f"ids[{place}]") for place, item in enumerate(value)]
+
+    def cursor(self, fields: Mapping[str, Any]) -> int:
+        """The position of a scan: absent, empty, or a decimal number as text or number."""
+        value = fields.get("cursor")
+        text = "0" if value is None or value == "" else str(value)
+        if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise errors.bad_request(
+                f"Invalid cursor {shown(value)}: "
+                "start with '0', go on with the nextCursor of the page before"
+            )
+        return int(text)
+
+    def include(self, fields: Mapping[str, Any]) -> Include:
+        """The three include flags."""
+        return Include(
+            self.flag(fields, "includeVectors"),
+            self.flag(fields, "includeMetadata"),
+            self.flag(fields, "includeData"),
+        )
+
+    def metadata(self, fields: Mapping[str, Any]) -> Metadata | None:
+        """A metadata object within the size limit, None where it is absent or null."""
+        value = fields.get("metadata")
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise wrong("metadata", "an object", value)
+        self.check_metadata(value)
+        return value
+
+    def check_metadata(self, metadata: Metadata) -> None:
+        """Raises unless the metadata can be written as JSON within the size limit."""
+        nested: Any = metadata
+        for _ in range(ENVELOPE_LEVELS):
+            nested = [nested]
+        try:
+            size = len(orjson.dumps(nested)) - 2 * ENVELOPE_LEVELS
+        except TypeError as error:
+            raise errors.bad_request(f"Invalid field metadata: {error}") from None
+        limit = self.limits.metadata_bytes
+        if limit is not None and size > limit:
+            raise errors.limit_exceeded("Metadata size", size, limit, "bytes")
+
+    def data(self, fields: Mapping[str, Any]) -> str | None:
+        """The text of a record within the size limit, None where it is absent or null."""
+        value = self.text(fields, "data")
+        limit = self.limits.data_bytes
+        if value is not None and limit is not None and len(value.encode()) > limit:
+            raise errors.limit_exceeded("Data size", len(value.encode()), limit, "bytes")
+        return value
+
+    def required_data(self, fields: Mapping[str, Any]) -> str:
+        """The text of a record or query that has to be there."""
+        value = self.data(fields)
+        if value is None:
+            raise errors.bad_request("Missing field data: expected a string")
+        return value
+
+    def vector(self, fields: Mapping[str, Any]) -> Floats | None:
+        """A dense vector, None where it is absent or null."""
+        value = fields.get("vector")
+        return None if value is None else as_floats(value)
+
+    def sparse(self, fields: Mapping[str, Any]) -> SparseVector | None:
+        """A sparse vector, None where it is absent or null."""
+        value = fields.get("sparseVector")
+        if value is None:
+            return None
+        sparse = as_sparse(value)
+        limit = self.limits.sparse_entries
+        if limit is not None and len(sparse.indices) > limit:
+            raise errors.limit_exceeded("Sparse vector size", len(sparse.indices), limit)
+        return sparse
+
+    # -- wholes ----------------------------------------------------------------------------------
+
+    def record(self, value: Any) -> Record:
+        """A record with its vectors, as ``upsert`` takes it."""
+        fields = self.fields(value, "A vector")
+        return Record(
+            self.id(fields.get("id")),
+            self.vector(fields),
+            self.sparse(fields),
+            self.metadata(fields),
+            self.data(fields),
+        )
+
+    def change(self, value: Any) -> Change:
+        """What ``update`` takes."""
+        fields = self.fields(value)
+        change = Change(
+            self.id(fields.get("id")),
+            self.vector(fields),
+            self.sparse(fields),
+            self.metadata(fields),
+            self.data(fields),
+            self.choice(fields, "metadataUpdateMode", UpdateMode) or UpdateMode.OVERWRITE,
+        )
+        if all(
+            part is None for part in (change.vector, change.sparse, change.metadata, change.data)
+        ):
+            raise errors.bad_request(
+                "The update changes nothing: "
+                "give at least one of vector, sparseVector, data and metadata"
+            )
+        return change
+
+    def query(self, fields: Mapping[str, Any]) -> Query:
+        """A query with the vectors that are there (none for a text query)."""
+        return Query(
+            self.vector(fields),
+            self.sparse(fields),
+            self.top_k(fields, "topK", DEFAULT_TOP_K),
+            self.text(fields, "filter") or EVERYTHING,
+            self.choice(fields, "weightingStrategy", Weighting),
+            self.choice(fields, "fusionAlgorithm", Fusion) or Fusion.RRF,
+        )
+
+    def top_k(self, fields: Mapping[str, Any], name: str, default: int) -> int:
+        """How many answers are wanted, within the limit."""
+        value = self.number(fields, name, default)
+        limit = self.limits.top_k
+        if limit is not None and value > limit:
+            raise errors.limit_exceeded(name, value, limit)
+        return value
+
+    def query_mode(self, fields: Mapping[str, Any]) -> QueryMode:
+        """Which components a text query asks."""
+        return self.choice(fields, "queryMode", QueryMode) or QueryMode.HYBRID
+
+    def max_idle_us(self, fields: Mapping[str, Any]) -> int:
+        """How long a resumable query may be idle, in microseconds."""
+        return self.number(fields, "maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
+
+
+def _camel(name: str) -> str:
+    first, *rest = name[:80].split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,294 @@
+"""What a test holds of a vector index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import orjson
+
+from pytest_fakecloud.kernel.auth import new_token
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context, Handle
+from pytest_fakecloud.kernel.instants import Duration, duration_us
+from pytest_fakecloud.kernel.journal import Found
+
+from .assertions import expect, queries, upserts
+from .embedding import Embedder
+from .engine import Engine
+from .errors import VectorError
+from .fields import Include
+from .loading import read_records
+from .model import DEFAULT_NAMESPACE, Kind, Record, Similarity
+from .routes import VectorApp, record_json
+from .settings import Approximation, Limits
+
+__all__ = ["Pending", "VectorIndex"]
+
+Choice = TypeVar("Choice", bound=StrEnum)
+Item = dict[str, Any]
+EVERY_PART = Include(True, True, True)
+
+
+class Pending(Found[Item]):
+    """The changes that are not ready for queries yet; as a with-block, holds those made inside.
+
+    At the end of the block everything pending becomes ready, unless changes were held before it.
+    """
+
+    def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
+        super().__init__(items)
+        self._index = index
+        self._held_before = False
+
+    def __enter__(self) -> Self:
+        self._held_before = self._index.engine.holding
+        self._index.hold_pending()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._held_before:
+            self._index.release_pending()
+
+
+class VectorIndex(Handle):
+    """A vector index: dense, sparse or hybrid, with or without an embedding.
+
+    ``dimension`` of None is that of the first vector upserted. ``similarity`` is ``"COSINE"``,
+    ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``; ``kind`` is ``"dense"``, ``"sparse"`` or ``"hybrid"``.
+    ``embedding`` is True (deterministic hashes of words), the name of one of the vendor's models, a
+    function from text to vector, or a mapping from text to vector. ``namespaces`` are names to
+    create, or a mapping from name to what ``load()`` takes. ``limits`` is a mapping of names of
+    ``Limits``.
+
+    ``range_limit`` is the page size of a range that names none. ``ready_after`` (a duration on the
+    clock) and ``ready_after_reads`` (queries and infos) keep changes pending for that long.
+
+    The real service is approximate; these make this one so, from the test's seed: ``recall`` (the
+    probability that a true neighbour is found; the best is always, unless ``lose_first``),
+    ``filter_budget`` (candidates a filtered query looks at) and ``shuffle_ties``.
+
+    Raises ``ContractError`` for settings without meaning.
+    """
+
+    service: ClassVar[str] = "vector"
+    fixture: ClassVar[str] = "vector_index"
+
+    engine: Engine
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        name: str | None = None,
+        dimension: int | None = None,
+        similarity: str = "COSINE",
+        kind: Literal["dense", "sparse", "hybrid"] = "dense",
+        embedding: bool | str | Callable[[str], object] | Mapping[str, object] = False,
+        namespaces: Iterable[str] | Mapping[str, object] = (),
+        limits: Mapping[str, int | None] | Limits | None = None,
+        range_limit: int = 100,
+        ready_after: Duration | None = None,
+        ready_after_reads: int | None = None,
+        recall: float = 1.0,
+        lose_first: bool = False,
+        filter_budget: int | None = None,
+        shuffle_ties: bool = False,
+    ) -> None:
+        the_kind = _choice("kind", kind, Kind)
+        if isinstance(namespaces, str):
+            raise ContractError(f"namespaces={namespaces!r} is one text: give a list of names")
+        _check_whole("dimension", dimension)
+        _check_whole("range_limit", range_limit)
+        _check_whole("ready_after_reads", ready_after_reads)
+        embedder = None
+        if embedding is not False and embedding is not None:
+            embedder = Embedder(embedding, the_kind, dimension)
+            dimension = embedder.dimension
+        name = context.name_for(self.fixture, name)
+        self.engine = Engine(
+            context.clock,
+            context.ids,
+            name=name,
+            kind=the_kind,
+            similarity=_choice("similarity", similarity, Similarity),
+            dimension=dimension if the_kind.has_dense else None,
+            dense_model=embedder.dense_model if embedder else "",
+            sparse_model=embedder.sparse_model if embedder else "",
+            limits=Limits.of(limits),
+            approximation=Approximation(recall, lose_first, filter_budget, shuffle_ties),
+            ready_after_us=None if ready_after is None else duration_us(ready_after),
+            ready_after_reads=ready_after_reads,
+        )
+        self.read_only_token = new_token()
+        app = VectorApp(
+            self.engine,
+            embedder,
+            lambda: (self.token, self.read_only_token),
+            range_limit=range_limit,
+        )
+        self._reader = app.reader
+        self._embedder = embedder
+        super().__init__(context, app, name=name)
+        self.faults.render = app.render_error
+        self.faults.dump = app.dump
+        for namespace in namespaces:
+            self.engine.create_namespace(namespace)
+            if isinstance(namespaces, Mapping):
+                self.load(namespaces[namespace], namespace=namespace)
+        self.set_baseline()
+
+    # -- identity and clients --------------------------------------------------------------------
+
+    def rotate_token(self) -> str:
+        """Replace both tokens; the old ones are refused from now on."""
+        self.read_only_token = new_token()
+        return super().rotate_token()
+
+    def env_variables(self) -> dict[str, str]:
+        """The variables both official clients read."""
+        return {
+            "UPSTASH_VECTOR_REST_URL": self.url,
+            "UPSTASH_VECTOR_REST_TOKEN": self.token,
+        }
+
+    def make_client(self, **options: Any) -> Any:
+        """``upstash_vector.Index`` for this index."""
+        from upstash_vector import Index
+
+        return Index(**{"url": self.url, "token": self.token, **options})
+
+    def make_async_client(self, **options: Any) -> Any:
+        """``upstash_vector.AsyncIndex`` for this index."""
+        from upstash_vector import AsyncIndex
+
+        return AsyncIndex(**{"url": self.url, "token": self.token, **options})
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def load(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """Put records in, ready for queries at once; all of them or, with an error, none.
+
+        ``data`` is a list of records, a mapping from id to vector, text or record, or the path of a
+        ``.jsonl``, ``.json`` or ``.npz`` file; see ``loading``. A record that names a ``namespace``
+        goes there. Raises ``ContractError`` for what cannot be loaded.
+        """
+        groups: dict[str, list[Record]] = {}
+        for named, record in read_records(data, self._reader, self._embedder):
+            groups.setdefault(namespace if named is None else named, []).append(record)
+        try:
+            self.engine.load(groups)
+        except VectorError as error:
+            raise ContractError(f"the data does not fit this index: {error.message}") from None
+
+    def vectors(self, namespace: str = DEFAULT_NAMESPACE) -> Found[Item]:
+        """Every record of a namespace in insertion order, as ``/fetch`` would answer it whole."""
+        page = self.engine.range(namespace, 0, None)
+        return Found(self._plain(record) for record in page.records)
+
+    def namespaces(self) -> list[str]:
+        """The names of all namespaces, the default one ("") first."""
+        return self.engine.namespaces()
+
+    def pending(self) -> Pending:
+        """The changes queries do not see yet, each with its ``namespace``.
+
+        As a with-block it holds every change made inside, and makes them ready at its end.
+        """
+        return Pending(
+            self,
+            ({**self._plain(record), "namespace": name} for name, record in self.engine.pending()),
+        )
+
+    def hold_pending(self) -> None:
+        """Keep changes out of queries and counts from now on; fetch and range see them."""
+        self.engine.hold_pending()
+
+    def release_pending(self) -> None:
+        """Make all pending changes ready, and stop holding."""
+        self.engine.release_pending()
+
+    def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
+        """Whether a record with this metadata passes a filter.
+
+        Raises ``ContractError`` with the service's text for a filter it would refuse.
+        """
+        try:
+            predicate = self.engine.predicate(filter)
+        except VectorError as error:
+            raise ContractError(error.message) from None
+        return predicate is None or predicate(metadata)
+
+    def _plain(self, record: Record) -> Item:
+        item: Item = orjson.loads(self.app.dump(record_json(record, EVERY_PART)))
+        return item
+
+    # -- assertions ------------------------------------------------------------------------------
+
+    def assert_upserted(
+        self,
+        id: str | int | Callable[[str], object] | None = None,
+        *,
+        metadata: Mapping[str, Any] | Callable[[Any], object] | None = None,
+        data: str | Callable[[str], object] | None = None,
+        vector: list[float] | Callable[[list[float]], object] | None = None,
+        namespace: str | None = None,
+        times: int | None = None,
+    ) -> Found[Item]:
+        """The records clients upserted with success that agree, as they were sent.
+
+        Fails unless there is at least one, or exactly ``times``, naming the nearest and what
+        differed. A callable is a predicate on the field.
+        """
+        wanted = {
+            "id": str(id) if isinstance(id, int) else id,
+            "metadata": metadata,
+            "data": data,
+            "vector": vector,
+            "namespace": namespace,
+        }
+        return expect("an upsert of", upserts(self.journal), wanted, times)
+
+    def assert_queried(
+        self,
+        *,
+        top_k: int | Callable[[int], object] | None = None,
+        filter: str | Callable[[str], object] | None = None,
+        data: str | Callable[[str], object] | None = None,
+        vector: list[float] | Callable[[list[float]], object] | None = None,
+        namespace: str | None = None,
+        times: int | None = None,
+    ) -> Found[Item]:
+        """The queries clients made with success that agree, as they were sent, defaults filled in.
+
+        Each query of a batch counts. Fails unless there is at least one, or exactly ``times``,
+        naming the nearest and what differed. A callable is a predicate on the field.
+        """
+        wanted = {
+            "topK": top_k,
+            "filter": filter,
+            "data": data,
+            "vector": vector,
+            "namespace": namespace,
+        }
+        return expect("a query with", queries(self.journal), wanted, times)
+
+
+def _choice(name: str, value: str, choices: type[Choice]) -> Choice:
+    word = str(value).upper()
+    if word not in choices.__members__:
+        known = ", ".join(repr(str(choice)) for choice in choices)
+        raise ContractError(f"{name}={value!r} is unknown: give one of {known}")
+    return choices[word]
+
+
+def _check_whole(name: str, value: object) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ContractError(f"{name}={value!r} must be a whole number of at least 1, or None")

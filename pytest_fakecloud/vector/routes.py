@@ -1,0 +1,444 @@
+"""The index over HTTP: every command by its path, the namespace behind it.
+
+``/upsert`` is the default namespace, ``/upsert/a/b`` the namespace ``a/b``: clients paste names in
+raw, so everything after the first slash is the name, percent escapes decoded once. Every command
+takes GET, POST, PUT and DELETE, with a body under any content type, as clients and documentation
+use different ones for the same command.
+
+Answers are ``{"result": …}`` or ``{"error": text, "status": code}``, never both. Parts of a record
+that were not asked for or are not there are left out. Numbers are the shortest decimals that give
+the same float32 again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from pytest_fakecloud.kernel.app import Answer, App, Request
+from pytest_fakecloud.kernel.auth import bearer_token, same
+from pytest_fakecloud.kernel.errors import ServiceError
+from pytest_fakecloud.kernel.reading import decode_segment
+from pytest_fakecloud.kernel.routing import Route
+
+from . import errors
+from .embedding import Embedder
+from .engine import Engine
+from .fields import FieldReader, Include
+from .model import Change, Hit, IndexInfo, Kind, Query, QueryMode, Record
+
+__all__ = ["VectorApp", "record_json"]
+
+METHODS = "GET POST PUT DELETE"
+SUCCESS = "Success"
+WRITES = frozenset(
+    (
+        "upsert",
+        "upsert-data",
+        "delete",
+        "update",
+        "reset",
+        "delete-namespace",
+        "rename-namespace",
+    )
+)
+
+
+class VectorApp(App):
+    """Turns requests into engine calls.
+
+    ``credentials`` gives the present token and the present read-only token. ``embedder`` is None
+    for an index without a model. ``range_limit`` is the page size of a range that names none.
+    """
+
+    service = "vector"
+
+    def __init__(
+        self,
+        engine: Engine,
+        embedder: Embedder | None,
+        credentials: Callable[[], tuple[str, str]],
+        *,
+        range_limit: int,
+    ) -> None:
+        self.engine = engine
+        self.embedder = embedder
+        self.reader = FieldReader(engine.limits)
+        self._credentials = credentials
+        self._range_limit = range_limit
+
+    def routes(self) -> list[Route]:
+        """Every command, with the namespace as the rest of the path where it takes one."""
+        in_namespace = {
+            "upsert": self.upsert,
+            "upsert-data": self.upsert_data,
+            "query": self.query,
+            "query-data": self.query_data,
+            "resumable-query": self.resumable_query,
+            "resumable-query-data": self.resumable_query_data,
+            "fetch": self.fetch,
+            "range": self.range,
+            "delete": self.delete,
+            "update": self.update,
+            "reset": self.reset,
+            "delete-namespace": self.delete_namespace,
+            "random": self.random,
+        }
+        whole_index = {
+            "resumable-query-next": self.resumable_query_next,
+            "resumable-query-end": self.resumable_query_end,
+            "info": self.info,
+            "list-namespaces": self.list_namespaces,
+            "rename-namespace": self.rename_namespace,
+        }
+        return [
+            Route(METHODS, f"/{name}/{{namespace*}}", name, _command(endpoint))
+            for name, endpoint in in_namespace.items()
+        ] + [
+            Route(METHODS, f"/{name}", name, _command(endpoint))
+            for name, endpoint in whole_index.items()
+        ]
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def authenticate(self, request: Request) -> object:
+        """``"default"`` or ``"read_only"``; the read-only token may not write."""
+        given = bearer_token(request.header("Authorization"))
+        token, read_only = self._credentials()
+        if same(given, token):
+            return "default"
+        if same(given, read_only):
+            if request.call.route in WRITES:
+                raise errors.VectorError(401, errors.READ_ONLY)
+            return "read_only"
+        raise errors.VectorError(401, errors.UNAUTHORIZED)
+
+    def render_error(self, error: ServiceError) -> Answer:
+        """``{"error":
+
+        text, "status": code}``: one client looks at the body only, one at the status.
+        """
+        body = {"error": error.message, "status": error.status}
+        return Answer(body, error.status, error.headers)
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Command, namespace, and the fields of the body that are not vectors."""
+        facts: dict[str, Any] = {
+            "command": request.call.route,
+            "namespace": _namespace(request),
+        }
+        body = orjson.loads(request.body) if request.body.strip() else None
+        if isinstance(body, dict):
+            facts.update(
+                (name, value)
+                for name, value in body.items()
+                if name not in ("vector", "sparseVector")
+            )
+        elif isinstance(body, list):
+            facts["ids"] = [item.get("id") if isinstance(item, dict) else item for item in body]
+        return facts
+
+    def dump(self, value: object) -> bytes:
+        """JSON with float32 arrays and scores as their shortest decimals."""
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def upsert(self, request: Request) -> object:
+        """One record or an array of them."""
+        records = [self.reader.record(item) for item in self._items(request)]
+        self._check_known_model(records)
+        self.engine.upsert(_namespace(request), records)
+        return SUCCESS
+
+    def upsert_data(self, request: Request) -> object:
+        """One text record or an array of them; the text is stored as ``data``."""
+        embedder = self._embedder()
+        records = []
+        for item in self._items(request):
+            fields = self.reader.fields(item, "A vector")
+            id = self.reader.id(fields.get("id"))
+            metadata = self.reader.metadata(fields)
+            text = self.reader.required_data(fields)
+            records.append(Record(id, *embedder.embed(text), metadata, text))
+        self.engine.upsert(_namespace(request), records)
+        return SUCCESS
+
+    def update(self, request: Request) -> object:
+        """Some parts of one record; new text is embedded again where the index has a model."""
+        change = self.reader.change(self.reader.json(request.body))
+        if self.embedder and change.data is not None and not _has_vectors(change):
+            vector, sparse = self.embedder.embed(change.data)
+            change = replace(change, vector=vector, sparse=sparse)
+        return {"updated": int(self.engine.update(_namespace(request), change))}
+
+    def delete(self, request: Request) -> object:
+        """Exactly one of ids, prefix and filter; a bare id or array of ids is a list of ids."""
+        body = self.reader.json(request.body)
+        if not isinstance(body, dict):
+            body = {"ids": body}
+        fields = self.reader.fields(body)
+        given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
+        if len(given) != 1:
+            raise errors.bad_request(errors.DELETE_WHAT)
+        namespace = _namespace(request)
+        if given == ["ids"]:
+            deleted = self.engine.delete(namespace, self.reader.ids(fields["ids"]))
+        elif given == ["prefix"]:
+            prefix = self.reader.required_text(fields, "prefix")
+            deleted = self.engine.delete_prefix(namespace, prefix)
+        else:
+            condition = self.reader.required_text(fields, "filter")
+            deleted = self.engine.delete_matching(namespace, condition)
+        return {"deleted": deleted}
+
+    def reset(self, request: Request) -> object:
+        """Empty the namespace, or with ``?all`` every one."""
+        flag = request.query("all")
+        if flag is not None and flag.lower() not in ("false", "0"):
+            self.engine.reset_all()
+        else:
+            self.engine.reset(_namespace(request))
+        return SUCCESS
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def fetch(self, request: Request) -> object:
+        """Records by ids (null where there is none) or by prefix."""
+        body = self.reader.json(request.body)
+        fields = self.reader.fields({"ids": body} if isinstance(body, list) else body)
+        ids, prefix = fields.get("ids"), self.reader.text(fields, "prefix")
+        if (ids is None) == (prefix is None):
+            raise errors.bad_request(errors.FETCH_WHAT)
+        include = self.reader.include(fields)
+        namespace = _namespace(request)
+        if prefix is not None:
+            return [
+                record_json(record, include)
+                for record in self.engine.fetch_prefix(namespace, prefix)
+            ]
+        return [
+            None if record is None else record_json(record, include)
+            for record in self.engine.fetch(namespace, self.reader.ids(ids))
+        ]
+
+    def range(self, request: Request) -> object:
+        """One page of the records in insertion order."""
+        fields = self._fields(request)
+        include = self.reader.include(fields)
+        page = self.engine.range(
+            _namespace(request),
+            self.reader.cursor(fields),
+            self.reader.number(fields, "limit", self._range_limit),
+            self.reader.text(fields, "prefix") or "",
+        )
+        return {
+            "nextCursor": page.next_cursor,
+            "vectors": [record_json(record, include) for record in page.records],
+        }
+
+    def random(self, request: Request) -> object:
+        """Any one record with its vectors, null where there is none."""
+        record = self.engine.random(_namespace(request))
+        return None if record is None else record_json(record, Include(vectors=True))
+
+    # -- querying --------------------------------------------------------------------------------
+
+    def query(self, request: Request) -> object:
+        """The nearest records of one query, or of each of an array of queries."""
+        return self._queries(request, self._vector_query)
+
+    def query_data(self, request: Request) -> object:
+        """As ``query``, by texts to embed."""
+        self._embedder()
+        return self._queries(request, self._text_query)
+
+    def resumable_query(self, request: Request) -> object:
+        """The first hits, and a uuid to ask for more."""
+        return self._start(request, self._vector_query)
+
+    def resumable_query_data(self, request: Request) -> object:
+        """As ``resumable_query``, by a text to embed."""
+        self._embedder()
+        return self._start(request, self._text_query)
+
+    def resumable_query_next(self, request: Request) -> object:
+        """The next hits of a resumable query, empty when there are none left."""
+        fields = self._fields(request)
+        uuid = self.reader.required_text(fields, "uuid")
+        if fields.get("additionalK") is None:
+            raise errors.bad_request("Missing field additionalK: expected a whole number")
+        count = self.reader.top_k(fields, "additionalK", 0)
+        hits, include = self.engine.next_hits(uuid, count)
+        return _hits_json(hits, include if isinstance(include, Include) else Include())
+
+    def resumable_query_end(self, request: Request) -> object:
+        """Release a resumable query."""
+        self.engine.end_query(self.reader.required_text(self._fields(request), "uuid"))
+        return SUCCESS
+
+    def _queries(
+        self, request: Request, read: Callable[[dict[str, Any]], tuple[Query, Include]]
+    ) -> object:
+        pairs = [read(item) for item in self._items(request)]
+        answers = self.engine.query(_namespace(request), [query for query, _ in pairs])
+        lists = [
+            _hits_json(hits, include) for hits, (_, include) in zip(answers, pairs, strict=True)
+        ]
+        return lists[0] if len(lists) == 1 else lists
+
+    def _start(
+        self, request: Request, read: Callable[[dict[str, Any]], tuple[Query, Include]]
+    ) -> object:
+        body = self.reader.json(request.body)
+        query, include = read(body)
+        max_idle_us = self.reader.max_idle_us(body)
+        uuid, hits = self.engine.start_query(_namespace(request), query, max_idle_us, include)
+        return {"uuid": uuid, "scores": _hits_json(hits, include)}
+
+    def _vector_query(self, item: dict[str, Any]) -> tuple[Query, Include]:
+        fields = self.reader.fields(item, "A query")
+        if fields.get("data") is not None:
+            raise errors.bad_request("A query by data belongs to query-data, not to query")
+        return self.reader.query(fields), self.reader.include(fields)
+
+    def _text_query(self, item: dict[str, Any]) -> tuple[Query, Include]:
+        fields = self.reader.fields(item, "A query")
+        query = self.reader.query(fields)
+        if query.vector is not None or query.sparse is not None:
+            raise errors.bad_request("A query by vector belongs to query, not to query-data")
+        mode = self.reader.query_mode(fields)
+        vector, sparse = self._embedder().embed(self.reader.required_data(fields), query=True)
+        if mode is not QueryMode.HYBRID:
+            if self.engine.kind is not Kind.HYBRID:
+                raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")
+            vector, sparse = (vector, None) if mode is QueryMode.DENSE else (None, sparse)
+        return replace(query, vector=vector, sparse=sparse), self.reader.include(fields)
+
+    # -- the index and its namespaces ------------------------------------------------------------
+
+    def info(self, request: Request) -> object:
+        """Counts, size, dimension and kind."""
+        return info_json(self.engine.info())
+
+    def list_namespaces(self, request: Request) -> object:
+        """All names, the default one ("") first."""
+        return self.engine.namespaces()
+
+    def delete_namespace(self, request: Request) -> object:
+        """Remove the namespace in the path."""
+        self.engine.delete_namespace(_namespace(request))
+        return SUCCESS
+
+    def rename_namespace(self, request: Request) -> object:
+        """Move a namespace to another name."""
+        fields = self._fields(request)
+        renamed = self.engine.rename_namespace(
+            self.reader.required_text(fields, "namespace"),
+            self.reader.required_text(fields, "newNamespace"),
+            delete_existing=self.reader.flag(fields, "deleteExisting"),
+        )
+        return {"renamed": renamed}
+
+    # -- bodies ----------------------------------------------------------------------------------
+
+    def _fields(self, request: Request) -> Any:
+        return self.reader.fields(self.reader.json(request.body))
+
+    def _items(self, request: Request) -> Sequence[Any]:
+        body = self.reader.json(request.body)
+        if not isinstance(body, list):
+            return [body]
+        limit = self.engine.limits.vectors_per_call
+        if limit is not None and len(body) > limit:
+            raise errors.limit_exceeded("Batch size", len(body), limit)
+        return body
+
+    def _embedder(self) -> Embedder:
+        if self.embedder is None:
+            raise errors.no_embedding_model()
+        return self.embedder
+
+    def _check_known_model(self, records: Sequence[Record]) -> None:
+        """A text without any vector is meant to be embedded, which ``upsert`` does not do."""
+        if self.embedder is None and any(
+            record.data is not None and not _has_vectors(record) for record in records
+        ):
+            raise errors.no_embedding_model()
+
+
+def _command(endpoint: Callable[[Request], object]) -> Callable[[Request], object]:
+    def in_envelope(request: Request) -> object:
+        return {"result": endpoint(request)}
+
+    return in_envelope
+
+
+def _has_vectors(given: Record | Change) -> bool:
+    return given.vector is not None or given.sparse is not None
+
+
+def _namespace(request: Request) -> str:
+    return decode_segment(request.params.get("namespace", ""))
+
+
+def _hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
+    answers = []
+    for hit in hits:
+        answer = {"id": hit.record.id, "score": hit.score}
+        _add_parts(answer, hit.record, include)
+        answers.append(answer)
+    return answers
+
+
+def record_json(record: Record, include: Include) -> dict[str, Any]:
+    """A record as fetch, range and random answer it; what is absent is left out."""
+    answer: dict[str, Any] = {"id": record.id}
+    _add_parts(answer, record, include)
+    return answer
+
+
+def _add_parts(answer: dict[str, Any], record: Record, include: Include) -> None:
+    if include.vectors:
+        if record.vector is not None:
+            answer["vector"] = record.vector
+        if record.sparse is not None:
+            answer["sparseVector"] = {
+                "indices": record.sparse.indices,
+                "values": record.sparse.values,
+            }
+    if include.metadata and record.metadata is not None:
+        answer["metadata"] = record.metadata
+    if include.data and record.data is not None:
+        answer["data"] = record.data
+
+
+def info_json(info: IndexInfo) -> dict[str, Any]:
+    """What ``/info`` answers; a sparse index has dimension 0 and no similarity function."""
+    kind = info.kind
+    dense = {
+        "dimension": info.dimension,
+        "similarityFunction": info.similarity if kind.has_dense else "",
+    }
+    answer: dict[str, Any] = {
+        "vectorCount": sum(space.vector_count for space in info.namespaces.values()),
+        "pendingVectorCount": sum(space.pending_vector_count for space in info.namespaces.values()),
+        "indexSize": info.index_size,
+        **dense,
+        "indexType": kind,
+        "namespaces": {
+            name: {
+                "vectorCount": space.vector_count,
+                "pendingVectorCount": space.pending_vector_count,
+            }
+            for name, space in info.namespaces.items()
+        },
+    }
+    if kind.has_dense:
+        answer["denseIndex"] = {**dense, "embeddingModel": info.dense_model}
+    if kind.has_sparse:
+        answer["sparseIndex"] = {"embeddingModel": info.sparse_model}
+    return answer
