@@ -21,6 +21,7 @@ from .kernel.journal import Found, Journal
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
+    from .failures import Failures
     from .kv.handle import KVServer
     from .queue.capture import CallbackCapture, Destination
     from .queue.handle import Queue
@@ -290,6 +291,16 @@ class Cloud:
             handle.end_connections()
         self.clock.rewind()
         self.reset()
+
+    def every_failure(self, run: Callable[[], object], **options: Any) -> Failures:
+        """Rerun code once per call it makes, failing another call each time.
+
+        See ``failures.every_failure`` for the options ``services``, ``faults``, ``status`` and
+        ``check``, and for what counts as a broken promise.
+        """
+        from .failures import every_failure
+
+        return every_failure(self, run, **options)
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -1,0 +1,177 @@
+"""Rerunning a piece of code once for each call it makes, failing another call each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from .kernel.errors import ContractError
+from .kernel.journal import Call, Found
+
+if TYPE_CHECKING:
+    from .cloud import Cloud
+    from .kernel.handle import Handle
+
+__all__ = ["Failure", "FailureName", "Failures", "every_failure"]
+
+FailureName = Literal["answer", "drop", "lose_answer"]
+FAILURES: tuple[FailureName, ...] = ("answer", "drop", "lose_answer")
+MOST_CALLS = 1_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """One run with one call failing.
+
+    ``number`` is the call's place in the run (1 is the first), ``fault`` what was done to it,
+    ``call`` the journal's record of it. ``exception`` is what the code raised, None when it coped;
+    ``broken`` is the ``AssertionError`` that says its promise did not hold, None when it held.
+    """
+
+    number: int
+    fault: FailureName
+    call: Call
+    exception: BaseException | None
+    broken: AssertionError | None
+
+    @property
+    def held(self) -> bool:
+        """Whether the code's promise held."""
+        return self.broken is None
+
+    def __repr__(self) -> str:
+        outcome = "held" if self.held else f"BROKEN: {self.broken}"
+        raised = f", raised {self.exception!r}" if self.exception and self.held else ""
+        what = self.call.facts.get("command") or f"{self.call.method} {self.call.path}"
+        return f"<call {self.number} ({self.call.handle} {what}) {self.fault}: {outcome}{raised}>"
+
+
+class Failures(Found[Failure]):
+    """All runs of one ``every_failure``."""
+
+    @property
+    def broken(self) -> Found[Failure]:
+        """The runs in which the promise did not hold."""
+        return Found(failure for failure in self if not failure.held)
+
+    def assert_held(self) -> None:
+        """Fails when the promise was broken in any run, listing all of them."""
+        if self.broken:
+            listing = "\n".join(f"  {failure!r}" for failure in self)
+            raise AssertionError(
+                f"the promise was broken in {len(self.broken)} of {len(self)} runs:\n{listing}"
+            )
+
+
+def every_failure(
+    cloud: Cloud,
+    run: Callable[[], object],
+    *,
+    services: Iterable[str] | None = None,
+    faults: Sequence[FailureName] = FAILURES,
+    status: int = 503,
+    check: Callable[[], object] | None = None,
+) -> Failures:
+    """Run the code once as it is, then once per call and fault, failing call 1, 2, 3… in turn.
+
+    ``run`` does the work; its promise is what it and ``check`` (called after it, with no fault left)
+    assert: an ``AssertionError`` breaks it, any other exception is the code giving up, which may
+    well be right. ``services`` limits the calls to fixtures or handles by name. ``faults`` are
+    ``"answer"`` (with ``status``, the engine not reached), ``"drop"`` (no answer, no effect) and
+    ``"lose_answer"`` (effect, no answer). Every run starts from the data as it was.
+
+    Raises ``ContractError`` when the code makes no call, and whatever the undisturbed run raises.
+    """
+    unknown = [fault for fault in faults if fault not in FAILURES]
+    if unknown:
+        raise ContractError(f"{unknown!r} is no failure: give names out of {', '.join(FAILURES)}")
+    handles = _chosen(cloud, services)
+    start = cloud.snapshot()
+    before = _count(handles)
+    run()
+    if check is not None:
+        check()
+    calls = _count(handles) - before
+    if not calls:
+        raise ContractError(
+            "the code made no call to "
+            + (", ".join(handle.name for handle in handles) or "any fake")
+            + ", so there is nothing to fail"
+        )
+    found = Failures()
+    try:
+        for fault in faults:
+            for number in range(1, MOST_CALLS + 1):
+                cloud.restore(start)
+                failure = _one(handles, run, check, fault, number, status)
+                if failure is None:
+                    break
+                found.append(failure)
+    finally:
+        cloud.restore(start)
+    return found
+
+
+def _one(
+    handles: list[Handle],
+    run: Callable[[], object],
+    check: Callable[[], object] | None,
+    fault: FailureName,
+    number: int,
+    status: int,
+) -> Failure | None:
+    seen = 0
+    hit: list[Call] = []
+
+    def is_the_one(request: Any) -> bool:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            hit.append(request.call)
+        return seen == number
+
+    armed = []
+    for handle in handles:
+        if fault == "answer":
+            armed.append(handle.faults.answer(status, when=is_the_one))
+        elif fault == "drop":
+            armed.append(handle.faults.drop(when=is_the_one))
+        else:
+            armed.append(handle.faults.lose_answer(when=is_the_one))
+        # The last round finds no call left to fail; that is no forgotten fault.
+        armed[-1].must_fire = False  # type: ignore[misc]
+    exception: BaseException | None = None
+    try:
+        run()
+    except Exception as error:
+        exception = error
+    finally:
+        for one in armed:
+            one.remove()
+    if not hit:
+        return None
+    broken = exception if isinstance(exception, AssertionError) else None
+    if broken is None and check is not None:
+        try:
+            check()
+        except AssertionError as error:
+            broken = error
+    return Failure(number, fault, hit[0], exception, broken)
+
+
+def _chosen(cloud: Cloud, services: Iterable[str] | None) -> list[Handle]:
+    handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
+    if services is None:
+        return handles
+    wanted = set(services)
+    known = {name for handle in handles for name in (handle.name, handle.fixture)}
+    if wanted - known:
+        raise ContractError(
+            f"{', '.join(sorted(wanted - known))} is not open; open are: {', '.join(sorted(known))}"
+        )
+    return [handle for handle in handles if {handle.name, handle.fixture} & wanted]
+
+
+def _count(handles: list[Handle]) -> int:
+    return sum(len(handle.journal.calls()) for handle in handles)
