@@ -614,7 +614,12 @@ class Hub:
         selector = self._selector
         if selector is None:
             return False
-        selector.register(sock, selectors.EVENT_READ, data)
+        try:
+            selector.register(sock, selectors.EVENT_READ, data)
+        except KeyError:
+            # Somebody closed a socket of ours behind our back, and this one got its descriptor.
+            selector.unregister(sock.fileno())
+            selector.register(sock, selectors.EVENT_READ, data)
         if self._wakes:
             self._nudge()
         return True
