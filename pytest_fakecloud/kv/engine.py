@@ -11,6 +11,7 @@ from .config import defaults
 from .errors import (
     NOT_IN_TRANSACTION,
     CommandError,
+    exec_aborted_by,
     not_over_rest,
     unknown_command,
     unknown_subcommand,
@@ -41,8 +42,9 @@ class Engine:
         self.random = ids.stream("kv", "random")
         self.config = Config(defaults())
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
-        self.now_ms = clock.now_ms()
-        self.started_us = clock.now_us()
+        self.now_us = self.started_us = clock.now_us()
+        """The clock as the running command, script or transaction sees it."""
+        self.now_ms = self.now_us // 1000
         self.users: dict[str, User] = {"default": FullUser(), "default_ro": ReadOnlyUser()}
         self.stats: dict[CommandSpec, list[int]] = {}
         """Calls, microseconds, rejected calls and failed calls by command."""
@@ -89,8 +91,11 @@ class Engine:
                         raise CommandError(NOT_IN_TRANSACTION)
                     session.queue.append((spec, argv))
                     return QUEUED
-            except CommandError:
+            except CommandError as error:
                 session.aborted = True
+                if session.queue is not None and argv[0].upper() == b"EXEC":
+                    _commands.transactions.discard_transaction(session)
+                    raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
                 raise
             return self.run(session, spec, argv)
 
@@ -110,8 +115,10 @@ class Engine:
         """Run a command line that was checked already: arity, permission, availability."""
         start_us = self.clock.now_us()
         if not session.in_exec and not session.in_script:
+            self.now_us = start_us
             self.now_ms = session.db.now_ms = start_us // 1000
-        assert spec.function is not None
+        if spec.function is None:
+            raise CommandError(unknown_command(argv))
         try:
             return spec.function(session, argv[spec.skip :])
         finally:

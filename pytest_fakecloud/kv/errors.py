@@ -42,6 +42,10 @@ NOT_INTEGER = b"ERR value is not an integer or out of range"
 NOT_INTEGER_VENDOR = b"ERR value is not an int or out of range"  # the vendor's pipeline example
 NOT_FLOAT = b"ERR value is not a valid float"
 OUT_OF_RANGE = b"ERR value is out of range"
+OUT_OF_LONG_RANGE = (
+    b"ERR value is out of range, "
+    b"value must between -9223372036854775807 and 9223372036854775807"
+)
 NOT_POSITIVE = b"ERR value is out of range, must be positive"
 NO_SUCH_KEY = b"ERR no such key"
 SAME_OBJECT = b"ERR source and destination objects are the same"
@@ -131,7 +135,7 @@ def exec_aborted_by(reason: bytes) -> bytes:
 
 STRING_TOO_LONG = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 DECREMENT_OVERFLOW = b"ERR decrement would overflow"
-MSETEX_NUMKEYS = b"ERR invalid numkeys value"
+MSETEX_NUMKEYS = b"ERR invalid numkeys value or out of range"
 BAD_DIGEST = b"ERR digest must be exactly 16 hexadecimal characters"  # decided here
 OFFSET_OUT_OF_RANGE = b"ERR offset is out of range"
 LCS_NOT_STRINGS = b"ERR The specified keys must contain string values"
@@ -158,7 +162,198 @@ def bitop_needs_two(operation: str) -> bytes:
 
 HASH_NOT_INTEGER = b"ERR hash value is not an integer"
 HASH_NOT_FLOAT = b"ERR hash value is not a float"
+NUMFIELDS = (
+    b"ERR numfields should be greater than 0 and match the provided number of fields"
+)
 VALUE_NAN_OR_INFINITY = b"ERR value is NaN or Infinity"
+
+# -- lists ---------------------------------------------------------------------------------------
+
+LPOS_RANK = (
+    b"ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... "
+    b"or use negative to start from the end of the list"
+)
+LPOS_COUNT = b"ERR COUNT can't be negative"
+LPOS_MAXLEN = b"ERR MAXLEN can't be negative"
+COUNT_OF_EITHER_SIGN = (
+    b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+)
+TIMEOUT_NOT_FLOAT = b"ERR timeout is not a float or out of range"
+TIMEOUT_NOT_INTEGER = b"ERR timeout is not an integer or out of range"
+TIMEOUT_NEGATIVE = b"ERR timeout is negative"
+TIMEOUT_OUT_OF_RANGE = b"ERR timeout is out of range"
+
+# -- sets and sorted sets ------------------------------------------------------------------------
+
+TOO_MANY_KEYS = b"ERR Number of keys can't be greater than number of args"
+ZADD_XX_AND_NX = b"ERR XX and NX options at the same time are not compatible"
+ZADD_GT_LT_NX = b"ERR GT, LT, and/or NX options at the same time are not compatible"
+ZADD_INCR_PAIRS = b"ERR INCR option supports a single increment-element pair"
+SCORE_NAN = b"ERR resulting score is not a number (NaN)"
+SCORE_RANGE = b"ERR min or max is not a float"
+LEX_RANGE = b"ERR min or max not valid string range item"
+WEIGHT_NOT_FLOAT = b"ERR weight value is not a float"
+LIMIT_NEEDS_BY = (
+    b"ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+)
+WITHSCORES_WITH_BYLEX = (
+    b"ERR syntax error, WITHSCORES not supported in combination with BYLEX"
+)
+
+
+def input_key_needed(name: str) -> bytes:
+    """The text for ZUNION and its kin with no key; ``name`` is lower case."""
+    return f"ERR at least 1 input key is needed for '{name}' command".encode()
+
+
+# -- geo -----------------------------------------------------------------------------------------
+
+GEO_RADIUS = b"ERR need numeric radius"
+GEO_RADIUS_NEGATIVE = b"ERR radius cannot be negative"
+GEO_WIDTH = b"ERR need numeric width"
+GEO_HEIGHT = b"ERR need numeric height"
+GEO_BOX_NEGATIVE = b"ERR height or width cannot be negative"
+GEO_UNIT = b"ERR unsupported unit provided. please use M, KM, FT, MI"
+GEO_MEMBER = b"ERR could not decode requested zset member"
+GEO_COUNT = b"ERR COUNT must be > 0"
+GEO_ANY = b"ERR the ANY argument requires COUNT argument"
+GEO_STORE_WITH = (
+    b"ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+)
+GEOSEARCHSTORE_WITH = (
+    b"ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+)
+
+
+def geo_position(longitude: float, latitude: float) -> bytes:
+    """The text for a position that cannot be stored."""
+    return f"ERR invalid longitude,latitude pair {longitude:f},{latitude:f}".encode()
+
+
+def geo_centre(name: str) -> bytes:
+    """The text for a search without a centre."""
+    return f"ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}".encode()
+
+
+def geo_shape(name: str) -> bytes:
+    """The text for a search without a shape."""
+    return f"ERR exactly one of BYRADIUS and BYBOX can be specified for {name}".encode()
+
+
+# -- HyperLogLog ---------------------------------------------------------------------------------
+
+NOT_HYPERLOGLOG = b"WRONGTYPE Key is not a valid HyperLogLog string value."
+CORRUPT_HYPERLOGLOG = b"INVALIDOBJ Corrupted HLL object detected"
+PFDEBUG_NO_KEY = b"ERR The specified key does not exist"
+PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
+
+
+def pfdebug_unknown(sent: bytes) -> bytes:
+    """The text for a PFDEBUG sub-command it does not have."""
+    return one_line(b"ERR Unknown PFDEBUG subcommand '" + sent.split(b"\0")[0] + b"'")
+
+
+# -- streams -------------------------------------------------------------------------------------
+
+STREAM_ID = b"ERR Invalid stream ID specified as stream command argument"
+INTERVAL_START = b"ERR invalid start ID for the interval"
+INTERVAL_END = b"ERR invalid end ID for the interval"
+XADD_ID_ZERO = b"ERR The ID specified in XADD must be greater than 0-0"
+XADD_ID_SMALL = (
+    b"ERR The ID specified in XADD is equal or smaller than the target stream top item"
+)
+XADD_EXHAUSTED = (
+    b"ERR The stream has exhausted the last possible ID, unable to add more items"
+)
+TRIM_TWO_STRATEGIES = (
+    b"ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
+)
+TRIM_MAXLEN_NEGATIVE = b"ERR The MAXLEN argument must be >= 0."
+TRIM_LIMIT_NEGATIVE = b"ERR The LIMIT argument must be >= 0."
+TRIM_LIMIT_ALONE = (
+    b"ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
+)
+XTRIM_NO_STRATEGY = b"ERR syntax error, XTRIM called without specifying a trimming strategy"
+TRIM_LIMIT_EXACT = b"ERR syntax error, LIMIT cannot be used without the special ~ option"
+XREAD_UNBALANCED = (
+    b"ERR Unbalanced XREAD list of streams: "
+    b"for each stream key an ID or '$' must be specified."
+)
+XREAD_GROUP = (
+    b"ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+)
+XREAD_NOACK = (
+    b"ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
+)
+XREADGROUP_NO_GROUP = b"ERR Missing GROUP option for XREADGROUP"
+XREADGROUP_LAST = (
+    b"ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of "
+    b"this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID "
+    b"would just return an empty result set."
+)
+XREAD_NEW = (
+    b"ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
+    b"<consumer> option."
+)
+XGROUP_NO_KEY = (
+    b"ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to "
+    b"use the MKSTREAM option to create an empty stream automatically."
+)
+XGROUP_ENTRIESREAD = b"ERR value for ENTRIESREAD must be positive or -1"
+BUSYGROUP = b"BUSYGROUP Consumer Group name already exists"
+XAUTOCLAIM_COUNT = b"ERR COUNT must be > 0"
+XSETID_SMALL = b"ERR The ID specified in XSETID is smaller than the target stream top item"
+XSETID_ENTRIES_NEGATIVE = b"ERR entries_added must be positive"
+XSETID_ENTRIES_SMALL = (
+    b"ERR The entries_added specified in XSETID is smaller than the target stream length"
+)
+XSETID_BELOW_GIVEN = (
+    b"ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
+)
+XSETID_BELOW_DELETED = (
+    b"ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
+)
+XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # decided here
+XDELEX_IDS = (
+    b"ERR The `numids` parameter must match the number of arguments"  # decided here
+)
+
+
+def no_group(key: bytes, group: bytes, *, reading: bool = False) -> bytes:
+    """The text where a key or its group is missing."""
+    tail = b" in XREADGROUP with GROUP option" if reading else b""
+    return one_line(
+        b"NOGROUP No such key '" + key + b"' or consumer group '" + group + b"'" + tail
+    )
+
+
+def no_group_for_key(key: bytes, group: bytes) -> bytes:
+    """The text where a key is there and its group is missing."""
+    return one_line(b"NOGROUP No such consumer group '" + group + b"' for key name '" + key + b"'")
+
+
+def bad_claim_argument(command: str, what: str) -> bytes:
+    """The text for a number XCLAIM or XAUTOCLAIM cannot read."""
+    return f"ERR Invalid {what} argument for {command}".encode()
+
+
+def unrecognized_claim_option(sent: bytes) -> bytes:
+    """The text for a word XCLAIM does not know."""
+    return one_line(b"ERR Unrecognized XCLAIM option '" + sent.split(b"\0")[0] + b"'")
+
+
+def pending_limit(limit: int, size: int, wanted: int, where: tuple[bytes, bytes, bytes]) -> bytes:
+    """The vendor's text where a consumer would hold more pending entries than allowed.
+
+    ``where`` is key, group and consumer. Sources: the vendor's documentation.
+    """
+    key, group, consumer = where
+    return one_line(
+        b"ERR XReadGroup is cancelled. Pending Entries List limit per consumer is about to be "
+        b"reached. Limit: %d, Current PEL size: %d, Requested Read: %d, "
+        b"Key: %s, Group: %s, Consumer: %s." % (limit, size, wanted, key, group, consumer)
+    )
+
 
 # -- generic -------------------------------------------------------------------------------------
 
@@ -183,6 +378,11 @@ LFU = (
 )
 EXPIRE_NX_WITH_OTHERS = b"ERR NX and XX, GT or LT options at the same time are not compatible"
 EXPIRE_GT_AND_LT = b"ERR GT and LT options at the same time are not compatible"
+TIMEOUT_NOT_INTEGER = b"ERR timeout is not an integer or out of range"
+TIMEOUT_NEGATIVE = b"ERR timeout is negative"
+WAITAOF_NO_FILE = (
+    b"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+)
 SORT_SCORES = b"ERR One or more scores can't be converted into double"
 
 

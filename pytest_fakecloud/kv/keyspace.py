@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .errors import WRONGTYPE, CommandError
 from .scanning import ScanOrder
+from .values.hashes import HashValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,7 @@ class Keyspace:
 
     __slots__ = (
         "_order", "_soonest", "accessed", "changes", "expired", "expires", "index", "now_ms",
-        "on_touch", "values", "watchers",
+        "on_touch", "values", "volatile", "watchers",
     )  # fmt: skip
 
     def __init__(self, index: int = 0) -> None:
@@ -79,6 +80,8 @@ class Keyspace:
         self.values: dict[bytes, Any] = {}
         self.expires: dict[bytes, int] = {}
         self.accessed: dict[bytes, int] = {}
+        self.volatile: dict[bytes, int] = {}
+        """The instant at which the first field of a hash goes, for hashes that have such fields."""
         self.watchers: dict[bytes, list[Session]] = {}
         self.changes = 0
         self.expired = 0
@@ -96,15 +99,20 @@ class Keyspace:
             if key in self.expires and self.expires[key] <= self.now_ms:
                 self._expire(key)
                 return None
+            if self.volatile and self._lost_fields(key):
+                return None
             self.accessed[key] = self.now_ms
         return value
 
     def peek(self, key: bytes) -> Any:
         """The value of any type, or None, without counting as an access."""
         value = self.values.get(key)
-        if value is not None and key in self.expires and self.expires[key] <= self.now_ms:
-            self._expire(key)
-            return None
+        if value is not None:
+            if key in self.expires and self.expires[key] <= self.now_ms:
+                self._expire(key)
+                return None
+            if self.volatile and self._lost_fields(key):
+                return None
         return value
 
     def get(self, key: bytes, kind: type[T]) -> T | None:
@@ -177,6 +185,8 @@ class Keyspace:
                 del self.expires[key]
             elif self.expires[key] <= self.now_ms:
                 self._expire(key)
+        if self.volatile:
+            self.volatile.pop(key, None)
         values[key] = value
         self.accessed[key] = self.now_ms
         self.changes += 1
@@ -220,6 +230,22 @@ class Keyspace:
         self.touch(key)
         return True
 
+    def note_fields(self, key: bytes, value: HashValue) -> None:
+        """Note when the first field of a hash goes; after its expiries or the key changed."""
+        soonest = value.soonest()
+        if soonest is None:
+            self.volatile.pop(key, None)
+        else:
+            self.volatile[key] = soonest
+
+    def put_back(self, key: bytes, value: Any, at_ms: int | None) -> None:
+        """Put a whole value that came from elsewhere under a key, with its expiry."""
+        self.set(key, value)
+        if isinstance(value, HashValue):
+            self.note_fields(key, value)
+        if at_ms is not None:
+            self.expire_at(key, at_ms)
+
     def clear(self) -> None:
         """Remove every key."""
         self.purge()
@@ -228,13 +254,28 @@ class Keyspace:
         self.values.clear()
         self.expires.clear()
         self.accessed.clear()
+        self.volatile.clear()
         self._order = None
         if self.watchers or self.on_touch is not None:
             for key in gone:
                 self._tell(key)
 
+    def exchange(self, other: Keyspace) -> None:
+        """Swap contents with another database; who watches a key that exists in either is told."""
+        self.purge()
+        other.purge()
+        for one in (self, other):
+            for key in {*self.values, *other.values}:
+                one.touch(key)
+        for name in ("values", "expires", "accessed", "volatile", "_order", "_soonest"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, theirs)
+            setattr(other, name, mine)
+
     def purge(self) -> None:
         """Remove every key whose instant has come."""
+        for key in list(self.volatile):
+            self._lost_fields(key)
         if not self.expires or self.now_ms < self._soonest:
             return
         for key in [key for key, at in self.expires.items() if at <= self.now_ms]:
@@ -247,10 +288,24 @@ class Keyspace:
         if self.watchers:
             self._tell(key)
 
+    def _lost_fields(self, key: bytes) -> bool:
+        """Remove the fields of a hash whose instant has come; whether the key went with them."""
+        if self.volatile.get(key, self.now_ms + 1) > self.now_ms:
+            return False
+        value: HashValue = self.values[key]
+        value.expire(self.now_ms)
+        if value.fields:
+            self.note_fields(key, value)
+            self.touch(key)
+            return False
+        self._expire(key)
+        return True
+
     def _drop(self, key: bytes) -> None:
         del self.values[key]
         self.expires.pop(key, None)
         self.accessed.pop(key, None)
+        self.volatile.pop(key, None)
 
     def _tell(self, key: bytes) -> None:
         for session in self.watchers.get(key, ()):
@@ -275,6 +330,10 @@ class Keyspace:
         self.values = {key: _copy(value) for key, value in saved.values.items()}
         self.expires = dict(saved.expires)
         self.accessed = dict(saved.accessed)
+        self.volatile = {}
+        for key, value in self.values.items():
+            if isinstance(value, HashValue) and value.expires:
+                self.note_fields(key, value)
         self._soonest = min(self.expires.values(), default=0)
         self._order = None
 

@@ -133,7 +133,7 @@ class Session:
         self.library: dict[str, bytes] = {}
         self.queue: list[tuple[CommandSpec, list[bytes]]] | None = None
         self.aborted = False
-        self.watched: list[tuple[Keyspace, bytes, int | None]] = []
+        self.watched: list[tuple[Keyspace, bytes, bool]] = []
         self.watch_broken = False
         self.in_exec = False
         self.in_script = False

@@ -95,7 +95,7 @@ def _has_digit(text: bytes) -> bool:
 
 def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
     """The 80-bit float an argument stands for; infinities are returned, NaN is refused."""
-    if len(text) >= 256:
+    if len(text) >= 5120:
         raise CommandError(error)
     if _INFINITY.fullmatch(text):
         return float(text)

@@ -95,16 +95,18 @@ def _set_words(args: Args, at: int, allowed: frozenset[bytes] | None = None) -> 
     while at < len(args):
         word = args[at].upper()
         follows = at + 1 < len(args)
-        lifetime_free = words.expiry is None and not words.keep_ttl and not words.persist
+        lifetime_free = not words.keep_ttl and not words.persist
+        if words.expiry is not None and words.expiry[0] != word:
+            lifetime_free = False
         if allowed is not None and word not in allowed:
             raise CommandError(errors.SYNTAX)
         if word in (b"NX", b"XX") and words.condition in (b"", word):
             words.condition = word
         elif word == b"GET":
             words.get = True
-        elif word == b"KEEPTTL" and words.expiry is None:
+        elif word == b"KEEPTTL" and lifetime_free | words.keep_ttl:
             words.keep_ttl = True
-        elif word == b"PERSIST" and words.expiry is None and allowed is not None:
+        elif word == b"PERSIST" and allowed is not None and lifetime_free | words.persist:
             words.persist = True
         elif word in EXPIRY_WORDS and lifetime_free and follows:
             at += 1
@@ -246,7 +248,7 @@ def msetex(session: Session, args: Args) -> Reply:
     count = parse_int(args[0], 1, I64_MAX, errors.MSETEX_NUMKEYS)
     end = 1 + 2 * count
     if end > len(args):
-        raise CommandError(wrong_arity("msetex"))
+        raise CommandError(errors.SYNTAX)
     words = _set_words(args, end, _MSETEX_WORDS)
     at_ms = None
     if words.expiry is not None:

@@ -1,0 +1,145 @@
+"""Argument shapes that several groups of commands share: counts, pages of a scan, waiting times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from .. import errors
+from ..errors import CommandError
+from ..glob import matcher
+from ..model import Session
+from ..registry import Args
+from ..reply import NIL_ARRAY, Blocked, Reply
+from ..syntax import I64_MAX, parse_int, parse_long_double, parse_unsigned, try_int
+
+__all__ = [
+    "bounds", "parse_block", "parse_count", "parse_counted_keys", "parse_cursor", "parse_pop_count",
+    "parse_scan", "parse_timeout", "slice_bounds", "try_or_wait",
+]  # fmt: skip
+
+DEFAULT_PAGE = 10
+
+
+def parse_count(text: bytes) -> int:
+    """A count that may be negative (repetitions allowed); the least 64-bit integer is refused."""
+    count = parse_int(text)
+    if count < -I64_MAX:
+        raise CommandError(errors.COUNT_OF_EITHER_SIGN)
+    return count
+
+
+def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
+    """The first and last index of a slice as two integers."""
+    return parse_int(start), parse_int(stop)
+
+
+def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
+    """First and last index, negative ones from the end, as start <= i < stop within 0..length."""
+    if first < 0:
+        first = max(first + length, 0)
+    if last < 0:
+        last += length
+    stop = min(last, length - 1) + 1
+    return (first, stop) if first < stop else (0, 0)
+
+
+def parse_counted_keys(args: Args, at: int) -> tuple[list[bytes], int]:
+    """`numkeys key [key ...]` of LMPOP and its kin: the keys and the place of what follows."""
+    numkeys = parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
+    following = at + 1 + numkeys
+    if following >= len(args):
+        raise CommandError(errors.SYNTAX)
+    return args[at + 1 : following], following
+
+
+def parse_pop_count(args: Args, at: int) -> int:
+    """The `[COUNT n]` that ends LMPOP and its kin; 1 when absent."""
+    if at == len(args):
+        return 1
+    if at + 2 != len(args) or args[at].upper() != b"COUNT":
+        if at + 1 < len(args) and args[at].upper() == b"COUNT":
+            parse_int(args[at + 1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+        raise CommandError(errors.SYNTAX)
+    return parse_int(args[at + 1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+
+
+def parse_cursor(text: bytes) -> int:
+    """The cursor of a scan."""
+    return parse_unsigned(text, errors.INVALID_CURSOR)
+
+
+def parse_scan(args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
+    """`[MATCH pattern] [COUNT n]`: how many elements to visit, and what they must match."""
+    count, match = DEFAULT_PAGE, None
+    for at in range(0, len(args), 2):
+        word = args[at].upper()
+        if at + 1 == len(args):
+            raise CommandError(errors.SYNTAX)
+        if word == b"COUNT":
+            count = parse_int(args[at + 1])
+            if count < 1:
+                raise CommandError(errors.SYNTAX)
+        elif word == b"MATCH":
+            match = matcher(args[at + 1])
+        else:
+            raise CommandError(errors.SYNTAX)
+    return count, match
+
+
+def parse_timeout(session: Session, text: bytes) -> int:
+    """How many milliseconds a blocking command may wait, told in (parts of) seconds; 0 for ever."""
+    seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
+    if isinstance(seconds, float):
+        if seconds < 0:
+            raise CommandError(errors.TIMEOUT_NEGATIVE)
+        raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
+    return _waiting_time(session, math.ceil(Fraction(seconds) * 1000))
+
+
+def parse_block(session: Session, text: bytes) -> int:
+    """How many milliseconds XREAD may wait; 0 for ever."""
+    milliseconds = try_int(text)
+    if milliseconds is None:
+        raise CommandError(errors.TIMEOUT_NOT_INTEGER)
+    return _waiting_time(session, milliseconds)
+
+
+def _waiting_time(session: Session, milliseconds: int) -> int:
+    if milliseconds > I64_MAX:
+        raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
+    if milliseconds < 0:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    if milliseconds > I64_MAX - session.now_ms:
+        raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
+    return milliseconds
+
+
+def try_or_wait(
+    session: Session,
+    keys: list[bytes],
+    timeout_ms: int,
+    attempt: Callable[[], Reply],
+    empty: Reply = NIL_ARRAY,
+) -> Reply:
+    """What a blocking command answers: at once, `empty` where waiting is impossible, or later.
+
+    `attempt` returns None while there is nothing. A first attempt may fail with WRONGTYPE; one that
+    already waits goes on waiting when a key turns up with another type, as on the server.
+    """
+    reply = attempt()
+    if reply is not None:
+        return reply
+    if not session.may_block:
+        return empty
+
+    def again() -> Reply:
+        try:
+            return attempt()
+        except CommandError as error:
+            if error.text == errors.WRONGTYPE:
+                return None
+            raise
+
+    return Blocked(keys, timeout_ms, again, NIL_ARRAY)

@@ -1,0 +1,346 @@
+"""Lists: sequences changed at both ends."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from .. import errors
+from ..errors import CommandError, wrong_arity
+from ..model import Session
+from ..registry import Args, command
+from ..reply import NIL_ARRAY, OK, Reply
+from ..syntax import I64_MAX, parse_int
+from ..values.lists import QuickList
+from .arguments import (
+    bounds,
+    parse_count,
+    parse_counted_keys,
+    parse_pop_count,
+    parse_timeout,
+    slice_bounds,
+    try_or_wait,
+)
+
+
+def _is_left(word: bytes) -> bool:
+    end = word.upper()
+    if end not in (b"LEFT", b"RIGHT"):
+        raise CommandError(errors.SYNTAX)
+    return end == b"LEFT"
+
+
+def _changed(session: Session, key: bytes) -> None:
+    session.db.remove_if_empty(key)
+    session.db.touch(key)
+
+
+# -- adding --------------------------------------------------------------------------------------
+
+
+@command("LPUSH")
+def lpush(session: Session, args: Args) -> Reply:
+    """Put elements before the head, one after the other."""
+    items = session.db.get_or_create(args[0], QuickList)
+    items.push_left(args[1:])
+    session.db.touch(args[0])
+    return len(items)
+
+
+@command("RPUSH")
+def rpush(session: Session, args: Args) -> Reply:
+    """Put elements behind the tail."""
+    items = session.db.get_or_create(args[0], QuickList)
+    items.push_right(args[1:])
+    session.db.touch(args[0])
+    return len(items)
+
+
+@command("LPUSHX")
+def lpushx(session: Session, args: Args) -> Reply:
+    """LPUSH to a list that exists."""
+    return 0 if session.db.get(args[0], QuickList) is None else lpush(session, args)
+
+
+@command("RPUSHX")
+def rpushx(session: Session, args: Args) -> Reply:
+    """RPUSH to a list that exists."""
+    return 0 if session.db.get(args[0], QuickList) is None else rpush(session, args)
+
+
+@command("LINSERT")
+def linsert(session: Session, args: Args) -> Reply:
+    """Put an element before or after the first one equal to the pivot."""
+    key, where, pivot, item = args
+    where = where.upper()
+    if where not in (b"BEFORE", b"AFTER"):
+        raise CommandError(errors.SYNTAX)
+    items = session.db.get(key, QuickList)
+    if items is None:
+        return 0
+    index = next(items.matches(pivot), None)
+    if index is None:
+        return -1
+    items.insert(index + (where == b"AFTER"), item)
+    session.db.touch(key)
+    return len(items)
+
+
+@command("LSET")
+def lset(session: Session, args: Args) -> Reply:
+    """Replace the element at an index."""
+    items = session.db.get(args[0], QuickList)
+    if items is None:
+        raise CommandError(errors.NO_SUCH_KEY)
+    index = parse_int(args[1])
+    if index < 0:
+        index += len(items)
+    if not 0 <= index < len(items):
+        raise CommandError(errors.INDEX_OUT_OF_RANGE)
+    items.replace(index, args[2])
+    session.db.touch(args[0])
+    return OK
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@command("LLEN")
+def llen(session: Session, args: Args) -> Reply:
+    """The number of elements."""
+    items = session.db.get(args[0], QuickList)
+    return 0 if items is None else len(items)
+
+
+@command("LINDEX")
+def lindex(session: Session, args: Args) -> Reply:
+    """The element at an index, from the tail when negative."""
+    items = session.db.get(args[0], QuickList)
+    if items is None:
+        return None
+    index = parse_int(args[1])
+    if index < 0:
+        index += len(items)
+    return items.at(index) if 0 <= index < len(items) else None
+
+
+@command("LRANGE")
+def lrange(session: Session, args: Args) -> Reply:
+    """The elements from one index to another."""
+    first, last = bounds(args[1], args[2])
+    items = session.db.get(args[0], QuickList)
+    if items is None:
+        return []
+    return list(items.slice(*slice_bounds(first, last, len(items))))
+
+
+@command("LPOS")
+def lpos(session: Session, args: Args) -> Reply:
+    """The indexes of elements equal to the one given."""
+    rank, count, maxlen = _lpos_words(args)
+    items = session.db.get(args[0], QuickList)
+    if items is None:
+        return None if count is None else []
+    found = items.matches(args[1], reverse=rank < 0, maxlen=maxlen)
+    wanted = islice(found, abs(rank) - 1, None)
+    if count is None:
+        return next(wanted, None)
+    return list(islice(wanted, count or None))
+
+
+def _lpos_words(args: Args) -> tuple[int, int | None, int]:
+    rank, count, maxlen = 1, None, 0
+    for at in range(2, len(args), 2):
+        word = args[at].upper()
+        if at + 1 == len(args):
+            raise CommandError(errors.SYNTAX)
+        if word == b"RANK":
+            rank = parse_count(args[at + 1])
+            if rank == 0:
+                raise CommandError(errors.LPOS_RANK)
+        elif word == b"COUNT":
+            count = parse_int(args[at + 1], 0, I64_MAX, errors.LPOS_COUNT)
+        elif word == b"MAXLEN":
+            maxlen = parse_int(args[at + 1], 0, I64_MAX, errors.LPOS_MAXLEN)
+        else:
+            raise CommandError(errors.SYNTAX)
+    return rank, count, maxlen
+
+
+# -- removing ------------------------------------------------------------------------------------
+
+
+@command("LREM")
+def lrem(session: Session, args: Args) -> Reply:
+    """Remove elements equal to the one given, from the tail when the count is negative."""
+    count = parse_int(args[1])
+    items = session.db.get(args[0], QuickList)
+    if items is None:
+        return 0
+    removed = items.remove(args[2], count)
+    if removed:
+        _changed(session, args[0])
+    return removed
+
+
+@command("LTRIM")
+def ltrim(session: Session, args: Args) -> Reply:
+    """Keep only the elements from one index to another."""
+    first, last = bounds(args[1], args[2])
+    items = session.db.get(args[0], QuickList)
+    if items is not None:
+        start, stop = slice_bounds(first, last, len(items))
+        items.remove_slice(stop, len(items))
+        items.remove_slice(0, start)
+        _changed(session, args[0])
+    return OK
+
+
+def _take(session: Session, key: bytes, items: QuickList, count: int, *, left: bool) -> list[bytes]:
+    count = min(count, len(items))
+    if left:
+        taken = items.remove_slice(0, count) if count > 1 else [items.pop_left()]
+    else:
+        size = len(items)
+        taken = items.remove_slice(size - count, size)[::-1] if count > 1 else [items.pop_right()]
+    _changed(session, key)
+    return taken
+
+
+def _pop(session: Session, args: Args, *, left: bool) -> Reply:
+    if len(args) > 2:
+        raise CommandError(wrong_arity("lpop" if left else "rpop"))
+    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    items = session.db.get(args[0], QuickList)
+    if items is None:
+        return None if count is None else NIL_ARRAY
+    if count is None:
+        return _take(session, args[0], items, 1, left=left)[0]
+    return list(_take(session, args[0], items, count, left=left)) if count else []
+
+
+@command("LPOP")
+def lpop(session: Session, args: Args) -> Reply:
+    """Remove and return the first element, or that many from the head."""
+    return _pop(session, args, left=True)
+
+
+@command("RPOP")
+def rpop(session: Session, args: Args) -> Reply:
+    """Remove and return the last element, or that many from the tail."""
+    return _pop(session, args, left=False)
+
+
+def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -> Reply:
+    """Key and elements of the first list that has any, or None."""
+    for key in keys:
+        items = session.db.get(key, QuickList)
+        if items is not None:
+            return [key, list(_take(session, key, items, count, left=left))]
+    return None
+
+
+@command("LMPOP")
+def lmpop(session: Session, args: Args) -> Reply:
+    """Remove and return elements of the first list that has any."""
+    keys, at = parse_counted_keys(args, 0)
+    left = _is_left(args[at])
+    count = parse_pop_count(args, at + 1)
+    found = _pop_first(session, keys, count, left=left)
+    return NIL_ARRAY if found is None else found
+
+
+# -- moving --------------------------------------------------------------------------------------
+
+
+def _move(
+    session: Session, source: bytes, target: bytes, *, from_left: bool, to_left: bool
+) -> Reply:
+    """The element moved, or None when the source is empty."""
+    db = session.db
+    items = db.get(source, QuickList)
+    if items is None:
+        return None
+    db.get(target, QuickList)
+    item = _take(session, source, items, 1, left=from_left)[0]
+    receiving = db.get_or_create(target, QuickList)
+    (receiving.push_left if to_left else receiving.push_right)((item,))
+    db.touch(target)
+    return item
+
+
+@command("LMOVE")
+def lmove(session: Session, args: Args) -> Reply:
+    """Move an element from one end of a list to one end of another."""
+    from_left, to_left = _is_left(args[2]), _is_left(args[3])
+    return _move(session, args[0], args[1], from_left=from_left, to_left=to_left)
+
+
+@command("RPOPLPUSH")
+def rpoplpush(session: Session, args: Args) -> Reply:
+    """Move the last element of a list to the head of another."""
+    return _move(session, args[0], args[1], from_left=False, to_left=True)
+
+
+# -- waiting -------------------------------------------------------------------------------------
+
+
+def _blocking_pop(session: Session, args: Args, *, left: bool) -> Reply:
+    keys = args[:-1]
+    timeout_ms = parse_timeout(session, args[-1])
+
+    def attempt() -> Reply:
+        found = _pop_first(session, keys, 1, left=left)
+        return [found[0], found[1][0]] if isinstance(found, list) else None
+
+    return try_or_wait(session, keys, timeout_ms, attempt)
+
+
+@command("BLPOP")
+def blpop(session: Session, args: Args) -> Reply:
+    """LPOP of the first list that has an element, waiting for one where the session may."""
+    return _blocking_pop(session, args, left=True)
+
+
+@command("BRPOP")
+def brpop(session: Session, args: Args) -> Reply:
+    """RPOP of the first list that has an element, waiting for one where the session may."""
+    return _blocking_pop(session, args, left=False)
+
+
+@command("BLMPOP")
+def blmpop(session: Session, args: Args) -> Reply:
+    """LMPOP, waiting for an element where the session may."""
+    timeout_ms = parse_timeout(session, args[0])
+    keys, at = parse_counted_keys(args, 1)
+    left = _is_left(args[at])
+    count = parse_pop_count(args, at + 1)
+    return try_or_wait(
+        session, keys, timeout_ms, lambda: _pop_first(session, keys, count, left=left)
+    )
+
+
+def _blocking_move(
+    session: Session, args: Args, *, from_left: bool, to_left: bool, timeout: bytes
+) -> Reply:
+    source, target = args[0], args[1]
+    timeout_ms = parse_timeout(session, timeout)
+    return try_or_wait(
+        session,
+        [source],
+        timeout_ms,
+        lambda: _move(session, source, target, from_left=from_left, to_left=to_left),
+        empty=None,
+    )
+
+
+@command("BLMOVE")
+def blmove(session: Session, args: Args) -> Reply:
+    """LMOVE, waiting for an element where the session may."""
+    from_left, to_left = _is_left(args[2]), _is_left(args[3])
+    return _blocking_move(session, args, from_left=from_left, to_left=to_left, timeout=args[4])
+
+
+@command("BRPOPLPUSH")
+def brpoplpush(session: Session, args: Args) -> Reply:
+    """RPOPLPUSH, waiting for an element where the session may."""
+    return _blocking_move(session, args, from_left=False, to_left=True, timeout=args[2])

@@ -1,0 +1,98 @@
+"""MULTI, EXEC, DISCARD, WATCH, UNWATCH: several commands as one."""
+
+from __future__ import annotations
+
+from .. import errors
+from ..errors import CommandError
+from ..model import Session
+from ..registry import Args, command
+from ..reply import NIL_ARRAY, OK, Reply
+
+__all__ = ["discard_transaction", "unwatch_all"]
+
+
+def unwatch_all(session: Session) -> None:
+    """Forget every key the session watches."""
+    for db, key, _ in session.watched:
+        watching = db.watchers.get(key)
+        if watching is not None and session in watching:
+            watching.remove(session)
+            if not watching:
+                del db.watchers[key]
+    session.watched.clear()
+    session.watch_broken = False
+
+
+def discard_transaction(session: Session) -> None:
+    """Leave the transaction, and stop watching."""
+    session.queue = None
+    session.aborted = False
+    unwatch_all(session)
+
+
+@command("MULTI")
+def multi(session: Session, args: Args) -> Reply:
+    """Begin a transaction: the commands that follow are queued."""
+    if session.queue is not None:
+        raise CommandError(errors.NESTED_MULTI)
+    session.queue = []
+    session.aborted = False
+    return OK
+
+
+@command("DISCARD")
+def discard(session: Session, args: Args) -> Reply:
+    """Leave the transaction without running what was queued."""
+    if session.queue is None:
+        raise CommandError(errors.DISCARD_WITHOUT_MULTI)
+    discard_transaction(session)
+    return OK
+
+
+@command("EXEC")
+def exec_(session: Session, args: Args) -> Reply:
+    """Run the queued commands as one; a failing one does not stop the others."""
+    queue = session.queue
+    if queue is None:
+        raise CommandError(errors.EXEC_WITHOUT_MULTI)
+    aborted = session.aborted
+    broken = session.watch_broken or any(
+        existed and not db.exists(key) for db, key, existed in session.watched
+    )
+    discard_transaction(session)
+    if aborted:
+        raise CommandError(errors.EXECABORT)
+    if broken:
+        return NIL_ARRAY
+    session.in_exec = True
+    replies: list[Reply] = []
+    try:
+        for spec, argv in queue:
+            try:
+                if not session.user.unrestricted:
+                    session.user.check(spec, argv)
+                replies.append(session.engine.run(session, spec, argv))
+            except CommandError as error:
+                replies.append(error)
+    finally:
+        session.in_exec = False
+    return replies
+
+
+@command("WATCH")
+def watch(session: Session, args: Args) -> Reply:
+    """Let the next EXEC fail when one of the keys changes before it."""
+    if session.queue is not None:
+        raise CommandError(errors.WATCH_INSIDE_MULTI)
+    for key in args:
+        if not any(db is session.db and key == watched for db, watched, _ in session.watched):
+            session.watched.append((session.db, key, session.db.exists(key)))
+            session.db.watchers.setdefault(key, []).append(session)
+    return OK
+
+
+@command("UNWATCH")
+def unwatch(session: Session, args: Args) -> Reply:
+    """Forget every watched key."""
+    unwatch_all(session)
+    return OK

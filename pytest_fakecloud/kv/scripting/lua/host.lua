@@ -1,0 +1,205 @@
+-- The trusted half of the script host: what every other file of this folder is built with.
+--
+-- Called once per runtime with `py` (callbacks into the engine) and `limits`; returns `host`. It
+-- keeps Lua's own functions for itself, so that nothing of them has to be left where scripts look.
+local py, limits = ...
+
+local error, rawset, setmetatable, tonumber, tostring, type, xpcall =
+  error, rawset, setmetatable, tonumber, tostring, type, xpcall
+local loadstring, setfenv, collectgarbage = loadstring, setfenv, collectgarbage
+local getinfo, sethook = debug.getinfo, debug.sethook
+local floor, sub, byte, format = math.floor, string.sub, string.byte, string.format
+local create = coroutine.create
+local clock = py.monotonic
+
+local host = { py = py, limits = limits }
+
+-- Errors as C functions raise them -----------------------------------------------------------------
+
+-- Raises what luaL_argerror would in the function `depth` frames above the caller.
+local function argument_error(depth, number, message)
+  local info = getinfo(2 + depth, "n")
+  local name = info and info.name
+  if info and info.namewhat == "method" then
+    number = number - 1
+    if number == 0 then
+      error(format("calling '%s' on bad self (%s)", name, message), 3 + depth)
+    end
+  end
+  error(format("bad argument #%d to '%s' (%s)", number, name or "?", message), 3 + depth)
+end
+host.argument_error = argument_error
+
+local function type_error(depth, number, expected, count, value)
+  local got = number > count and "no value" or type(value)
+  argument_error(depth + 1, number, expected .. " expected, got " .. got)
+end
+host.type_error = type_error
+
+-- The checks below take the number of arguments that came, to tell nil from no value.
+function host.check_string(count, number, value)
+  local kind = type(value)
+  if kind == "string" then return value end
+  if kind == "number" then return value .. "" end
+  type_error(1, number, "string", count, value)
+end
+
+function host.check_number(count, number, value)
+  if type(value) == "number" then return value end
+  local converted = tonumber(value)
+  if converted and type(value) == "string" then return converted end
+  type_error(1, number, "number", count, value)
+end
+
+-- A C integer: the part after the point is cut off, whatever does not fit becomes the least one.
+local function to_integer(value)
+  if value >= 0 then value = floor(value) else value = -floor(-value) end
+  if value ~= value or value >= 2 ^ 63 or value < -2 ^ 63 then return -2 ^ 63 end
+  return value
+end
+host.to_integer = to_integer
+
+function host.check_integer(count, number, value)
+  local kind = type(value)
+  if kind ~= "number" then
+    local converted = kind == "string" and tonumber(value)
+    if not converted then type_error(1, number, "number", count, value) end
+    value = converted
+  end
+  return to_integer(value)
+end
+
+function host.check_table(count, number, value)
+  if type(value) == "table" then return value end
+  type_error(1, number, "table", count, value)
+end
+
+-- Limits --------------------------------------------------------------------------------------------
+
+local INTERVAL = 2000 -- instructions between two looks at the limits
+local spent, deadline = 0, 0
+local stopped = nil -- the error that ended the running script
+local run -- the one function that goes on after a script was stopped
+
+local hook
+
+local function stop(message)
+  stopped = stopped or { err = message }
+  -- From here on the hook fires on every instruction and line: no pcall outlives it.
+  sethook(hook, "l", 1)
+  error(stopped, 0)
+end
+
+local function check_memory()
+  if collectgarbage("count") > limits.kilobytes then
+    collectgarbage()
+    if collectgarbage("count") > limits.kilobytes then stop(limits.memory_text) end
+  end
+end
+
+local function check_limits()
+  if spent > limits.instructions then stop(limits.instructions_text) end
+  if clock() > deadline then stop(limits.seconds_text) end
+  check_memory()
+end
+
+function hook()
+  if stopped then
+    local running = getinfo(2, "f")
+    if running and running.func == run then return end
+    sethook(hook, "l", 1)
+    error(stopped, 0)
+  end
+  spent = spent + INTERVAL
+  check_limits()
+end
+
+-- What cannot be counted as instructions (a call into C or into the engine) is charged here.
+local function charge(amount)
+  spent = spent + amount
+  if stopped then error(stopped, 0) end
+  check_limits()
+end
+host.charge = charge
+
+-- Refuses a result that could not be kept, before C tries to build it.
+function host.check_size(bytes)
+  if bytes > limits.kilobytes * 1024 then error("not enough memory", 0) end
+  if bytes > 65536 and collectgarbage("count") * 1024 + bytes > limits.kilobytes * 1024 then
+    collectgarbage()
+  end
+end
+
+-- A new coroutine gets the hook too, and pays for the instructions it may run unseen.
+function host.create_coroutine(body)
+  charge(INTERVAL)
+  local thread = create(body)
+  sethook(thread, hook, "", INTERVAL)
+  return thread
+end
+
+-- Read-only tables ----------------------------------------------------------------------------------
+
+local real = setmetatable({}, { __mode = "k" }) -- what a read-only table shows, by the table
+host.real = real
+local READONLY = "Attempt to modify a readonly table"
+host.READONLY = READONLY
+
+local function refuse() error(READONLY, 2) end
+
+-- An empty table that shows another one and lets nobody write to either.
+function host.protect(content)
+  local shown = setmetatable({}, { __index = content, __newindex = refuse, __metatable = false })
+  real[shown] = content
+  return shown
+end
+
+-- Running -------------------------------------------------------------------------------------------
+
+-- Adds where it happened, as scripts of the real server see it, skipping frames of this host.
+local function locate(value)
+  if type(value) ~= "table" then value = { err = "ERR " .. tostring(value) } end
+  for level = 2, 12 do
+    local info = getinfo(level, "Sl")
+    if not info then break end
+    if byte(info.source) ~= 61 then -- "=host" and "=[C]" are not the script
+      rawset(value, "source", info.source)
+      rawset(value, "line", info.currentline)
+      break
+    end
+  end
+  return value
+end
+
+local resets = {}
+-- Something that has to start afresh with every script.
+function host.on_reset(action) resets[#resets + 1] = action end
+
+-- Runs `body` under the limits. Returns true and its value, or false and an error table.
+function run(body, ...)
+  spent, deadline, stopped = 0, clock() + limits.seconds, nil
+  for index = 1, #resets do resets[index]() end
+  sethook(hook, "", INTERVAL)
+  local ok, value = xpcall(body, locate)
+  sethook()
+  if stopped then
+    value, stopped = stopped, nil
+    collectgarbage()
+    return false, value
+  end
+  if not ok and type(value) ~= "table" then value = { err = "ERR " .. tostring(value) } end
+  return ok, value
+end
+host.run = run
+
+-- Source text to a function of the given environment; binary chunks are not source text.
+function host.compile(source, name, environment)
+  if byte(source) == 27 then
+    return nil, sub(name, 2) .. ":1: unexpected symbol near 'char(27)'"
+  end
+  local body, message = loadstring(source, name)
+  if body and environment then setfenv(body, environment) end
+  return body, message
+end
+
+return host

@@ -1,0 +1,434 @@
+-- string.find, match, gmatch and gsub in bounded time.
+--
+-- Lua's own matcher is used where its worst case is small; it cannot be interrupted once it runs.
+-- Everything else goes through the matcher below, whose instructions are counted like a script's.
+local host = ...
+
+local error, pcall, select, setmetatable, tostring, type, unpack =
+  error, pcall, select, setmetatable, tostring, type, unpack
+local raw_find, raw_match, raw_gmatch, raw_gsub =
+  string.find, string.match, string.gmatch, string.gsub
+local byte, char, sub, concat = string.byte, string.char, string.sub, table.concat
+local check_string, check_integer = host.check_string, host.check_integer
+local argument_error, type_error = host.argument_error, host.type_error
+
+local AFFORDABLE = 2e5 -- steps of the C matcher nobody has to count
+local LONGEST = 200 -- items of a pattern; each may cost the C matcher a level of its stack
+
+-- Parsing -------------------------------------------------------------------------------------------
+
+local SINGLE, STAR, PLUS, LAZY, MAYBE, OPEN, POSITION, CLOSE, BACK, BALANCE, FRONTIER, FINISH =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local SUFFIX = { ["*"] = STAR, ["+"] = PLUS, ["-"] = LAZY, ["?"] = MAYBE }
+
+-- Where the class that begins at `at` ends (exclusive).
+local function class_end(pattern, at)
+  local first = sub(pattern, at, at)
+  at = at + 1
+  if first == "%" then
+    if at > #pattern then error("malformed pattern (ends with '%')", 0) end
+    return at + 1
+  elseif first == "[" then
+    if sub(pattern, at, at) == "^" then at = at + 1 end
+    repeat
+      if at > #pattern then error("malformed pattern (missing ']')", 0) end
+      local this = sub(pattern, at, at)
+      at = at + 1
+      if this == "%" and at <= #pattern then at = at + 1 end
+    until sub(pattern, at, at) == "]"
+    return at + 1
+  end
+  return at
+end
+
+-- The bytes a class stands for; Lua itself is asked, so that both matchers agree.
+local function members(text)
+  local set = {}
+  local first = byte(text)
+  if #text == 1 and text ~= "." then
+    set[first] = true
+    return set
+  end
+  if text == "^" then text = "%^" end
+  for code = 0, 255 do
+    if raw_find(char(code), "^" .. text) then set[code] = true end
+  end
+  return set
+end
+
+local lazily = { __index = function(item, key)
+  if key ~= "set" then return nil end
+  local set = members(item.text)
+  item.set = set
+  return set
+end }
+
+local function parse(pattern, anchored)
+  local nul = raw_find(pattern, "%z")
+  if nul then pattern = sub(pattern, 1, nul - 1) end -- as the C matcher reads it
+  local items, open, closed = {}, {}, {}
+  local wild, at = 0, 1
+  local anchor = anchored and sub(pattern, 1, 1) == "^"
+  if anchor then at = 2 end
+  while at <= #pattern do
+    local this = sub(pattern, at, at)
+    local after = sub(pattern, at + 1, at + 1)
+    local item
+    if this == "(" then
+      if #open + #closed >= 32 then error("too many captures", 0) end
+      if after == ")" then
+        item, at = { op = POSITION }, at + 2
+        closed[#closed + 1] = true
+      else
+        item, at = { op = OPEN }, at + 1
+        open[#open + 1] = true
+      end
+    elseif this == ")" then
+      if #open == 0 then error("invalid pattern capture", 0) end
+      open[#open], closed[#closed + 1] = nil, true
+      item, at = { op = CLOSE }, at + 1
+    elseif this == "%" and after == "b" then
+      if at + 3 > #pattern then error("unbalanced pattern", 0) end
+      item, at = { op = BALANCE, byte(pattern, at + 2, at + 3) }, at + 4
+      wild = wild + 1
+    elseif this == "%" and after == "f" then
+      at = at + 2
+      if sub(pattern, at, at) ~= "[" then error("missing '[' after '%f' in pattern", 0) end
+      local stop = class_end(pattern, at)
+      item = setmetatable({ op = FRONTIER, text = sub(pattern, at, stop - 1) }, lazily)
+      at = stop
+    elseif this == "%" and raw_find(after, "^%d") then
+      item, at = { op = BACK, index = byte(after) - 48 }, at + 2
+      wild = wild + 1
+    elseif this == "$" and at == #pattern then
+      item, at = { op = FINISH }, at + 1
+    else
+      local stop = class_end(pattern, at)
+      local op = SUFFIX[sub(pattern, stop, stop)]
+      item = setmetatable({ op = op or SINGLE, text = sub(pattern, at, stop - 1) }, lazily)
+      at = stop
+      if op then
+        at = at + 1
+        wild = wild + 1
+      end
+    end
+    items[#items + 1] = item
+  end
+  items.wild, items.anchor, items.captures = wild, anchor, #closed
+  items.unfinished = #open > 0
+  return items
+end
+
+local parsed, kept = {}, 0
+
+local function lookup(pattern, anchored)
+  local key = anchored and pattern or "^" .. pattern
+  local items = parsed[key]
+  if not items then
+    items = parse(pattern, anchored)
+    if kept >= 200 then parsed, kept = {}, 0 end
+    if #pattern <= 1000 then parsed[key], kept = items, kept + 1 end
+  end
+  return items
+end
+
+-- Whether Lua's own matcher is sure to be quick.
+local function affordable(items, length)
+  if #items > LONGEST or items.unfinished then return false end
+  local steps = length + 1
+  local power = items.wild + (items.anchor and 0 or 1)
+  if power < 1 then return true end
+  for _ = 2, power do
+    steps = steps * (length + 1)
+    if steps > AFFORDABLE then return false end
+  end
+  return steps <= AFFORDABLE
+end
+
+-- Matching ------------------------------------------------------------------------------------------
+
+local subject, size, pattern_items
+local starts, lengths, level = {}, {}, 0
+local UNCLOSED, PLACE = -1, -2
+
+local function balanced(at, opening, closing)
+  if byte(subject, at) ~= opening then return nil end
+  local depth = 1
+  for next_at = at + 1, size do
+    local this = byte(subject, next_at)
+    if this == closing then
+      depth = depth - 1
+      if depth == 0 then return next_at + 1 end
+    elseif this == opening then
+      depth = depth + 1
+    end
+  end
+  return nil
+end
+
+-- The end (exclusive) of a match of items `index`... at `at`, or nil.
+local function match_here(at, index)
+  while true do
+    local item = pattern_items[index]
+    if item == nil then return at end
+    local op = item.op
+    if op == SINGLE then
+      if at > size or not item.set[byte(subject, at)] then return nil end
+      at = at + 1
+    elseif op == STAR or op == PLUS then
+      local set, stop = item.set, at
+      while stop <= size and set[byte(subject, stop)] do stop = stop + 1 end
+      if op == PLUS then at = at + 1 end
+      while stop >= at do
+        local found = match_here(stop, index + 1)
+        if found then return found end
+        stop = stop - 1
+      end
+      return nil
+    elseif op == LAZY then
+      local set = item.set
+      while true do
+        local found = match_here(at, index + 1)
+        if found then return found end
+        if at > size or not set[byte(subject, at)] then return nil end
+        at = at + 1
+      end
+    elseif op == MAYBE then
+      if at <= size and item.set[byte(subject, at)] then
+        local found = match_here(at + 1, index + 1)
+        if found then return found end
+      end
+    elseif op == OPEN or op == POSITION then
+      level = level + 1
+      starts[level], lengths[level] = at, op == OPEN and UNCLOSED or PLACE
+      local found = match_here(at, index + 1)
+      if not found then level = level - 1 end
+      return found
+    elseif op == CLOSE then
+      local which = level
+      while lengths[which] ~= UNCLOSED do which = which - 1 end
+      lengths[which] = at - starts[which]
+      local found = match_here(at, index + 1)
+      if not found then lengths[which] = UNCLOSED end
+      return found
+    elseif op == BACK then
+      local which = item.index
+      if which < 1 or which > level or lengths[which] == UNCLOSED then
+        error("invalid capture index", 0)
+      end
+      local length = lengths[which]
+      if length < 0 or size - at + 1 < length then return nil end
+      local start = starts[which]
+      if sub(subject, start, start + length - 1) ~= sub(subject, at, at + length - 1) then
+        return nil
+      end
+      at = at + length
+    elseif op == BALANCE then
+      local stop = balanced(at, item[1], item[2])
+      if not stop then return nil end
+      at = stop
+    elseif op == FRONTIER then
+      local set = item.set
+      local before = at == 1 and 0 or byte(subject, at - 1)
+      local this = at > size and 0 or byte(subject, at)
+      if set[before] or not set[this] then return nil end
+    else -- FINISH
+      if at ~= size + 1 then return nil end
+    end
+    index = index + 1
+  end
+end
+
+local function begin(text, items)
+  subject, size, pattern_items, level = text, #text, items, 0
+end
+
+local function capture(index, start, stop)
+  if index > level then
+    if index == 1 then return sub(subject, start, stop - 1) end
+    error("invalid capture index", 0)
+  end
+  local length = lengths[index]
+  if length == PLACE then return starts[index] end
+  if length == UNCLOSED then error("unfinished capture", 0) end
+  return sub(subject, starts[index], starts[index] + length - 1)
+end
+
+-- All captures of the last match, the whole of it when there is none and `start` is given.
+local function captures(start, stop)
+  local count = (level == 0 and start) and 1 or level
+  local found = {}
+  for index = 1, count do found[index] = capture(index, start, stop) end
+  return count, found
+end
+
+-- The string functions ------------------------------------------------------------------------------
+
+local function rethrow(message) error(message, 3) end
+
+local function prepare(pattern, anchored)
+  local ok, items = pcall(lookup, pattern, anchored)
+  if not ok then error(items, 4) end
+  return items
+end
+
+local SPECIAL = "[%^%$%*%+%?%.%(%[%%%-]"
+
+local function start_of(init, length)
+  if init > 0 then return init end
+  if init == 0 then return 1 end
+  init = length + init + 1
+  return init < 1 and 1 or init
+end
+
+local function search(text, items, init, whole)
+  begin(text, items)
+  for at = init, items.anchor and init or size + 1 do
+    level = 0
+    local stop = match_here(at, 1)
+    if stop then
+      local count, found = captures(whole and at or nil, stop)
+      return at, stop, count, found
+    end
+  end
+end
+
+local function find(...)
+  local count, text, pattern, init, plain = select("#", ...), ...
+  text, pattern = check_string(count, 1, text), check_string(count, 2, pattern)
+  init = start_of(init == nil and 1 or check_integer(count, 3, init), #text)
+  if init > #text + 1 then init = #text + 1 end -- as Lua 5.1 has it
+  if plain or not raw_find(pattern, SPECIAL) then
+    if (#text - init + 1) * #pattern <= AFFORDABLE then
+      return raw_find(text, pattern, init, true)
+    end
+    local at = host.py.find(text, pattern, init - 1)
+    if at < 0 then return nil end
+    return at + 1, at + #pattern
+  end
+  local items = prepare(pattern, true)
+  if affordable(items, #text - init + 1) then return raw_find(text, pattern, init) end
+  local ok, at, stop, length, found = pcall(search, text, items, init, false)
+  if not ok then rethrow(at) end
+  if not at then return nil end
+  return at, stop - 1, unpack(found, 1, length)
+end
+
+local function match(...)
+  local count, text, pattern, init = select("#", ...), ...
+  text, pattern = check_string(count, 1, text), check_string(count, 2, pattern)
+  init = start_of(init == nil and 1 or check_integer(count, 3, init), #text)
+  if init > #text + 1 then init = #text + 1 end
+  local items = prepare(pattern, true)
+  if affordable(items, #text - init + 1) then return raw_match(text, pattern, init) end
+  local ok, at, _, length, found = pcall(search, text, items, init, true)
+  if not ok then rethrow(at) end
+  if not at then return nil end
+  return unpack(found, 1, length)
+end
+
+local function gmatch(...)
+  local count, text, pattern = select("#", ...), ...
+  text, pattern = check_string(count, 1, text), check_string(count, 2, pattern)
+  local items = prepare(pattern, false)
+  if affordable(items, #text) then return raw_gmatch(text, pattern) end
+  local at = 1
+  return function()
+    if at > #text + 1 then return nil end
+    local ok, start, stop, length, found = pcall(search, text, items, at, true)
+    if not ok then rethrow(start) end
+    if not start then
+      at = #text + 2
+      return nil
+    end
+    at = stop == start and stop + 1 or stop
+    return unpack(found, 1, length)
+  end
+end
+
+local function expand(replacement, start, stop)
+  local parts, from = {}, 1
+  while true do
+    local at = raw_find(replacement, "%", from, true)
+    if not at then break end
+    parts[#parts + 1] = sub(replacement, from, at - 1)
+    local this = sub(replacement, at + 1, at + 1)
+    if this == "0" then
+      parts[#parts + 1] = sub(subject, start, stop - 1)
+    elseif raw_find(this, "^%d") then
+      parts[#parts + 1] = tostring(capture(byte(this) - 48, start, stop))
+    else
+      parts[#parts + 1] = this
+    end
+    from = at + 2
+  end
+  parts[#parts + 1] = sub(replacement, from)
+  return concat(parts)
+end
+
+local function substitute(text, items, replacement, most)
+  local kind = type(replacement)
+  local parts, count, at = {}, 0, 1
+  while count < most do
+    begin(text, items)
+    local stop = match_here(at, 1)
+    if stop then
+      count = count + 1
+      local whole = sub(text, at, stop - 1)
+      local value
+      if kind == "string" then
+        value = expand(replacement, at, stop)
+      elseif kind == "table" then
+        value = replacement[capture(1, at, stop)]
+      else
+        local length, found = captures(at, stop)
+        value = replacement(unpack(found, 1, length))
+      end
+      if not value then
+        value = whole
+      elseif type(value) ~= "string" and type(value) ~= "number" then
+        error("invalid replacement value (a " .. type(value) .. ")", 0)
+      end
+      parts[#parts + 1] = value
+    end
+    if stop and stop > at then
+      at = stop
+    elseif at <= #text then
+      parts[#parts + 1] = sub(text, at, at)
+      at = at + 1
+    else
+      break
+    end
+    if items.anchor then break end
+  end
+  parts[#parts + 1] = sub(text, at)
+  return concat(parts), count
+end
+
+local REPLACEMENTS = { string = true, table = true, ["function"] = true }
+
+local function gsub(...)
+  local count, text, pattern, replacement, most = select("#", ...), ...
+  text, pattern = check_string(count, 1, text), check_string(count, 2, pattern)
+  if type(replacement) == "number" then replacement = replacement .. "" end
+  if not REPLACEMENTS[type(replacement)] then
+    argument_error(0, 3, "string/function/table expected")
+  end
+  most = most == nil and #text + 1 or check_integer(count, 4, most)
+  local items = prepare(pattern, true)
+  local ok, result, made
+  local each = #text + 1 -- a match may be tried at every place
+  if affordable(items, #text) and (items.anchor or each * (items.wild + 1) <= AFFORDABLE) then
+    if type(replacement) == "string" then host.check_size(each * (#replacement + 1)) end
+    ok, result, made = pcall(raw_gsub, text, pattern, replacement, most)
+  else
+    ok, result, made = pcall(substitute, text, items, replacement, most)
+  end
+  if not ok then
+    if type(result) == "string" then rethrow(result) end
+    error(result, 0)
+  end
+  return result, made
+end
+
+return { find = find, match = match, gmatch = gmatch, gfind = gmatch, gsub = gsub }
