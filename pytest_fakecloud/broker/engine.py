@@ -79,7 +79,8 @@ class Engine:
         self._keyless = ids.stream(name, "keyless partitions")
         self._quota = Quota(self.settings.limits)
         self._partial: list[int] = []
-        self._waiting: set[Signal] = set()
+        self.waiting: list[Signal] = []
+        """The signal of each call that waits now; calls on one instance share one."""
         self._epoch = 0
         self._closed = False
         self.groups = Coordinator(
@@ -452,7 +453,7 @@ class Engine:
     def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
         clock = self._clock
         deadline = clock.now_us() + timeout_ms * 1000
-        self._waiting.add(signal)
+        self.waiting.append(signal)
         try:
             while not self._closed:
                 # On a running clock nobody else may be there to fire what changes a group while
@@ -473,7 +474,7 @@ class Engine:
                 clock.settle()
             return None
         finally:
-            self._waiting.discard(signal)
+            self.waiting.remove(signal)
 
     def _next_change(self, deadline: int) -> int:
         due = None if self._clock.driving else self._clock.next_due_us(_STATE)
@@ -483,7 +484,7 @@ class Engine:
         """End every waiting call now, with nothing found."""
         with self.locked():
             self._epoch += 1
-            self.groups.woken |= self._waiting
+            self.groups.woken.update(self.waiting)
 
     def close(self) -> None:
         """End every waiting call, now and in future."""
@@ -505,7 +506,7 @@ class Engine:
         """Put a copy back; calls that wait end with nothing, timers run on from what was left."""
         with self.locked() as now:
             self._epoch += 1
-            self.groups.woken |= self._waiting
+            self.groups.woken.update(self.waiting)
             self._topics.clear()
             self._topics.update({topic.name: topic.copy() for topic in snapshot.topics})
             self._partial[:] = snapshot.partial

@@ -1,0 +1,160 @@
+"""A broker of its own for each test, its REST face, and consume calls that run beside the test."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.instants import monotonic
+
+START = "2026-01-01T00:00:00+00:00"
+START_MS = 1_767_225_600_000
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+CLIENTS: list[httpx.Client] = []
+"""Those the running test has opened."""
+EARLIEST = {"Kafka-Auto-Offset-Reset": "earliest"}
+
+
+class Rest:
+    """The public REST face: paths and JSON in, status and JSON out."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.http = httpx.Client(
+            base_url=broker.url, headers=broker.headers, timeout=30, verify=NO_TLS, trust_env=False
+        )
+        CLIENTS.append(self.http)
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, *, headers: Any = None, status: int = 200
+    ) -> Any:
+        content = {"content": body} if isinstance(body, bytes) else {"json": body}
+        answer = self.http.request(
+            method, path, headers=headers, **(content if body is not None else {})
+        )
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/json"
+        return answer.json()
+
+    def produce(self, topic: str, *values: str, **fields: Any) -> list[dict[str, Any]]:
+        return self("POST", f"/produce/{topic}", [{"value": value, **fields} for value in values])
+
+    def consume(
+        self,
+        group: str,
+        instance: str,
+        *topics: str,
+        timeout: int = 0,
+        status: int = 200,
+        **headers: str,
+    ) -> Any:
+        named = {f"Kafka-{name.replace('_', '-')}": value for name, value in headers.items()}
+        body = {"topics": list(topics), "timeout": timeout}
+        return self("POST", f"/consume/{group}/{instance}", body, headers=named, status=status)
+
+    def values(self, group: str, instance: str, *topics: str, **options: Any) -> list[str]:
+        return [record["value"] for record in self.consume(group, instance, *topics, **options)]
+
+    def assignments(self, group: str) -> dict[str, dict[str, list[int]]]:
+        for found in self("GET", "/consumers"):
+            if found["name"] == group:
+                return {
+                    instance["name"]: {t["topic"]: t["partitions"] for t in instance["topics"]}
+                    for instance in found["instances"]
+                }
+        return {}
+
+    def committed(
+        self, group: str, topic: str, *partitions: int, instance: str = "any"
+    ) -> list[int]:
+        body = [{"topic": topic, "partition": number} for number in partitions]
+        found = self("POST", f"/committed/{group}/{instance}", body)
+        assert [tp["partition"] for tp in found] == list(partitions)
+        return [tp["offset"] for tp in found]
+
+    def commit(
+        self, group: str, instance: str, *offsets: tuple[str, int, int], status: int = 200
+    ) -> Any:
+        body = [{"topic": t, "partition": p, "offset": o} for t, p, o in offsets]
+        return self("POST", f"/commit/{group}/{instance}", body, status=status)
+
+
+class Parked:
+    """A call in a thread of its own; ``result()`` is what it returned."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def waiting(self) -> bool:
+        return self._thread.is_alive()
+
+    def result(self, timeout: float = 10) -> Any:
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), "the call did not return"
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def eventually(condition: Callable[[], object], timeout: float = 10) -> None:
+    """Wait until the condition holds."""
+    until = monotonic() + timeout
+    pause = threading.Event()
+    while not condition():
+        assert monotonic() < until, "the condition never held"
+        pause.wait(0.001)
+
+
+def until_parked(broker: Broker, calls: int = 1) -> None:
+    """Wait until that many calls sleep inside the engine."""
+    eventually(lambda: len(broker.engine.waiting) >= calls)
+
+
+@pytest.fixture
+def make_broker() -> Iterator[Callable[..., Broker]]:
+    """Brokers on a frozen clock (``clock="running"`` for a running one), closed at the end."""
+    made: list[Broker] = []
+
+    def make(clock: str = "frozen", seed: int = 7, **settings: Any) -> Broker:
+        now = START if clock == "frozen" else None
+        context = Context.alone(now=now, clock=clock, seed=seed)  # type: ignore[arg-type]
+        settings.setdefault("topics", {"orders": 3})
+        made.append(Broker(context, **settings))
+        return made[-1]
+
+    yield make
+    while CLIENTS:
+        CLIENTS.pop().close()
+    for broker in made:
+        broker.close()
+        assert [problem.text for problem in broker.context.problems if problem.kind == "bug"] == []
+
+
+@pytest.fixture
+def broker(make_broker: Callable[..., Broker]) -> Broker:
+    """A broker with topic ``orders`` of three partitions, on a frozen clock."""
+    return make_broker()
+
+
+@pytest.fixture
+def rest(broker: Broker) -> Rest:
+    """The REST face of ``broker``."""
+    return Rest(broker)
