@@ -101,7 +101,8 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
 
     with caught_by_framework() as seen:
         try:
-            result = app(_environ(delivery), start_response)
+            environ = environ_of(delivery.method, delivery.url, delivery.headers, delivery.body)
+            result = app(environ, start_response)
             try:
                 written.extend(result)
             finally:
@@ -116,10 +117,11 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
     return _with_caught(handled, seen)
 
 
-def _environ(delivery: Delivery) -> dict[str, Any]:
-    address = _Address.of(delivery.url)
+def environ_of(method: str, url: str, headers: Headers, body: bytes) -> dict[str, Any]:
+    """Return the WSGI environment of a request, as a server would build it."""
+    address = _Address.of(url)
     environ: dict[str, Any] = {
-        "REQUEST_METHOD": delivery.method,
+        "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
         "PATH_INFO": unquote_to_bytes(address.raw_path.encode("latin-1", "replace")).decode(
             "latin-1"
@@ -133,17 +135,17 @@ def _environ(delivery: Delivery) -> dict[str, Any]:
         "REMOTE_ADDR": _CLIENT[0],
         "REMOTE_PORT": str(_CLIENT[1]),
         "HTTP_HOST": address.netloc,
-        "CONTENT_LENGTH": str(len(delivery.body)),
+        "CONTENT_LENGTH": str(len(body)),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": address.scheme,
-        "wsgi.input": io.BytesIO(delivery.body),
+        "wsgi.input": io.BytesIO(body),
         "wsgi.input_terminated": True,
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
     }
-    for name, value in delivery.headers:
+    for name, value in headers:
         key = name.upper().replace("-", "_")
         if key == "CONTENT_TYPE":
             environ[key] = value

@@ -11,7 +11,6 @@ client library.  An attempt ends at a real-time cap whatever its timeout on the 
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import ipaddress
@@ -36,6 +35,7 @@ from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError
 from urllib3.exceptions import TimeoutError as SocketTimeout
 from urllib3.util import SKIP_HEADER
 
+from ..kernel.aio import in_thread
 from ..kernel.errors import ContractError
 from ..kernel.instants import monotonic
 from .deadlines import DEFAULT_CAP, Deadlines
@@ -144,7 +144,7 @@ class Sender:
         if isinstance(mocked, Outcome):
             return mocked
         if is_loopback(delivery.url):
-            return await _in_worker_thread(self._sockets.send, delivery)
+            return await in_thread(self._sockets.send, delivery)
         return self._nobody(delivery, mocked)
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
@@ -506,13 +506,3 @@ def _wire_value(value: Any) -> Any:
         return value.encode("latin-1")
     except UnicodeEncodeError:
         return value.encode()
-
-
-async def _in_worker_thread(send: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        trio = sys.modules["trio"]
-        outcome: Outcome = await trio.to_thread.run_sync(send, delivery)
-        return outcome
-    return await asyncio.to_thread(send, delivery)

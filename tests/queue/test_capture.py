@@ -1,0 +1,619 @@
+"""The receivers: pytest-httpserver on the hub, callbacks decoded, signatures judged, waits."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+from werkzeug import Request, Response
+
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.queue.capture import CallbackCapture, Destination
+from pytest_fakecloud.queue.model import SigningKeys
+from pytest_fakecloud.queue.signing import Signer
+
+KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)
+NOW = "2026-01-01T00:00:00Z"
+
+
+class StubQueue:
+    """What a capture asks of a queue of its cloud, without one."""
+
+    service = "queue"
+    name = "queue"
+    current_signing_key = KEYS.current
+    next_signing_key = KEYS.next
+    signature_clock = "receiver"
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.engine = SimpleNamespace(pending={})
+        self.listed: list[Any] = []
+
+    def messages(self) -> list[Any]:
+        return self.listed
+
+    def plan(self, seconds: float, send: Any) -> None:
+        """Have a callback sent later, as a pending message would."""
+        number = len(self.engine.pending)
+        self.engine.pending[number] = "message"
+
+        def fire(at_us: int) -> None:
+            del self.engine.pending[number]
+            send()
+
+        due = self.clock.now_us() + int(seconds * 1e6)
+        self.clock.call_at(due, fire, lane="driven")
+
+
+@pytest.fixture
+def context() -> Context:
+    context = Context.alone(now=NOW)
+    context.handles.append(StubQueue(context.clock))  # type: ignore[arg-type]
+    return context
+
+
+@pytest.fixture
+def stub(context: Context) -> StubQueue:
+    queue: Any = context.handles[0]
+    return queue  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def capture(context: Context) -> Iterator[CallbackCapture]:
+    with CallbackCapture(context) as capture:
+        yield capture
+
+
+@pytest.fixture
+def destination(context: Context) -> Iterator[Destination]:
+    with Destination(context) as destination:
+        yield destination
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def callback_body(**changes: object) -> dict[str, object]:
+    return {
+        "status": 200,
+        "header": {"X": ["1"]},
+        "body": b64(b'{"answer": 1}'),
+        "retried": 1,
+        "maxRetries": 3,
+        "sourceMessageId": "msg_1",
+        "sourceMessasgeId": "msg_1",
+        "url": "https://app.example.com/",
+        "method": "POST",
+        "sourceHeader": {},
+        "sourceBody": b64(b'{"asked": 1}'),
+        "notBefore": "1",
+        "createdAt": "1",
+        "callerIP": "127.0.0.1",
+        **changes,
+    }
+
+
+def send(url: str, body: dict[str, object] | bytes | None = None, **sign: Any) -> requests.Response:
+    data = body if isinstance(body, bytes) else json.dumps(body or callback_body()).encode()
+    signer = Signer(KEYS, time.time, Ids(1).stream("x"))
+    headers = {"Content-Type": "application/json", "X-Odd-cASE": "1"}
+    if sign.pop("signed", True):
+        headers["Upstash-Signature"] = signer.sign(sign.pop("sub", url), data, **sign)
+    return requests.post(url, data=data, headers=headers)
+
+
+# -- a callback, decoded ---------------------------------------------------------------------------
+
+
+def test_a_callback_is_decoded(capture: CallbackCapture) -> None:
+    assert send(capture.callback_url).status_code == 200
+    item = capture.callbacks.only()
+    assert (item.status, item.body, item.json()) == (200, b'{"answer": 1}', {"answer": 1})
+    assert (item.source_body, item.source_json()) == (b'{"asked": 1}', {"asked": 1})
+    assert (item.source_message_id, item.retried, item.max_retries) == ("msg_1", 1, 3)
+    assert (item.dlq_id, item.url) == (None, "https://app.example.com/")
+    assert item.raw == callback_body()
+    assert item.at == capture.clock.now()
+    assert item.verified
+    assert item.problem is None
+    assert item.header("x-odd-case") == "1"
+    assert ("X-Odd-cASE", "1") in item.headers
+    assert isinstance(item.request, Request)
+    assert capture.failures == []
+
+
+def test_a_failure_callback(capture: CallbackCapture) -> None:
+    send(capture.failure_url, callback_body(status=500, dlqId="1-0", retried=3))
+    item = capture.failures.only()
+    assert (item.dlq_id, item.is_final, item.failure) == ("1-0", True, True)
+    assert capture.callbacks == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "final"),
+    [
+        ({"status": 500, "retried": 1}, False),
+        ({"status": 500, "retried": 3}, True),
+        ({"status": 204, "retried": 0}, True),
+        ({"status": 302, "retried": 0}, False),
+        ({"status": 0, "retried": 3}, True),
+        ({"status": None, "retried": None, "maxRetries": None}, False),
+    ],
+)
+def test_is_final(capture: CallbackCapture, changes: dict[str, object], final: bool) -> None:
+    send(capture.callback_url, callback_body(**changes))
+    assert capture.callbacks.only().is_final is final
+
+
+def test_the_seeds_spelling_of_the_source_id(capture: CallbackCapture) -> None:
+    body = callback_body()
+    del body["sourceMessageId"]
+    send(capture.callback_url, body)
+    assert capture.callbacks.only().source_message_id == "msg_1"
+
+
+@pytest.mark.parametrize("body", [b"", b"text", b"[1]", b"\xff", b'"x"'])
+def test_what_is_no_callback_is_kept_without_fields(capture: CallbackCapture, body: bytes) -> None:
+    send(capture.callback_url, body)
+    item = capture.callbacks.only()
+    assert item.raw == {}
+    fields = (item.status, item.retried, item.max_retries, item.source_message_id, item.dlq_id)
+    assert fields == (None,) * 5
+    assert item.body == item.source_body == b""
+    assert item.request.get_data() == body
+
+
+@pytest.mark.parametrize("value", ["!", 7, None, "ab"])
+def test_bodies_that_are_not_base64(capture: CallbackCapture, value: object) -> None:
+    send(capture.callback_url, callback_body(body=value, status="200", retried=True))
+    item = capture.callbacks.only()
+    assert (item.body, item.status, item.retried) == (b"", None, None)
+
+
+def test_paths_below_the_two_urls_belong_to_them(capture: CallbackCapture) -> None:
+    send(capture.callback_url + "/order/7?x=1")
+    send(capture.failure_url + "/order/7")
+    assert capture.callbacks.only().verified
+    assert capture.failures.only().verified
+    assert capture.unmet() == []
+
+
+def test_the_lists_speak_the_language_of_the_inspections(capture: CallbackCapture) -> None:
+    for status in (500, 503, 200):
+        send(capture.callback_url, callback_body(status=status))
+    assert capture.callbacks.last.status == 200
+    assert len(capture.callbacks.where(status=500)) == 1
+    assert [item.status for item in capture.callbacks[:2]] == [500, 503]
+    with pytest.raises(AssertionError, match="exactly one item, found 3"):
+        capture.callbacks.only()
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sign", "problem"),
+    [
+        ({"signed": False}, "without an Upstash-Signature header"),
+        ({"key": "sig_" + "x" * 28}, "neither the current key nor the next key"),
+        ({"age": 400.0}, "the token has expired"),
+        ({"sub": "https://other.example.com/callback"}, "they differ in the scheme and host"),
+    ],
+)
+def test_the_true_reason_of_a_bad_signature(
+    capture: CallbackCapture, sign: dict[str, Any], problem: str
+) -> None:
+    send(capture.callback_url, **sign)
+    item = capture.callbacks.only()
+    assert not item.verified
+    assert problem in (item.problem or "")
+    assert f"not verified: {item.problem}" in repr(item)
+
+
+def test_the_next_key_is_good(capture: CallbackCapture) -> None:
+    send(capture.callback_url, key=KEYS.next)
+    assert capture.callbacks.only().verified
+
+
+def test_a_tampered_body(capture: CallbackCapture) -> None:
+    token = Signer(KEYS, time.time, Ids(1).stream("x")).sign(capture.callback_url, b"{}")
+    requests.post(capture.callback_url, data=b'{"x":1}', headers={"Upstash-Signature": token})
+    assert "another body" in (capture.callbacks.only().problem or "")
+
+
+def test_without_a_queue_nothing_is_verified() -> None:
+    with CallbackCapture(Context.alone()) as capture:
+        send(capture.callback_url)
+        assert "there is no queue in this cloud" in (capture.callbacks.only().problem or "")
+
+
+def test_keys_of_a_queue_elsewhere() -> None:
+    with CallbackCapture(Context.alone(), keys={"current": KEYS.current}) as capture:
+        send(capture.callback_url)
+        assert capture.callbacks.only().verified
+
+
+def test_two_queues_and_the_header_of_the_seed(context: Context, capture: CallbackCapture) -> None:
+    other: Any = StubQueue(context.clock)
+    other.name, other.current_signing_key = "queue_2", "sig_" + "z" * 28
+    context.handles.append(other)
+    token = Signer(KEYS, time.time, Ids(1).stream("x"))
+    for key in (KEYS.current, other.current_signing_key, "sig_" + "q" * 28):
+        signature = token.sign(capture.callback_url, b"{}", key=key)
+        requests.post(capture.callback_url, data=b"{}", headers={"Service-Signature": signature})
+    assert [item.verified for item in capture.callbacks] == [True, True, False]
+    assert "neither the queue current key nor the queue next key nor the queue_2 current" in (
+        capture.callbacks.last.problem or ""
+    )
+
+
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_the_receiver_reads_the_clock_the_queue_signs_on(
+    capture: CallbackCapture, stub: StubQueue, clock: str
+) -> None:
+    stub.signature_clock = clock
+    now = capture.clock.now_us() / 1e6 if clock == "virtual" else time.time()
+    token = Signer(KEYS, lambda: now, Ids(1).stream("x")).sign(capture.callback_url, b"{}")
+    requests.post(capture.callback_url, data=b"{}", headers={"Upstash-Signature": token})
+    assert capture.callbacks.only().problem is None
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def test_faults_of_one_url_leave_the_other_alone(capture: CallbackCapture) -> None:
+    fault = capture.callbacks.faults.answer(503, times=1)
+    capture.failures.faults.answer(500)
+    got = [
+        send(url).status_code
+        for url in (capture.callback_url, capture.callback_url + "/x", capture.failure_url)
+    ]
+    assert got == [503, 200, 500]
+    assert fault.hits == 1
+    assert len(capture.callbacks) == 1
+
+
+def test_a_fault_after_the_receiver_took_it(capture: CallbackCapture) -> None:
+    capture.callbacks.faults.lose_answer()
+    with pytest.raises(requests.ConnectionError):
+        send(capture.callback_url)
+    assert len(capture.callbacks) == 1
+
+
+def test_the_receiver_is_down_and_up(capture: CallbackCapture) -> None:
+    capture.faults.down()
+    with pytest.raises(requests.ConnectionError):
+        send(capture.callback_url)
+    capture.callbacks.faults.up()
+    assert send(capture.callback_url).status_code == 200
+
+
+def test_an_expectation_may_answer_a_callback(capture: CallbackCapture) -> None:
+    capture.expect_oneshot_request("/callback").respond_with_data("no", status=503)
+    assert [send(capture.callback_url).status_code for _ in range(2)] == [503, 200]
+    assert len(capture.callbacks) == 2
+    assert capture.unmet() == []
+
+
+# -- waits -----------------------------------------------------------------------------------------
+
+
+def test_a_wait_drives_the_queue_to_what_falls_due(
+    capture: CallbackCapture, stub: StubQueue
+) -> None:
+    for hours in (1, 2, 3):
+        stub.plan(3600 * hours, lambda: send(capture.callback_url))
+    before = capture.clock.now_us()
+    assert len(capture.callbacks.wait_for(2)) == 2
+    assert capture.clock.now_us() - before == 7200 * 1_000_000
+    assert len(stub.engine.pending) == 1
+
+
+def test_a_wait_for_what_is_there_drives_nothing(capture: CallbackCapture, stub: StubQueue) -> None:
+    send(capture.callback_url)
+    stub.plan(0, lambda: send(capture.callback_url))
+    assert len(capture.callbacks.wait_for()) == 1
+    assert len(stub.engine.pending) == 1
+
+
+def test_a_wait_for_a_predicate(capture: CallbackCapture, stub: StubQueue) -> None:
+    for status in (500, 200, 500):
+        stub.plan(1, lambda status=status: send(capture.callback_url, callback_body(status=status)))
+    found = capture.callbacks.wait_for(lambda item: item.status == 200)
+    assert found.only().is_final
+    assert len(stub.engine.pending) == 1
+
+
+def test_the_next_one_each_time(capture: CallbackCapture, stub: StubQueue) -> None:
+    for number in range(2):
+        stub.plan(1, lambda n=number: send(capture.callback_url, callback_body(retried=n)))
+        stub.plan(2, lambda n=number: send(capture.failure_url, callback_body(retried=n)))
+    assert [capture.wait_for_callback().retried for _ in range(2)] == [0, 1]
+    assert [capture.wait_for_failure().retried for _ in range(2)] == [0, 1]
+    with pytest.raises(AssertionError, match=r"expected 3 callback\(s\)"):
+        capture.wait_for_callback()
+
+
+def test_a_wait_in_vain_says_what_came_and_how_far_the_messages_are(
+    capture: CallbackCapture, stub: StubQueue
+) -> None:
+    class Message:
+        timeline = "00:00 CREATED\n00:01 ERROR 500"
+
+        def __repr__(self) -> str:
+            return "<Message msg_1>"
+
+    stub.listed.append(Message())
+    send(capture.callback_url, callback_body(status=500))
+    send(capture.failure_url)
+    with pytest.raises(AssertionError) as failure:
+        capture.callbacks.wait_for(lambda item: item.status == 200)
+    text = str(failure.value)
+    assert f"no callback for which <lambda> holds; 1 came to {capture.callback_url}" in text
+    assert "status 500, retried 1 of 3, verified>" in text
+    assert '"maxRetries": 3' in text
+    assert f"1 failure callback(s) came to {capture.failure_url} instead" in text
+    assert "<Message msg_1>\n    00:00 CREATED\n    00:01 ERROR 500" in text
+    assert "nothing is left to deliver" in text
+
+
+def test_a_wait_without_a_message_says_so(capture: CallbackCapture) -> None:
+    with pytest.raises(AssertionError, match="no message was published to a queue of this cloud"):
+        capture.wait_for_callback(timeout=0.05)
+
+
+def test_a_message_due_beyond_a_month_is_not_waited_for(
+    capture: CallbackCapture, stub: StubQueue
+) -> None:
+    stub.plan(31 * 86_400, lambda: send(capture.callback_url))
+    before = capture.clock.now_us()
+    with pytest.raises(AssertionError):
+        capture.wait_for_callback()
+    assert capture.clock.now_us() == before
+
+
+@pytest.mark.parametrize("wanted", [0, -1, True, "2", None])
+def test_what_nobody_can_wait_for(capture: CallbackCapture, wanted: Any) -> None:
+    with pytest.raises(ContractError, match="wait_for"):
+        capture.callbacks.wait_for(wanted)
+
+
+def test_a_wait_inside_a_handler_is_misuse(capture: CallbackCapture, stub: StubQueue) -> None:
+    stub.plan(1, lambda: capture.wait_for_failure())
+    stub.plan(2, lambda: send(capture.callback_url))
+    with pytest.raises(ContractError, match="already being advanced"):
+        capture.wait_for_callback()
+
+
+def test_a_background_wait_ends_with_the_callback(context: Context) -> None:
+    context.delivery = "background"
+    with CallbackCapture(context) as capture:
+        timer = threading.Timer(0.05, send, (capture.callback_url,))
+        timer.start()
+        assert capture.wait_for_callback(timeout=5).verified
+        timer.join()
+
+
+def test_a_background_wait_in_vain_names_the_frozen_clock(
+    context: Context, stub: StubQueue
+) -> None:
+    context.delivery = "background"
+    with CallbackCapture(context) as capture:
+        stub.plan(60, lambda: None)
+        with pytest.raises(AssertionError, match="the clock is frozen at 2026-01-01T00:00:00"):
+            capture.wait_for_callback(timeout=0.05)
+
+
+@pytest.mark.parametrize("delivery", ["driven", "background"])
+def test_the_awaitable_forms(context: Context, stub: StubQueue, delivery: Any) -> None:
+    context.delivery = delivery
+    with CallbackCapture(context) as capture:
+
+        async def main() -> tuple[Any, Any, Any]:
+            loop = asyncio.get_running_loop()
+            jobs = []
+            for url in (capture.callback_url, capture.failure_url):
+                if delivery == "driven":
+                    stub.plan(60, lambda url=url: send(url))
+                else:
+                    jobs.append(loop.run_in_executor(None, send, url))
+            got = (
+                await capture.aio.wait_for_callback(),
+                await capture.aio.wait_for_failure(),
+                await capture.callbacks.aio.wait_for(lambda item: item.verified),
+            )
+            await asyncio.gather(*jobs)
+            return got
+
+        callback, failure, found = asyncio.run(main())
+    assert callback.verified
+    assert failure.failure
+    assert found == [callback]
+
+
+# -- a pytest-httpserver on the hub ----------------------------------------------------------------
+
+
+def test_expectations_in_the_language_of_pytest_httpserver(destination: Destination) -> None:
+    destination.expect_request("/json", method="POST", json={"a": 1}).respond_with_json({"b": 2})
+    answer = requests.post(destination.url_for("/json"), json={"a": 1})
+    assert (answer.status_code, answer.json()) == (200, {"b": 2})
+    assert destination.url_for("x") == f"{destination.url}/x"
+    destination.assert_request_made(destination.create_matcher("/json"))
+    assert destination.log[0][0].get_json() == {"a": 1}
+    destination.check()
+    assert destination.unmet() == []
+
+
+def test_the_request_is_whole(destination: Destination) -> None:
+    seen: list[Request] = []
+
+    def handler(request: Request) -> Response:
+        seen.append(request)
+        return Response(b"\x00", 201, {"X-A": "1"}, content_type="application/x-raw")
+
+    destination.expect_request("/a b/c").respond_with_handler(handler)
+    answer = requests.put(
+        destination.url + "/a%20b%2Fc?x=%201&x=2", data=b"\xff", headers={"X-B": "2"}
+    )
+    assert (answer.status_code, answer.content, answer.headers["X-A"]) == (201, b"\x00", "1")
+    assert answer.headers["Content-Type"] == "application/x-raw"
+    (request,) = seen
+    assert request.url == destination.url + "/a%20b/c?x=%201&x=2"
+    assert request.args.getlist("x") == [" 1", "2"]
+    assert (request.method, request.get_data(), request.headers["x-b"]) == ("PUT", b"\xff", "2")
+    assert request.remote_addr == "127.0.0.1"
+
+
+def test_what_is_unmet(destination: Destination) -> None:
+    def broken(request: Request) -> Response:
+        raise ZeroDivisionError
+
+    destination.expect_oneshot_request("/once").respond_with_data("ok")
+    destination.expect_request("/broken").respond_with_handler(broken)
+    assert requests.get(destination.url + "/nowhere").status_code == 500
+    assert requests.get(destination.url + "/broken").status_code == 500
+    unmet = destination.unmet()
+    assert "No handler found for request" in unmet[0]
+    assert "a handler raised ZeroDivisionError" in unmet[1]
+    assert "the oneshot request never came" in unmet[2]
+    assert len(unmet) == 3
+
+
+def test_an_ordered_request_that_never_came(destination: Destination) -> None:
+    destination.expect_ordered_request("/first").respond_with_data("1")
+    destination.expect_ordered_request("/second").respond_with_data("2")
+    requests.get(destination.url + "/first")
+    (reason,) = destination.unmet()
+    assert "the ordered request never came" in reason
+    assert "/second" in reason
+
+
+def test_an_expectation_without_an_answer(destination: Destination) -> None:
+    destination.expect_request("/forgot")
+    assert requests.get(destination.url + "/forgot").status_code == 500
+    (reason,) = destination.unmet()
+    assert "Matching request handler found but no response defined" in reason
+
+
+def test_a_failing_assertion_in_a_handler(destination: Destination) -> None:
+    def handler(request: Request) -> Response:
+        raise AssertionError("wrong order")
+
+    destination.expect_request("/").respond_with_handler(handler)
+    assert requests.get(destination.url + "/").status_code == 500
+    assert destination.unmet() == ["wrong order"]
+    assert destination.context.problems == []
+    with pytest.raises(AssertionError, match="wrong order"):
+        destination.check()
+
+
+def test_each_oneshot_serves_one_of_many_at_once(destination: Destination) -> None:
+    for number in range(20):
+        destination.expect_oneshot_request("/x").respond_with_data(str(number))
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda _: requests.get(destination.url + "/x").text, range(20)))
+    assert sorted(map(int, texts)) == list(range(20))
+    assert destination.unmet() == []
+
+
+def test_handlers_run_at_the_same_time(destination: Destination) -> None:
+    both = threading.Barrier(2, timeout=5)
+
+    def handler(request: Request) -> Response:
+        both.wait()
+        return Response("met")
+
+    destination.expect_request("/x").respond_with_handler(handler)
+    with ThreadPoolExecutor(2) as pool:
+        texts = list(pool.map(lambda _: requests.get(destination.url + "/x").text, range(2)))
+    assert texts == ["met", "met"]
+
+
+def test_the_wait_of_pytest_httpserver_works(destination: Destination) -> None:
+    destination.expect_oneshot_request("/x").respond_with_data("ok")
+    with destination.wait(timeout=5) as waiting:
+        requests.get(destination.url + "/x")
+    assert waiting.result
+
+
+def test_start_and_stop_are_those_of_a_handle(destination: Destination) -> None:
+    destination.start()
+    assert destination.is_running()
+    destination.stop()
+    assert not destination.is_running()
+    assert destination.closed
+    with pytest.raises(ContractError, match="is closed"):
+        destination.start()
+    with pytest.raises(requests.ConnectionError):
+        requests.get(destination.url)
+
+
+def test_reset_returns_to_the_baseline(destination: Destination) -> None:
+    destination.expect_request("/always").respond_with_data("ok")
+    destination.set_baseline()
+    destination.expect_oneshot_request("/once").respond_with_data("ok")
+    requests.get(destination.url + "/nowhere")
+    destination.reset()
+    assert destination.unmet() == []
+    assert destination.log == []
+    assert requests.get(destination.url + "/always").text == "ok"
+    assert requests.get(destination.url + "/once").status_code == 500
+
+
+def test_reset_forgets_callbacks_and_restore_brings_them_back(capture: CallbackCapture) -> None:
+    send(capture.callback_url)
+    send(capture.failure_url)
+    capture.wait_for_callback()
+    saved = capture.snapshot()
+    capture.reset()
+    assert capture.callbacks == []
+    assert capture.failures == []
+    capture.restore(saved)
+    assert len(capture.callbacks) == len(capture.failures) == 1
+    assert capture.wait_for_failure().verified
+    with pytest.raises(AssertionError):
+        capture.wait_for_callback(timeout=0.05)
+
+
+def test_a_snapshot_of_another_kind(capture: CallbackCapture, destination: Destination) -> None:
+    for handle, other in ((capture, destination), (destination, capture)):
+        with pytest.raises(ContractError, match="is no snapshot of"):
+            handle.restore(other.snapshot())
+    with pytest.raises(ContractError, match="is no snapshot of"):
+        capture.restore("x")  # type: ignore[arg-type]
+    with pytest.raises(ContractError, match="expect_request"):
+        destination.load({})
+
+
+def test_the_journal_has_what_came(capture: CallbackCapture) -> None:
+    send(capture.callback_url)
+    capture.assert_called("callback", times=1, status=200)
+    capture.assert_not_called("failure")
+
+
+def test_a_call_by_absolute_form_and_without_host(destination: Destination) -> None:
+    import socket
+
+    destination.expect_request("/x").respond_with_data("ok")
+    port = destination.port
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall(b"GET http://127.0.0.1:%d/x HTTP/1.1\r\nHost: a.b\r\n\r\n" % port)
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall(b"GET /x HTTP/1.0\r\n\r\n")
+        assert b" 200 " in sock.recv(65536).split(b"\r\n")[0]
