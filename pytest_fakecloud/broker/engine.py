@@ -24,11 +24,13 @@ from ..kernel.clock import Clock, Lane, Signal, Timer
 from ..kernel.errors import ContractError
 from ..kernel.ids import Ids
 from . import errors
-from .groups import Coordinator, Group, Happening, Instance
+from .commits import Commits
+from .delivery import Delivery
+from .groups import Coordinator
 from .log import PartitionLog, Topic
+from .members import Group, Happening, Instance
 from .model import (
     GroupAssignments,
-    Header,
     Message,
     Metadata,
     Record,
@@ -36,14 +38,15 @@ from .model import (
     TopicPartition,
     TopicPartitionOffset,
 )
+from .placement import Placement
 from .quota import Quota
+from .table import GroupTable
 
 __all__ = ["Engine", "Snapshot"]
 
 T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
-_Columns = tuple[list[int], list[str | None], list[str], list[tuple[Header, ...]], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +79,19 @@ class Engine:
         self._clock = clock
         self._lock = threading.RLock()
         self._topics: dict[str, Topic] = {}
-        self._keyless = ids.stream(name, "keyless partitions")
+        self._placement = Placement(
+            self._topics, self.settings, ids.stream(name, "keyless partitions")
+        )
         self._quota = Quota(self.settings.limits)
         self._partial: list[int] = []
         self.waiting: list[Signal] = []
         """The signal of each call that waits now; calls on one instance share one."""
         self._epoch = 0
         self._closed = False
-        self.groups = Coordinator(
-            self._topics,
-            self.settings,
-            clock,
-            ids.stream(name, "interleaving"),
-            self._call_at,
-        )
+        self.table = GroupTable(self._topics, self.settings, clock, self._call_at)
+        self.commits = Commits(self.table)
+        self.delivery = Delivery(self.table, self.commits, ids.stream(name, "interleaving"))
+        self.groups = Coordinator(self.table, self.commits, self.delivery)
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class Engine:
         if count < 1:
             raise ContractError(f"add_partitions needs a positive count, got {count}")
         with self.locked() as now:
-            topic = self.groups.topic(name, now)
+            topic = self.table.topic(name, now)
             self._check_partition_limit(count)
             have = len(topic.logs)
             topic.logs += [PartitionLog(name, have + number) for number in range(count)]
@@ -148,7 +150,7 @@ class Engine:
     ) -> None:
         """Replace a topic's retention; None keeps for ever."""
         with self.locked() as now:
-            topic = self.groups.topic(name, now)
+            topic = self.table.topic(name, now)
             topic.retention_ms = retention_ms
             topic.retention_bytes = retention_bytes
             topic.retain(now // 1000)
@@ -157,9 +159,9 @@ class Engine:
         """Forget the records below an offset, in one partition or all; how many were forgotten."""
         with self.locked() as now:
             logs = (
-                self.groups.topic(name, now).logs
+                self.table.topic(name, now).logs
                 if partition is None
-                else [self.groups.partition(name, partition, now)]
+                else [self.table.partition(name, partition, now)]
             )
             return sum(log.trim(before) for log in logs)
 
@@ -189,7 +191,7 @@ class Engine:
                     "not_enough_replicas",
                     f"Not enough in-sync replicas: {failing} message(s) of the batch were appended",
                 )
-            places, columns, problem = self._plan(messages, now_us // 1000)
+            places, columns, problem = self._placement.plan(messages, now_us // 1000)
             if problem is not None:
                 if self.settings.batches == "atomic" or not places:
                     raise problem
@@ -197,7 +199,7 @@ class Engine:
             self._quota.take(
                 len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
             )
-            woken = self.groups.woken
+            woken = self.table.woken
             for log, (timestamps, keys, values, headers, sizes) in columns.items():
                 log.append(timestamps, keys, values, headers, sizes, by_client=by_client)
                 woken |= log.watchers
@@ -207,81 +209,6 @@ class Engine:
         if error is not None:
             raise error
         return places
-
-    def _plan(
-        self, messages: Sequence[Message], now_ms: int
-    ) -> tuple[list[Metadata], dict[PartitionLog, _Columns], errors.BrokerError | None]:
-        """Where each message goes, the columns to append, and what is wrong with the first bad one."""
-        topics = self._topics
-        empty_is_absent = self.settings.empty_key == "absent"
-        keyless: dict[str, int] = {}
-        columns: dict[PartitionLog, _Columns] = {}
-        places: list[Metadata] = []
-        place = Metadata._make
-        problem: errors.BrokerError | None = None
-        for name, value, key, partition, timestamp, headers in messages:
-            topic = topics.get(name)
-            if topic is None:
-                problem = errors.missing_topic(name, sorted(topics))
-                break
-            # ASCII text, by far the most, is as many bytes as characters.
-            if value.isascii():
-                size = len(value)
-            else:
-                value, size = _storable(value)
-            if key is not None:
-                if key.isascii():
-                    size += len(key)
-                else:
-                    key, key_size = _storable(key)
-                    size += key_size
-                if empty_is_absent and not key:
-                    key = None
-            if headers:
-                headers, headers_size = _storable_headers(headers)
-                size += headers_size
-            if size > topic.max_message_bytes:
-                problem = errors.record_too_large(size, topic.max_message_bytes)
-                break
-            if partition is not None:
-                if not 0 <= partition < len(topic.logs):
-                    problem = errors.unknown_partition(name, partition, len(topic.logs))
-                    break
-            elif key is not None:
-                partition = topic.partition_for(key)
-            else:
-                # One partition for all keyless messages of a request: sticky per batch.
-                partition = keyless.get(name, -1)
-                if partition < 0:
-                    partition = keyless[name] = self._keyless_partition(topic)
-            if timestamp is None:
-                timestamp = now_ms
-            elif timestamp < 0:
-                problem = errors.illegal_argument(
-                    f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
-                    "milliseconds or left out"
-                )
-                break
-            log = topic.logs[partition]
-            column = columns.get(log)
-            if column is None:
-                columns[log] = column = ([], [], [], [], [])
-            timestamps, keys, values, header_lists, sizes = column
-            places.append(place((name, partition, log.end + len(values), timestamp)))
-            timestamps.append(timestamp)
-            keys.append(key)
-            values.append(value)
-            header_lists.append(headers)
-            sizes.append(size)
-        if problem is None or self.settings.batches != "atomic":
-            for name in keyless:
-                topics[name].turn += 1
-        return places, columns, problem
-
-    def _keyless_partition(self, topic: Topic) -> int:
-        if self.settings.keyless == "random":
-            return self._keyless.randrange(len(topic.logs))
-        return topic.turn % len(topic.logs)
 
     def _stored(self) -> int:
         return sum(log.size for topic in self._topics.values() for log in topic.logs)
@@ -307,7 +234,7 @@ class Engine:
             found = self._read(wanted, now)
             if found or not timeout_ms or not wanted:
                 return found
-            logs = [self.groups.partition(topic, partition, now) for topic, partition, _ in wanted]
+            logs = [self.table.partition(topic, partition, now) for topic, partition, _ in wanted]
             for log in logs:
                 log.watchers.add(signal)
 
@@ -327,7 +254,7 @@ class Engine:
     def _read(self, wanted: Sequence[TopicPartitionOffset], now: int) -> list[Record]:
         parts: list[list[Record]] = []
         for topic, partition, offset in wanted:
-            log = self.groups.partition(topic, partition, now)
+            log = self.table.partition(topic, partition, now)
             beyond = offset > log.end
             if offset < log.start or (beyond and self.settings.fetch_beyond_end == "error"):
                 raise errors.out_of_range(topic, partition, offset, log.start, log.end)
@@ -349,7 +276,7 @@ class Engine:
         found = []
         with self.locked() as now:
             for tp in partitions:
-                log = self.groups.partition(*tp, now)
+                log = self.table.partition(*tp, now)
                 if at == "earliest":
                     offset: int | None = log.start
                 elif at == "latest":
@@ -411,13 +338,13 @@ class Engine:
         if member.holder is not None and member.holder is not turn:
             return None
         member.holder = turn
-        return self.groups.take(group, member, now)
+        return self.delivery.take(group, member, now)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Store offsets verbatim, or with none given what was last delivered to the instance."""
         wanted = _distinct_positions(offsets)
         with self.locked() as now:
-            self.groups.commit(group, instance, wanted, now)
+            self.commits.commit(group, instance, wanted, now)
 
     def delete_consumer(self, group: str, instance: str) -> None:
         """Stop an instance cleanly and take it out of its group."""
@@ -439,7 +366,7 @@ class Engine:
         """Committed offsets of the group in request order; the instance need not exist."""
         self.check_timeout(timeout_ms)
         with self.locked() as now:
-            return self.groups.committed(group, partitions, now)
+            return self.commits.committed(group, partitions, now)
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -484,7 +411,7 @@ class Engine:
         """End every waiting call now, with nothing found."""
         with self.locked():
             self._epoch += 1
-            self.groups.woken.update(self.waiting)
+            self.table.woken.update(self.waiting)
 
     def close(self) -> None:
         """End every waiting call, now and in future."""
@@ -506,7 +433,7 @@ class Engine:
         """Put a copy back; calls that wait end with nothing, timers run on from what was left."""
         with self.locked() as now:
             self._epoch += 1
-            self.groups.woken.update(self.waiting)
+            self.table.woken.update(self.waiting)
             self._topics.clear()
             self._topics.update({topic.name: topic.copy() for topic in snapshot.topics})
             self._partial[:] = snapshot.partial
@@ -521,7 +448,7 @@ class Engine:
 
         What happened meanwhile is told, and who waits is woken, after the lock is free again.
         """
-        groups = self.groups
+        table = self.table
         woken: list[Signal] = []
         happened: list[Happening] = []
         try:
@@ -529,12 +456,12 @@ class Engine:
                 try:
                     yield self._clock.now_us()
                 finally:
-                    if groups.woken:
-                        woken += groups.woken
-                        groups.woken.clear()
-                    if groups.happened:
-                        happened += groups.happened
-                        groups.happened.clear()
+                    if table.woken:
+                        woken += table.woken
+                        table.woken.clear()
+                    if table.happened:
+                        happened += table.happened
+                        table.happened.clear()
         finally:
             if self.tell is not None:
                 for event in happened:
@@ -548,25 +475,6 @@ class Engine:
                 callback(at_us)
 
         return self._clock.call_at(due_us, fire, lane="state", label=label)
-
-
-def _storable(text: str) -> tuple[str, int]:
-    try:
-        return text, len(text.encode())
-    except UnicodeEncodeError:
-        data = text.encode("utf-8", "replace")
-        return data.decode(), len(data)
-
-
-def _storable_headers(headers: Sequence[Header]) -> tuple[tuple[Header, ...], int]:
-    size = 0
-    stored = []
-    for name, value in headers:
-        name, name_size = _storable(name)
-        value, value_size = _storable(value)
-        size += name_size + value_size
-        stored.append(Header(name, value))
-    return tuple(stored), size
 
 
 def _distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ..kernel.aio import Twin
 from ..kernel.errors import ContractError
 from ..kernel.faults import FaultPlan
 from ..kernel.handle import Context, Handle
-from ..kernel.instants import Duration, duration_us, instant_us, monotonic
+from ..kernel.instants import Duration, duration_us, monotonic
 from ..kernel.journal import Found
 from .engine import Engine
 from .errors import STATUSES, BrokerError
+from .loading import Headers, header_list, messages_in, text, timestamp_ms
 from .matching import Expectation, failure
 from .model import (
     PRESETS,
-    Header,
     Limits,
     Message,
     Record,
@@ -33,8 +31,6 @@ from .routes import BrokerApp
 from .views import GroupView, TopicView, group_view, topic_view
 
 __all__ = ["Broker"]
-
-Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 
 class BrokerFaults(FaultPlan):
@@ -266,7 +262,7 @@ class Broker(Handle):
             item
             if isinstance(item, Message)
             else Message(
-                topic, _text(item), key, partition, _timestamp_ms(timestamp), _header_list(headers)
+                topic, text(item), key, partition, timestamp_ms(timestamp), header_list(headers)
             )
             for item in (value if many else [value])
         ]
@@ -281,7 +277,7 @@ class Broker(Handle):
         ``timestamp`` and ``headers``. A ``Path``, or text, holds one message as JSON on each line.
         Topics that do not exist are created, with the partitions they need.
         """
-        messages = list(_messages_in(data))
+        messages = list(messages_in(data))
         needed: dict[str, int] = {}
         for message in messages:
             needed[message.topic] = max(needed.get(message.topic, 1), (message.partition or 0) + 1)
@@ -303,8 +299,8 @@ class Broker(Handle):
         """Set a group's committed offset, whoever owns the partition; creates the group."""
         self.clock.settle()
         with _as_misuse(), self.engine.locked() as now:
-            self.engine.groups.partition(topic, partition, now)
-            self.engine.groups.store(
+            self.engine.table.partition(topic, partition, now)
+            self.engine.commits.store(
                 group,
                 [TopicPartitionOffset(topic, partition, offset)],
                 "the test",
@@ -330,7 +326,7 @@ class Broker(Handle):
         """Let a group hand out its partitions anew; positions return to the committed offsets."""
         self.clock.settle()
         with self.engine.locked() as now:
-            found = self.engine.groups.groups.get(group)
+            found = self.engine.table.groups.get(group)
             if found is None:
                 raise _no_group(group, self.engine)
             self.engine.groups.rebalance(found, "the test asked for it", now)
@@ -363,11 +359,11 @@ class Broker(Handle):
         if last < 1:
             raise ContractError(f"redeliver needs a positive number of records, got {last}")
         with self.engine.locked() as now:
-            found = self.engine.groups.groups.get(group)
+            found = self.engine.table.groups.get(group)
             if found is None:
                 raise _no_group(group, self.engine)
             before = {tp: after for tp, _, after in found.deliveries}
-            moved = self.engine.groups.redeliver(
+            moved = self.engine.commits.redeliver(
                 found,
                 last,
                 lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
@@ -375,7 +371,7 @@ class Broker(Handle):
             )
             records: Found[Record] = Found()
             for name, number, offset in moved:
-                log = self.engine.groups.partition(name, number, now)
+                log = self.engine.table.partition(name, number, now)
                 upto = before[TopicPartition(name, number)]
                 records += [record for record in log.read(offset) if record.offset < upto]
         return records
@@ -386,12 +382,12 @@ class Broker(Handle):
 
         Order within each partition is kept, as everywhere.
         """
-        groups = self.engine.groups
-        before, groups.random_interleave = groups.random_interleave, True
+        delivery = self.engine.delivery
+        before, delivery.random_interleave = delivery.random_interleave, True
         try:
             yield
         finally:
-            groups.random_interleave = before
+            delivery.random_interleave = before
 
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
         """Make the next client batch larger than ``keep`` fail with 503 after that many messages."""
@@ -411,7 +407,7 @@ class Broker(Handle):
         """A topic with its records and the ends of its logs; ``ContractError`` for an unknown one."""
         self.clock.settle()
         with _as_misuse(), self.engine.locked() as now:
-            return topic_view(self.engine.groups.topic(name, now))
+            return topic_view(self.engine.table.topic(name, now))
 
     def records(self, topic: str, **where: object) -> Found[Record]:
         """The records of a topic in (partition, offset) order, filtered by their fields."""
@@ -421,15 +417,15 @@ class Broker(Handle):
     def group(self, name: str) -> GroupView:
         """A group with its members, assignment, generation, committed offsets, positions and lag."""
         self.clock.settle()
-        groups = self.engine.groups
+        table = self.engine.table
         with self.engine.locked():
-            return group_view(name, groups.groups.get(name), groups.topics)
+            return group_view(name, table.groups.get(name), table.topics)
 
     def groups(self) -> list[str]:
         """The names of the groups that have members or committed offsets."""
         self.clock.settle()
         with self.engine.locked():
-            return sorted(self.engine.groups.groups)
+            return sorted(self.engine.table.groups)
 
     # -- asserting and waiting -------------------------------------------------------------------
 
@@ -451,7 +447,7 @@ class Broker(Handle):
         self.clock.settle()
         expected = Expectation(value, key, headers, partition)
         with _as_misuse(), self.engine.locked() as now:
-            logs = self.engine.groups.topic(topic, now).logs
+            logs = self.engine.table.topic(topic, now).logs
             records = [record for log in logs for record in log.records(by_client=True)]
             own = sum(len(log.records(by_client=False)) for log in logs)
         candidates = [(record, expected.why_not(record)) for record in records]
@@ -488,7 +484,7 @@ class Broker(Handle):
         """
         self.clock.settle()
         with self.engine.locked():
-            found = self.engine.groups.groups.get(group)
+            found = self.engine.table.groups.get(group)
             now = (
                 [TopicPartitionOffset(*tp, at) for tp, at in found.committed.items()]
                 if found
@@ -559,7 +555,7 @@ class Broker(Handle):
         """
         signal = self.clock.signal()
         with _as_misuse(), self.engine.locked() as now:
-            logs = list(self.engine.groups.topic(topic, now).logs)
+            logs = list(self.engine.table.topic(topic, now).logs)
             for log in logs:
                 log.watchers.add(signal)
         until = monotonic() + timeout
@@ -594,7 +590,7 @@ def _as_misuse() -> Iterator[None]:
 
 
 def _no_group(group: str, engine: Engine) -> ContractError:
-    known = ", ".join(sorted(engine.groups.groups)) or "none"
+    known = ", ".join(sorted(engine.table.groups)) or "none"
     return ContractError(f"there is no group {group!r}; known groups: {known}")
 
 
@@ -623,65 +619,6 @@ def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
     if isinstance(values, str):
         raise ContractError(f"{name} must be a list of texts, got {values!r}")
     return tuple(values)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _timestamp_ms(timestamp: int | datetime | str | None) -> int | None:
-    if timestamp is None or isinstance(timestamp, int):
-        return timestamp
-    return instant_us(timestamp) // 1000
-
-
-def _header_list(headers: Headers | None) -> tuple[Header, ...]:
-    if headers is None:
-        return ()
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple(Header(name, value) for name, value in pairs)
-
-
-def _messages_in(data: Any) -> Iterator[Message]:
-    if isinstance(data, Path):
-        data = data.read_text("utf-8")
-    if isinstance(data, str):
-        data = [json.loads(line) for line in data.splitlines() if line.strip()]
-    if isinstance(data, Mapping):
-        for topic, items in data.items():
-            for item in items:
-                yield _message(item, topic)
-    else:
-        for item in data:
-            yield _message(item, None)
-
-
-def _message(item: Any, topic: str | None) -> Message:
-    if isinstance(item, Message):
-        return item
-    if not isinstance(item, Mapping) or "value" not in item:
-        if topic is None:
-            raise ContractError(f"{item!r} is no message: give a mapping with topic and value")
-        return Message(topic, _text(item))
-    unknown = set(item) - set(Message._fields)
-    if unknown:
-        raise ContractError(
-            f"a message has no {', '.join(sorted(unknown))}; it has {', '.join(Message._fields)}"
-        )
-    name = item.get("topic", topic)
-    if name is None:
-        raise ContractError(f"{item!r} names no topic")
-    headers = item.get("headers")
-    if isinstance(headers, list):
-        headers = [(h["key"], h["value"]) if isinstance(h, Mapping) else tuple(h) for h in headers]
-    return Message(
-        name,
-        _text(item["value"]),
-        item.get("key"),
-        item.get("partition"),
-        _timestamp_ms(item.get("timestamp")),
-        _header_list(headers),
-    )
 
 
 def _basic(username: str, password: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..kernel.journal import Found
-from .groups import Group, Instance
 from .log import Topic
+from .members import Group, Instance
 from .model import ConsumerConfig, Record, TopicPartition
 
 __all__ = ["GroupView", "MemberView", "TopicView", "group_view", "topic_view"]
