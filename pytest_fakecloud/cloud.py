@@ -7,6 +7,7 @@ import inspect
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -21,6 +22,7 @@ from .kernel.journal import Found, Journal
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
+    from .control.record import Differences
     from .failures import Failures
     from .kv.handle import KVServer
     from .queue.capture import CallbackCapture, Destination
@@ -301,6 +303,15 @@ class Cloud:
         from .failures import every_failure
 
         return every_failure(self, run, **options)
+
+    def replay(self, file: str | Path, **options: Any) -> Differences:
+        """Send a recorded session (HAR) to the fakes and compare the answers.
+
+        See ``control.record.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
+        """
+        from .control.record import replay
+
+        return replay(self, file, **options)
 
     # -- the end ---------------------------------------------------------------------------------
 

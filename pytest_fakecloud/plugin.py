@@ -46,6 +46,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="failed",
         help="when a test's report shows the journal of its fakes (default: failed)",
     )
+    group.addoption(
+        "--fakecloud-report",
+        metavar="DIR",
+        help="write an HTML timeline of the fakes of each failing test into this folder",
+    )
+    group.addoption(
+        "--fakecloud-record",
+        metavar="DIR",
+        help="keep the calls of each test as an HTTP archive (HAR) in this folder",
+    )
     parser.addini(
         "fakecloud_strict",
         "what fails a passing test: true, false, or names out of "
@@ -351,6 +361,13 @@ def pytest_runtest_makereport(
     """Add the journal of the test's fakes to its report."""
     report = yield
     cloud = item.stash.get(CLOUD, None)
+    recordings = item.config.getoption("--fakecloud-record")
+    if cloud is not None and recordings and call.when == "call":
+        from .control.record import write as record
+        from .timeline import file_name
+
+        folder = item.config.invocation_params.dir / recordings
+        record(cloud, folder / f"{file_name(item.nodeid)}.har")
     when = item.config.getoption("--fakecloud-journal")
     if cloud is not None and (
         (when == "always" and call.when == "call")
@@ -358,7 +375,14 @@ def pytest_runtest_makereport(
     ):
         from .report import section
 
-        report.sections.append(("fakecloud", section(cloud)))
+        folder = item.config.getoption("--fakecloud-report")
+        link = ""
+        if folder and report.failed:
+            from .timeline import write
+
+            path = item.config.invocation_params.dir / folder
+            link = str(write(cloud, path, item.nodeid, str(report.longrepr)))
+        report.sections.append(("fakecloud", section(cloud, link=link)))
     return report
 
 
