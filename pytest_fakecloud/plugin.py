@@ -382,7 +382,12 @@ def pytest_runtest_makereport(
 
             path = item.config.invocation_params.dir / folder
             link = str(write(cloud, path, item.nodeid, str(report.longrepr)))
-        report.sections.append(("fakecloud", section(cloud, link=link)))
+        text = section(cloud, link=link)
+        if call.excinfo is not None:
+            from .hints import hints
+
+            text = "\n".join([*hints(cloud, call.excinfo.value), text])
+        report.sections.append(("fakecloud", text))
     return report
 
 
