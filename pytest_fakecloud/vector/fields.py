@@ -106,12 +106,14 @@ def as_floats(value: Any, field: str = "vector") -> Floats:
     """A list of numbers as a float32 array; ``VectorError`` for anything else or beyond float32."""
     if not isinstance(value, list):
         raise wrong(field, "an array of numbers", value)
-    for kind in set(map(type, value)) - {int, float}:
-        place = next(i for i, item in enumerate(value) if type(item) is kind)
-        raise wrong(f"{field}[{place}]", "a number", value[place])
+    kinds = list(map(type, value))
+    if kinds.count(float) != len(value):  # by far the commonest case takes the quickest look
+        for place, kind in enumerate(kinds):
+            if kind is not float and kind is not int:
+                raise wrong(f"{field}[{place}]", "a number", value[place])
     try:
         with np.errstate(over="ignore"):
-            floats = np.array(value, np.float32)
+            floats = np.fromiter(value, np.float32, len(value))
     except OverflowError:
         floats = np.array([np.inf], np.float32)
     if not np.isfinite(floats).all():
@@ -350,6 +352,7 @@ class FieldReader:
             self.text(fields, "filter") or EVERYTHING,
             self.choice(fields, "weightingStrategy", Weighting),
             self.choice(fields, "fusionAlgorithm", Fusion) or Fusion.RRF,
+            self.flag(fields, "includeVectors"),
         )
 
     def top_k(self, fields: Mapping[str, Any], name: str, default: int) -> int:

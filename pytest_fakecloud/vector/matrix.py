@@ -18,8 +18,8 @@ LARGEST_TAME_NORM = 1e15
 class Matrix:
     """Rows of one dimension; capacity doubles, so appending is amortised constant.
 
-    ``values`` has shape (count, dimension); ``inverse_norms`` (1/|x|, 0 for the zero vector) and
-    ``squares`` (|x| squared) have shape (count,). ``largest_norm`` bounds every norm there is;
+    ``values`` has shape (count, dimension); ``norms`` (float64), ``inverse_norms`` (0 for the
+    zero vector) and ``squares`` (of the norms) have shape (count,). ``largest_norm`` bounds all norms;
     ``tame`` is False while there may be a row that float32 products cannot be trusted with.
     """
 
@@ -37,6 +37,11 @@ class Matrix:
     def values(self) -> Floats:
         """All rows, shape (count, dimension); a view."""
         return self._values[: self.count]
+
+    @property
+    def norms(self) -> NDArray[np.float64]:
+        """The Euclidean norm of each row in float64; a view."""
+        return self._norms[: self.count]
 
     @property
     def inverse_norms(self) -> Floats:
@@ -95,7 +100,7 @@ class Matrix:
         twin.largest_norm = self.largest_norm
         twin.tame = self.tame
         twin._values = self.values.copy()
-        twin._norms = self._norms[: self.count].copy()
+        twin._norms = self.norms.copy()
         twin._inverse_norms = self.inverse_norms.copy()
         twin._squares = self.squares.copy()
         return twin

@@ -130,7 +130,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """One question: the vectors to compare with, how many answers, and under which condition."""
+    """One question: the vectors to compare with, how many answers, and under which condition.
+
+    ``with_vectors`` of False leaves the vectors out of the hits' records, which saves copying them.
+    """
 
     vector: Floats | None = None
     sparse: SparseVector | None = None
@@ -138,6 +141,7 @@ class Query:
     filter: str = EVERYTHING
     weighting: Weighting | None = None
     fusion: Fusion = Fusion.RRF
+    with_vectors: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,10 +84,10 @@ class Namespace:
         row = self._rows.get(id)
         return None if row is None else self._newest(row)
 
-    def record(self, row: int) -> Record:
+    def record(self, row: int, *, with_vector: bool = True) -> Record:
         """The record of a row as queries see it."""
         vector: Floats | None = None
-        if self.matrix is not None:
+        if with_vector and self.matrix is not None:
             vector = self.matrix.values[row].copy()
         return Record(
             self._ids[row] or "", vector, self._sparse[row], self._metadata[row], self._data[row]

@@ -82,7 +82,7 @@ class Ranker:
                 scores = ranking.scores
             answers.append(
                 [
-                    Hit(score, namespace.record(row))
+                    Hit(score, namespace.record(row, with_vector=query.with_vectors))
                     for row, score in zip(ranking.rows.tolist(), scores, strict=True)
                 ]
             )

@@ -200,23 +200,27 @@ def _exact(
     matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
 ) -> Floats:
     """Float64 scores of the rows, rounded to float32."""
-    scores = np.empty(len(rows), np.float32)
-    step = max(1, EXACT_CHUNK // max(1, matrix.dimension))
-    for start in range(0, len(rows), step):
-        chunk = matrix.values[rows[start : start + step]].astype(np.float64)
-        exact = _score(similarity, chunk, query, norm)
-        scores[start : start + step] = np.clip(exact, -LARGEST, LARGEST)
-    return scores
+    step = max(1, EXACT_CHUNK // matrix.dimension)
+    chunks = [
+        _score(matrix, similarity, query, norm, rows[start : start + step])
+        for start in range(0, len(rows), step)
+    ]
+    exact = chunks[0] if len(chunks) == 1 else np.concatenate(chunks or [np.empty(0)])
+    return np.clip(exact, -LARGEST, LARGEST).astype(np.float32)
 
 
-def _score(similarity: Similarity, vectors: Doubles, query: Doubles, norm: float) -> Doubles:
+def _score(
+    matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
+) -> Doubles:
+    vectors = matrix.values[rows].astype(np.float64)
     if similarity is Similarity.EUCLIDEAN:
         distances = vectors - query
         return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
+    # Not a matrix product: equal rows must give equal scores, wherever they stand among the others.
     dots = np.einsum("ij,j->i", vectors, query)
     if similarity is Similarity.DOT_PRODUCT:
         return np.asarray((1 + dots) / 2)
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * norm
+    norms = matrix.norms[rows] * norm
     cosines = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
     return np.asarray((1 + cosines) / 2)
 

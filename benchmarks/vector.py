@@ -1,0 +1,336 @@
+"""The vector index against numpy's bare product, stock werkzeug and the popular test doubles.
+
+Run ``python -m benchmarks.vector``; ``--quick`` leaves out the large sets. Peers that are not installed
+(qdrant-client, chromadb, faiss-cpu) are skipped with a line. chromadb takes minutes to fill with
+100k x 1536, so it takes part up to 10k rows only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from pytest_fakecloud.kernel.app import Answer, Request
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.vector.engine import Engine
+from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.model import Query, Record
+
+from .timing import compare, line
+
+TOP_K = 10
+CHROMA_ROWS = 10_000
+Call = Callable[[], object]
+
+
+def main() -> int:
+    """Print every figure; the exit code says whether all limits hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out the large sets")
+    parser.add_argument("--rounds", type=int, default=9)
+    arguments = parser.parse_args()
+    sizes = [(10_000, 768)] if arguments.quick else [(10_000, 128), (10_000, 768), (100_000, 1536)]
+    results = [
+        *(held for rows, size in sizes for held in queries(rows, size, arguments.rounds)),
+        *filtered(arguments.rounds),
+        *upserts(100_000 if arguments.quick else 1_000_000),
+        *over_http(arguments.rounds),
+        *upsert_over_http(arguments.rounds),
+        *start_up(arguments.rounds),
+    ]
+    return 0 if all(results) else 1
+
+
+# -- engine queries ------------------------------------------------------------------------------
+
+
+def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
+    """One query, and sixteen at once, against the product alone and the peers."""
+    vectors, asked = random_vectors(rows, dimension), random_vectors(16, dimension)
+    engine = filled_engine(vectors)
+    one = [Query(vector=asked[0], top_k=TOP_K, with_vectors=False)]
+    sixteen = [Query(vector=vector, top_k=TOP_K, with_vectors=False) for vector in asked]
+    query = asked[0]
+
+    def bare() -> object:
+        scores = vectors @ query
+        return np.argpartition(scores, rows - TOP_K)[rows - TOP_K :]
+
+    calls: dict[str, Call] = {"numpy": bare, "engine": lambda: engine.query("", one)}
+    calls["engine x16"] = lambda: engine.query("", sixteen)
+    for name, make in PEERS.items():
+        if name == "chromadb" and rows > CHROMA_ROWS:
+            print(f"skip chromadb at {rows} rows: filling it takes minutes")
+            continue
+        peer = attempt(name, lambda make=make: make(vectors, query))  # type: ignore[misc]
+        if peer is not None:
+            calls[name] = peer
+    table = compare(calls, rounds=rounds, slice_ms=60)
+    print(table)
+    at = f"{rows} x {dimension}"
+    limit = 1.3 if dimension >= 768 else 2.6
+    yield line(
+        f"query at {at} against product and selection", table.ratio("engine", "numpy"), limit
+    )
+    if "qdrant" in calls:
+        faster = table.ratio("qdrant", "engine")
+        yield line(f"qdrant local against query at {at}", faster, at_least=10)
+    if "faiss" in calls:
+        yield line(f"query at {at} against faiss flat", table.ratio("engine", "faiss"), 1.0)
+    if "chromadb" in calls:
+        line(f"chromadb ephemeral against query at {at}", table.ratio("chromadb", "engine"))
+    gain = 16 / table.ratio("engine x16", "engine")
+    needed = 3 if rows >= 100_000 and dimension >= 768 else None
+    yield line(f"gain per query in a batch of 16 at {at}", gain, at_least=needed)
+
+
+def filtered(rounds: int) -> Iterator[bool]:
+    """A condition that one record in ten meets, against no condition."""
+    vectors = random_vectors(10_000, 768)
+    engine = filled_engine(vectors, metadata=lambda row: {"group": row % 10, "name": f"n{row}"})
+    query = random_vectors(1, 768)[0]
+    plain = [Query(vector=query, top_k=TOP_K)]
+    tenth = [Query(vector=query, top_k=TOP_K, filter="group = 3")]
+    rare = [Query(vector=query, top_k=TOP_K, filter="name = 'n77'")]
+    table = compare(
+        {
+            "plain": lambda: engine.query("", plain),
+            "10 %": lambda: engine.query("", tenth),
+            "one record": lambda: engine.query("", rare),
+        },
+        rounds=rounds,
+    )
+    print(table)
+    yield line("filter that 10 % meet at 10000 x 768", table.ratio("10 %", "plain"), 2.0)
+    line("filter that one record meets at 10000 x 768", table.ratio("one record", "plain"))
+
+
+def upserts(most: int) -> Iterator[bool]:
+    """The mean cost of a single upsert while the index grows, by decade."""
+    engine = Engine(Clock(), Ids(0), dimension=32)
+    vectors = random_vectors(1000, 32)
+    for warm in range(2000):
+        engine.upsert("warm", [Record(str(warm), vectors[warm % 1000])])
+    engine.delete_namespace("warm")
+    costs: list[float] = []
+    done = 0
+    for decade in (10**power for power in range(3, 7)):
+        if decade > most:
+            break
+        started = time.perf_counter()
+        for row in range(done, decade):
+            engine.upsert("", [Record(str(row), vectors[row % 1000])])
+        costs.append((time.perf_counter() - started) / (decade - done))
+        print(f"upsert of one, rows {done} to {decade}: {costs[-1] * 1e6:.2f} us each")
+        done = decade
+    yield line(f"dearest against cheapest decade up to {done} rows", max(costs) / min(costs), 2.0)
+
+
+# -- over HTTP -----------------------------------------------------------------------------------
+
+
+def over_http(rounds: int) -> Iterator[bool]:
+    """The official client against this server, and the same app behind stock werkzeug."""
+    if attempt("upstash-vector", lambda: __import__("upstash_vector")) is None:
+        return
+    with VectorIndex(Context.alone(), dimension=768) as index:
+        vectors = random_vectors(10_000, 768)
+        index.engine.upsert("", [Record(str(row), vector) for row, vector in enumerate(vectors)])
+        query = [float(value) for value in random_vectors(1, 768)[0]]
+        with stock_werkzeug(index) as url:
+            ours, stock = index.client(), index.client(url=url)
+            table = compare(
+                {
+                    "hub": lambda: ours.query(vector=query, top_k=TOP_K),
+                    "werkzeug": lambda: stock.query(vector=query, top_k=TOP_K),
+                    "hub, empty call": ours.list_namespaces,
+                    "werkzeug, empty call": stock.list_namespaces,
+                },
+                rounds=rounds,
+                slice_ms=60,
+            )
+        print(table)
+        ratio = table.ratio("hub", "werkzeug")
+        yield line("query by the official client at 10000 x 768, hub against werkzeug", ratio, 0.5)
+        ratio = table.ratio("hub, empty call", "werkzeug, empty call")
+        yield line("empty call by the official client, hub against werkzeug", ratio, 0.5)
+
+
+@contextmanager
+def stock_werkzeug(index: VectorIndex) -> Iterator[str]:
+    """The index's own app behind werkzeug's threaded server as it comes."""
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log(self, type: str, message: str, *args: Any) -> None:
+            """Say nothing; writing the log is not what is compared."""
+
+    def wsgi(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        headers = [
+            (name[5:].replace("_", "-"), value)
+            for name, value in environ.items()
+            if name.startswith("HTTP_")
+        ]
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        answer = index.app.answer(
+            Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], headers, body)
+        )
+        assert isinstance(answer, Answer)
+        assert isinstance(answer.body, bytes)
+        length = str(len(answer.body))
+        start_response(
+            f"{answer.status} OK",
+            [("Content-Type", "application/json"), ("Content-Length", length)],
+        )
+        return [answer.body]
+
+    server = make_server("127.0.0.1", 0, wsgi, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def upsert_over_http(rounds: int) -> Iterator[bool]:
+    """What an upsert of 1536 numbers costs the server, against its client's own encoding."""
+    with VectorIndex(Context.alone(), dimension=1536) as index:
+        vector = [float(value) for value in random_vectors(1, 1536)[0].astype(np.float64)]
+        payload = {"id": "a", "vector": vector}
+        body = json.dumps(payload).encode()
+        headers = list(index.headers.items())
+
+        def serve() -> object:
+            answer = index.app.answer(Request("POST", "/upsert", headers, body))
+            index.journal.clear()
+            return answer
+
+        table = compare({"encode": lambda: json.dumps(payload), "serve": serve}, rounds=rounds)
+        print(table)
+        ratio = table.ratio("serve", "encode")
+        yield line("upsert of 1536 numbers, server against the client's encoding", ratio, 0.15)
+
+
+def start_up(rounds: int) -> Iterator[bool]:
+    """A fixture's life in milliseconds, and imports in processes of their own, in turns."""
+    context = Context.alone()
+
+    def life() -> None:
+        VectorIndex(context, dimension=768).close()
+
+    table = compare(
+        {"mount and close": life, "a millisecond": lambda: time.sleep(0.001)}, rounds=rounds
+    )
+    print(table)
+    ratio = table.ratio("mount and close", "a millisecond")
+    yield line("mount and close, in milliseconds", ratio, 5.0)
+    modules = {
+        "ours": "pytest_fakecloud.vector.handle",
+        "qdrant": "qdrant_client",
+        "chromadb": "chromadb",
+    }
+    best: dict[str, float] = {}
+    for _ in range(3):
+        for name, module in list(modules.items()):
+            started = time.perf_counter()
+            done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True)
+            taken = time.perf_counter() - started
+            if done.returncode:
+                print(f"skip {name}: it cannot be imported")
+                del modules[name]
+            else:
+                best[name] = min(taken, best.get(name, taken))
+    for name, limit in (("qdrant", 0.25), ("chromadb", 0.35)):
+        if name in best:
+            yield line(f"start and import against {name}", best["ours"] / best[name], limit)
+
+
+# -- data and peers ------------------------------------------------------------------------------
+
+
+def random_vectors(rows: int, dimension: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Unit vectors of a fixed seed."""
+    generator = np.random.default_rng(rows + dimension)
+    vectors = generator.standard_normal((rows, dimension), np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def filled_engine(
+    vectors: np.ndarray[Any, np.dtype[np.float32]],
+    metadata: Callable[[int], dict[str, object]] | None = None,
+) -> Engine:
+    """An engine that holds the rows under their numbers."""
+    engine = Engine(Clock(), Ids(0), dimension=vectors.shape[1])
+    for row, vector in enumerate(vectors):
+        values = metadata(row) if metadata else None
+        engine.upsert("", [Record(str(row), vector, metadata=values)])
+    return engine
+
+
+def attempt(name: str, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, or None and a line when the peer is not installed."""
+    try:
+        return make()
+    except ImportError as error:
+        print(f"skip {name}: {error}")
+        return None
+
+
+def qdrant(vectors: Any, query: Any) -> Call:
+    """qdrant-client's local mode."""
+    from qdrant_client import QdrantClient, models
+
+    client = QdrantClient(":memory:")
+    size = vectors.shape[1]
+    params = models.VectorParams(size=size, distance=models.Distance.COSINE)
+    client.create_collection("c", vectors_config=params)
+    for start in range(0, len(vectors), 5000):
+        chunk = vectors[start : start + 5000]
+        client.upload_collection("c", vectors=chunk, ids=range(start, start + len(chunk)))
+    return lambda: client.query_points("c", query=query, limit=TOP_K)
+
+
+def chromadb(vectors: Any, query: Any) -> Call:
+    """chromadb's ephemeral client."""
+    import chromadb as chroma
+
+    client = chroma.EphemeralClient(chroma.Settings(anonymized_telemetry=False))
+    name = f"c{vectors.shape[0]}x{vectors.shape[1]}"
+    collection = client.create_collection(name, metadata={"hnsw:space": "cosine"})
+    for start in range(0, len(vectors), 5000):
+        chunk = vectors[start : start + 5000]
+        collection.add(ids=[str(start + row) for row in range(len(chunk))], embeddings=chunk)
+    return lambda: collection.query(query_embeddings=query[None], n_results=TOP_K)
+
+
+def faiss(vectors: Any, query: Any) -> Call:
+    """faiss' exact inner product index at its default threads."""
+    import faiss as library
+
+    index = library.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return lambda: index.search(query[None], TOP_K)
+
+
+PEERS: dict[str, Callable[[Any, Any], Call]] = {
+    "qdrant": qdrant,
+    "chromadb": chromadb,
+    "faiss": faiss,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
