@@ -98,7 +98,7 @@ class PartitionLog:
     ) -> int:
         """Append records given as columns of one length; the offset of the first."""
         first = self.end
-        peak = self._peaks[-1] if self._peaks else timestamps[0]
+        peak = self._peaks[-1] if len(self) else timestamps[0]
         self._timestamps.extend(timestamps)
         peaks = accumulate(timestamps, max, initial=peak)
         next(peaks)
