@@ -2,9 +2,9 @@
 
 A plan stands between authentication and the endpoint. A request passes through every fault that
 matches it, from the outside in: first those that make it wait or call the test's code, then those
-that answer in the endpoint's place, last those that spoil the endpoint's own answer. Among equals
-the fault added first is asked first, so ``answer(503, times=1)`` followed by ``answer(429)`` is one
-503 and then 429s.
+that cut the connection before anything happens, those that spoil whatever answer comes, and last
+those that answer in the endpoint's place. Among equals the fault added first is asked first, so
+``answer(503, times=1)`` followed by ``answer(429)`` is one 503 and then 429s.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_ans
 """One item of a sequence: a status, None for a normal answer, ``(status, body)``, or a fault's name."""
 
 # From the outside in; see the module's docstring.
-_WAIT, _CUT, _REPLACE, _SPOIL = range(4)
+_WAIT, _CUT, _SPOIL, _REPLACE = range(4)
+_COMMON = frozenset({"times", "skip", "route", "when"})
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
@@ -74,7 +75,7 @@ class Fault:
         self.hits = 0
         self.seen = 0
         self.origin = _caller()
-        known = set(Matchers.__annotations__) | set(plan.fact_names)
+        known = _COMMON | set(plan.fact_names)
         if unknown := set(matchers) - known:
             raise ContractError(
                 f"a fault has no matcher {', '.join(sorted(unknown))}; "
@@ -91,7 +92,7 @@ class Fault:
         self.facts = {
             name: wanted
             for name, wanted in matchers.items()
-            if wanted is not None and name not in ("times", "skip", "route", "when")
+            if wanted is not None and name not in _COMMON
         }
         self._taken_back = False
 
