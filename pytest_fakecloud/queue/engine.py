@@ -16,10 +16,11 @@ that is under way when its message is cancelled still counts when it delivers.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from ..kernel.clock import Clock, Lane, Timer
 from ..kernel.ids import BASE58, BASE62, Ids
@@ -29,7 +30,6 @@ from .errors import not_found
 from .fifo import OrderedQueue, Queues
 from .flow import FlowControl, FlowKey
 from .groups import UrlGroups
-from .headers import read_settings
 from .limits import Limits
 from .logs import Logs
 from .model import (
@@ -56,6 +56,8 @@ from .saved import Saved, put_back, save
 from .schedules import Schedules
 
 NON_RETRYABLE = 489
+#: How much longer than at one instant a chain of messages may be within one driving call.
+CHAIN_FACTOR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,10 @@ class Mishaps:
 
     def callback(self, message: Message, kind: Kind, url: str) -> bool:
         """Whether this callback gets lost before it is published."""
+        return False
+
+    def overtaken(self, message: Message) -> bool:
+        """Whether the next delivery comes before this one, out of order."""
         return False
 
 
@@ -139,9 +145,7 @@ class Engine:
         self.attempts: list[Attempt] = []
         self.queues = Queues()
         self.flow = FlowControl()
-        self.groups = UrlGroups(
-            self.new_id, self.limits.groups, self.limits.endpoints_per_group
-        )
+        self.groups = UrlGroups(self.new_id, self.limits.groups, self.limits.endpoints_per_group)
         self.logs = Logs()
         self.dead_letters = DeadLetters(self)
         self.schedules = Schedules(self)
@@ -151,6 +155,10 @@ class Engine:
         self.in_flight: dict[str, tuple[int, Outcome]] = {}
         self._performing: Message | None = None
         self._sequence = 0
+        self.active: set[str] = set()
+        self.crowd: deque[str] = deque()
+        self.drive = 0
+        self.overtaken: list[str] = []
 
     # -- ids, keys -------------------------------------------------------------------------------
 
@@ -180,12 +188,13 @@ class Engine:
         """Return a message that a client may still read; 404 otherwise."""
         with self.lock:
             found = self.messages.get(message_id) or self._task_group(message_id)
-            if found is not None and found.finished_us is not None:
-                if self.clock.now_us() > found.finished_us + self.settings.grace_us:
-                    found = None
-            if found is None:
+            if found is None or self._past_grace(found):
                 raise not_found("message", message_id)
             return found
+
+    def _past_grace(self, message: Message) -> bool:
+        end = message.finished_us
+        return end is not None and self.clock.now_us() > end + self.settings.grace_us
 
     def _task_group(self, message_id: str) -> Message | None:
         ids = self.groups_of_tasks.get(message_id)
@@ -205,9 +214,7 @@ class Engine:
         message.number = self.next_sequence()
         message.public_id = message.public_id or message.id
         message.waiting_since_us = message.created_us
-        source = self._performing
-        if source is not None and source.attempts and source.attempts[-1].at_us == now:
-            message.depth = max(message.depth, source.depth + 1)
+        self.trace_back(message, self._performing, now)
         self.messages[message.id] = message
         self.pending[message.id] = message
         self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
@@ -221,6 +228,16 @@ class Engine:
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             self.plan(message, max(now, message.not_before_us), reason)
         self.changed.notify()
+
+    def trace_back(self, message: Message, source: Message | None, now: int) -> None:
+        """Note which message caused this one, so that an endless loop is seen."""
+        message.drive = self.drive
+        if source is None or not source.attempts:
+            return
+        if source.attempts[-1].at_us == now:
+            message.depth = max(message.depth, source.depth + 1)
+        if source.drive == self.drive:
+            message.chain = max(message.chain, source.chain + 1)
 
     def plan(self, message: Message, due_us: int, reason: str) -> None:
         """Set the instant of the next attempt."""
@@ -304,6 +321,8 @@ class Engine:
     # -- attempts --------------------------------------------------------------------------------
 
     def _attempt(self, message_id: str, due_us: int) -> Attempt | None:
+        if self._overtaken(message_id):
+            return None
         delivery = self.begin_attempt(message_id)
         if delivery is None:
             return None
@@ -312,13 +331,17 @@ class Engine:
             if "duplicate" in self._faults_of(message_id):
                 outcome = self.perform(delivery)
         except BaseException as error:
-            self.finish_attempt(message_id, Outcome(exception=error), delivery)
+            attempt = self.finish_attempt(message_id, Outcome(exception=error), delivery)
+            if self.lane == "background" and isinstance(error, Exception):
+                return attempt
             raise
         return self.finish_attempt(message_id, outcome, delivery)
 
     async def _attempt_async(self, message_id: str, due_us: int) -> Attempt | None:
         if self.perform_async is None:
             return self._attempt(message_id, due_us)
+        if self._overtaken(message_id):
+            return None
         delivery = self.begin_attempt(message_id)
         if delivery is None:
             return None
@@ -330,6 +353,40 @@ class Engine:
             self.finish_attempt(message_id, Outcome(exception=error), delivery)
             raise
         return self.finish_attempt(message_id, outcome, delivery)
+
+    def _overtaken(self, message_id: str) -> bool:
+        message = self.pending.get(message_id)
+        if message is None or message.extra.get("overtaken") == message.retried:
+            return False
+        if not self.mishaps.overtaken(message):
+            return False
+        with self.lock:
+            message.extra["overtaken"] = message.retried
+            message.due_us = None
+            self._timers.pop(message_id, None)
+            self._release_flow(message)
+            queue = self.queues.by_name.get(message.queue_name or "")
+            if queue is not None and queue.waiting and message_id in queue.active:
+                queue.active.discard(message_id)
+                queue.waiting.insert(1, message_id)
+                self.pump_queue(queue)
+            else:
+                # Whatever is delivered next lets it go; alone, it goes a second later.
+                self.overtaken.append(message_id)
+                latest = self.clock.now_us() + SECOND
+                message.due_us = latest
+                self._timers[message_id] = self.clock.call_at(
+                    latest, partial(self._let_go, message_id), label="overtaken"
+                )
+        return True
+
+    def _let_go(self, message_id: str, at_us: int) -> None:
+        with self.lock:
+            if message_id in self.overtaken:
+                self.overtaken.remove(message_id)
+                if message_id in self.pending:
+                    message = self.messages[message_id]
+                    self.plan(message, self.clock.now_us(), message.wait_reason)
 
     def _faults_of(self, message_id: str) -> tuple[str, ...]:
         return self.messages[message_id].attempts[-1].faults
@@ -349,7 +406,9 @@ class Engine:
             now = self.clock.now_us()
             if not self._may_start(message, now):
                 return None
-            if message.depth > self.settings.loop_limit:
+            if message.attempts and message.attempts[-1].at_us == now:
+                message.depth += 1
+            if self._endless(message):
                 self._cut_loop(message, now)
                 return None
             attempt = Attempt(
@@ -364,6 +423,7 @@ class Engine:
             )
             message.state = "ACTIVE"
             message.due_us = None
+            self.active.add(message.id)
             message.attempts.append(attempt)
             self.attempts.append(attempt)
             self.log(message, "ACTIVE", now)
@@ -372,6 +432,12 @@ class Engine:
         return self._signed(message, attempt, delivery)
 
     def _may_start(self, message: Message, now: int) -> bool:
+        most = self.limits.parallelism
+        if most is not None and len(self.active) >= most:
+            message.due_us = None
+            message.wait_reason = f"global parallelism {most}"
+            self.crowd.append(message.id)
+            return False
         if message.queue_name is not None:
             queue = self.queues.by_name.get(message.queue_name)
             if queue is not None and queue.paused:
@@ -391,17 +457,22 @@ class Engine:
             key.start(message.id)
         return True
 
+    def _endless(self, message: Message) -> bool:
+        limit = self.settings.loop_limit
+        in_drive = message.drive == self.drive and message.chain > limit * CHAIN_FACTOR
+        return message.depth > limit or in_drive
+
     def _cut_loop(self, message: Message, now: int) -> None:
         limit = self.settings.loop_limit
+        span = "at one instant" if message.depth > limit else "in one driving call"
+        count = limit if message.depth > limit else limit * CHAIN_FACTOR
         text = (
-            f"endless loop: {limit} messages published each other at one instant, the last is"
-            f" {message.id} to {message.url}. A handler that publishes again must end or use a"
-            " delay; the message stays pending"
+            f"endless loop: {count} deliveries caused each other {span}, the last would be"
+            f" {message.public_id} to {message.url}. A handler that publishes again must come to"
+            " an end, or use a delay and be driven step by step; the message stays pending"
         )
-        key = self._flow_key(message)
-        if key is not None:
-            key.active.discard(message.id)
-        message.depth = 0
+        self._release_flow(message)
+        message.depth = message.chain = 0
         if self.lane == "background":
             # Nobody stands there to catch an error; the message waits to be driven or cancelled.
             message.due_us = None
@@ -479,9 +550,11 @@ class Engine:
                 self._await_end(message_id, end)
             else:
                 self._apply(message, outcome, max(attempt.at_us, self.clock.now_us()))
+        for held in list(self.overtaken):
+            self._let_go(held, 0)
+        self.changed.notify()
         if self.on_attempt is not None:
             self.on_attempt(message, attempt, delivery, outcome)
-        self.changed.notify()
         return attempt
 
     def _await_end(self, message_id: str, end_us: int) -> None:
@@ -508,6 +581,7 @@ class Engine:
         )
         attempt.exception = outcome.exception
         attempt.ended_us = at_us
+        self.active.discard(message.id)
         key = self._flow_key(message)
         if key is not None:
             key.active.discard(message.id)
@@ -520,6 +594,16 @@ class Engine:
             self._conclude(message, attempt, outcome, at_us)
         if key is not None:
             self.pump_flow(key)
+        self._pump_crowd()
+
+    def _pump_crowd(self) -> None:
+        room = (self.limits.parallelism or 0) - len(self.active)
+        while self.crowd and room > 0:
+            message_id = self.crowd.popleft()
+            if message_id in self.pending:
+                message = self.messages[message_id]
+                self.plan(message, self.clock.now_us(), message.wait_reason)
+                room -= 1
 
     def _again(self, message: Message, at_us: int, reason: str) -> None:
         if message.state == "CANCEL_REQUESTED":
@@ -633,6 +717,21 @@ class Engine:
             due = max(now, message.not_before_us)
             self.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
 
+    def upsert_queue(self, name: str, *, parallelism: int | None, paused: bool | None) -> None:
+        """Create or change a queue.  Raises `QueueError`: 400 bad name, 412 beyond the plan."""
+        with self.lock:
+            limits = self.limits
+            queue = self.queues.upsert(
+                name,
+                self.clock.now_us(),
+                parallelism=parallelism,
+                paused=paused,
+                most=limits.queues,
+                most_parallelism=limits.queue_parallelism,
+            )
+            if not queue.paused:
+                self.resume_queue(name)
+
     def resume_queue(self, name: str) -> None:
         """Let a queue deliver again; 404 when there is none."""
         with self.lock:
@@ -668,6 +767,18 @@ class Engine:
                 ]
             )
             self.queues.by_name.pop(name, None)
+
+    def next_due_us(self) -> int | None:
+        """Return the next instant at which something happens to a message, or None.
+
+        Schedules do not count.
+        """
+        due = [self.clock.next_due_us((self.lane,))]
+        with self.lock:
+            due += [end for end, _ in self.in_flight.values()]
+            due += [timer.due_us for timer in self._flow_timers.values() if not timer.cancelled]
+            due += [self.messages[one].due_us for one in self.overtaken]
+        return min((one for one in due if one is not None), default=None)
 
     def lag(self, queue: OrderedQueue) -> int:
         """Return how many messages of a queue have not come to an end."""

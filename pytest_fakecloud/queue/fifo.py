@@ -67,9 +67,8 @@ class Queues:
         Raises `QueueError`: 400 for a bad name, 412 beyond the plan's queues or parallelism.
         """
         check_name(name, "queue name")
-        if parallelism is not None and most_parallelism is not None:
-            if parallelism > most_parallelism:
-                raise quota("maxParallelism", most_parallelism)
+        if most_parallelism is not None and (parallelism or 0) > most_parallelism:
+            raise quota("maxParallelism", most_parallelism)
         found = self.by_name.get(name)
         if found is None:
             if most is not None and len(self.by_name) >= most:

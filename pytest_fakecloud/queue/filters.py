@@ -51,7 +51,17 @@ FOR_DEAD_LETTERS = COMMON | _PAGING | {"dlqIds", "dlqId", "responseStatus"}
 
 _IN_PROGRESS = frozenset({"ACTIVE", "RETRY", "ERROR"})
 _STATES = frozenset(
-    "CREATED ACTIVE RETRY ERROR DELIVERED FAILED CANCEL_REQUESTED CANCELED IN_PROGRESS".split()
+    [
+        "CREATED",
+        "ACTIVE",
+        "RETRY",
+        "ERROR",
+        "DELIVERED",
+        "FAILED",
+        "CANCEL_REQUESTED",
+        "CANCELED",
+        "IN_PROGRESS",
+    ]
 )
 
 

@@ -95,9 +95,7 @@ class UrlGroups:
         if name != group.name and name in self.by_name:
             raise bad_request(f"invalid topic name: {name!r} is taken")
         # Rebuilt, so that the group keeps its place in listings.
-        self.by_name = {
-            name if one is group else key: one for key, one in self.by_name.items()
-        }
+        self.by_name = {name if one is group else key: one for key, one in self.by_name.items()}
         group.name = name
         group.updated_us = now_us
 
@@ -139,8 +137,7 @@ class UrlGroups:
                 one
                 for one in group.endpoints
                 if not (
-                    (url is not None and one.url == url)
-                    or (name is not None and one.name == name)
+                    (url is not None and one.url == url) or (name is not None and one.name == name)
                 )
             ]
         group.updated_us = now_us

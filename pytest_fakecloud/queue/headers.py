@@ -24,8 +24,21 @@ from .retry import check_expression
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 #: Names that frame a message or belong to one connection: echoing them breaks the next delivery.
 HOP_BY_HOP = frozenset(
-    "host content-length connection transfer-encoding accept-encoding keep-alive te upgrade "
-    "trailer proxy-connection proxy-authorization proxy-authenticate expect".split()
+    [
+        "host",
+        "content-length",
+        "connection",
+        "transfer-encoding",
+        "accept-encoding",
+        "keep-alive",
+        "te",
+        "upgrade",
+        "trailer",
+        "proxy-connection",
+        "proxy-authorization",
+        "proxy-authenticate",
+        "expect",
+    ]
 )
 NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")

@@ -21,7 +21,7 @@ class Limits:
     """The limits of a plan; None means unlimited.  Sizes in bytes, spans in microseconds.
 
     `daily_messages` counts every message created since midnight UTC, callbacks included;
-    `burst` counts publish requests per second; `parallelism` is shown as the global one.
+    `burst` counts publish requests per second, `parallelism` deliveries in flight.
     """
 
     message_size: int = 50 * MEGABYTE
@@ -37,6 +37,7 @@ class Limits:
     queue_parallelism: int | None = None
     daily_messages: int | None = None
     burst: int | None = None
+    parallelism: int | None = None
 
 
 PROFILES: Mapping[str, Limits] = {

@@ -223,8 +223,8 @@ class Message:
     `due_us` is the instant of the next attempt, None while it has none of its own (waiting behind
     the head of a queue, in a flow-control wait list, in flight, or finished).  `public_id` is what
     clients and destinations see; only the tasks of a v1 topic message share one.  `open_children`
-    counts the callbacks about it that have not come to an end, `depth` how many messages published
-    each other at one instant to get here.
+    counts the callbacks about it that have not come to an end.  `depth` is how many messages
+    published each other at one instant to get here, `chain` how many within driving call `drive`.
     """
 
     id: str
@@ -258,6 +258,8 @@ class Message:
     waiting_since_us: int = 0
     open_children: int = 0
     depth: int = 0
+    chain: int = 0
+    drive: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
     #: What a feature beyond plain delivery keeps with the message (workflow run id, call type ...).

@@ -170,8 +170,7 @@ class Publisher:
         )
         draft.kind = kind
         draft.source_id = source.id
-        if source.attempts and source.attempts[-1].at_us == engine.clock.now_us():
-            draft.depth = source.depth + 1
+        engine.trace_back(draft, source, engine.clock.now_us())
         self._count_message()
         if draft.queue_name is not None:
             self._queue(draft.queue_name)
@@ -321,9 +320,7 @@ class Publisher:
     def _targets(self, destination: str, settings: PublishSettings) -> list[Target]:
         group = self._group(destination)
         if group is not None:
-            return [
-                Target(one.url, group.name, one.name, one.id) for one in group.endpoints
-            ]
+            return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
         if destination.rstrip("/") == "api/llm":
             if settings.callback is None:
                 raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
@@ -452,9 +449,7 @@ def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     for name in ("forward", "callback_headers", "failure_callback_headers"):
         if base.get(name) and given.get(name):
             own = {key.lower() for key, _ in given[name]}
-            merged[name] = [
-                pair for pair in base[name] if pair[0].lower() not in own
-            ] + given[name]
+            merged[name] = [pair for pair in base[name] if pair[0].lower() not in own] + given[name]
     return merged
 
 
@@ -470,7 +465,9 @@ def _check_public(url: str) -> None:
     if address is not None and address.is_loopback:
         raise bad_request(refused + host)
     # Nothing is looked up: these names are known to have no public address.
-    if address is None and ("." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)):
+    if address is None and (
+        "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
+    ):
         raise bad_request(f"invalid destination url: unable to resolve host: {host}")
 
 

@@ -242,7 +242,7 @@ def group_record(group: UrlGroup) -> Record:
         "createdAt": ms(group.created_us),
         "updatedAt": ms(group.updated_us),
         "endpoints": [
-            {"url": one.url} | ({"name": one.name} if one.name is not None else {})
+            {"url": as_text(one.url)} | ({"name": one.name} if one.name is not None else {})
             for one in group.endpoints
         ],
     } | ({"headers": header_map(group.headers)} if group.headers else {})
@@ -251,7 +251,7 @@ def group_record(group: UrlGroup) -> Record:
 def endpoint_record(group: UrlGroup, endpoint: Endpoint) -> Record:
     """Return an endpoint in its first-era form: one of `topicId` and `topicName` is set."""
     topic = {"topicId": group.id} if endpoint.by_id else {"topicName": group.name}
-    return {"endpointId": endpoint.id, "url": endpoint.url, **topic}
+    return {"endpointId": endpoint.id, "url": as_text(endpoint.url), **topic}
 
 
 def topic_record(group: UrlGroup) -> Record:

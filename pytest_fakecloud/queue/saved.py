@@ -6,6 +6,7 @@ between the copies.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class Saved:
     logs: list[LogEntry]
     in_flight: dict[str, tuple[int, Outcome]]
     workflow: object
+    crowd: tuple[str, ...]
 
 
 def _copies(messages: dict[str, Message]) -> dict[str, Message]:
@@ -60,6 +62,7 @@ def save(engine: Engine) -> Saved:
         logs=list(engine.logs.entries),
         in_flight=dict(engine.in_flight),
         workflow=engine.workflow.snapshot(),
+        crowd=tuple(engine.crowd),
     )
 
 
@@ -85,6 +88,9 @@ def put_back(engine: Engine, saved: Saved) -> None:
         (attempt for message in engine.messages.values() for attempt in message.attempts),
         key=lambda attempt: attempt.sequence,
     )
+    engine.crowd = deque(saved.crowd)
+    engine.active = set(engine.in_flight)
+    engine.overtaken = []
     now = engine.clock.now_us()
     for message in engine.pending.values():
         if message.state == "ACTIVE" and message.id not in engine.in_flight:

@@ -34,8 +34,8 @@ _ALIASES = {
 _ZONE = re.compile(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
 _FIELD = re.compile(r"[0-9*/,?-]+\Z")
 _NAMES = {
-    3: "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(),
-    4: "SUN MON TUE WED THU FRI SAT".split(),
+    3: ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
+    4: ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
 }
 _NAMED = re.compile(r"[A-Za-z]{3}")
 

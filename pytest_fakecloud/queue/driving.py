@@ -1,0 +1,152 @@
+"""Driving a queue: making what is due happen, and saying what it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING
+
+from ..kernel.aio import drive
+from ..kernel.clock import Fired
+from ..kernel.instants import Duration, Instant, duration_us, instant_us, to_datetime
+from ..kernel.journal import Found
+from .inspection import timeline, waiting_text
+from .model import Attempt
+
+if TYPE_CHECKING:
+    from .handle import Queue
+
+
+class Attempts(Found[Attempt]):
+    """The attempts of a driving call, oldest first; `waiting` says what is left, in words."""
+
+    waiting: str = "nothing"
+
+
+class NotIdle(AssertionError):
+    """A queue that still had work to do when the time it was given had passed."""
+
+
+Step = Generator[int | None, list[Fired], Attempts]
+"""Yields the instant to move to (None: run what is due now), receives what fired."""
+
+
+class Driver:
+    """The driving calls of one queue; each exists as a plan that both forms run."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def deliver_due(self) -> Step:
+        """Plan for what is due now."""
+        fired = yield None
+        return self._report(fired)
+
+    def advance(self, duration: Duration) -> Step:
+        """Plan for everything due within a span."""
+        span = duration_us(duration)
+        fired = yield self._queue.clock.now_us() + span
+        return self._report(fired)
+
+    def move_to(self, instant: Instant) -> Step:
+        """Plan for everything due up to an instant."""
+        fired = yield instant_us(instant)
+        return self._report(fired)
+
+    def run_until_idle(self, within: Duration) -> Step:
+        """Plan for everything until no message is undelivered.  Raises `NotIdle` beyond `within`."""
+        engine = self._queue.engine
+        end = self._queue.clock.now_us() + duration_us(within)
+        fired = yield None
+        while engine.pending:
+            due = engine.next_due_us()
+            if due is None:
+                break
+            if due > end:
+                raise NotIdle(self._not_idle(within, end))
+            fired += yield max(due, self._queue.clock.now_us())
+        return self._report(fired)
+
+    def _report(self, fired: Iterable[Fired]) -> Attempts:
+        own = self._queue.engine.messages
+        attempts = Attempts(
+            one.result
+            for one in fired
+            if isinstance(one.result, Attempt) and one.result.message_id in own
+        )
+        attempts.waiting = self.waiting()
+        self._queue.sender.release()
+        return attempts
+
+    def waiting(self) -> str:
+        """Return what undelivered messages wait for, in words."""
+        pending = list(self._queue.engine.pending.values())
+        if not pending:
+            return "nothing"
+        lines = [f"{len(pending)} undelivered message(s):"]
+        lines += [f"  {one.public_id} to {one.url}: {waiting_text(one)}" for one in pending[:5]]
+        if len(pending) > 5:
+            lines.append(f"  and {len(pending) - 5} more")
+        return "\n".join(lines)
+
+    def _not_idle(self, within: Duration, end_us: int) -> str:
+        pending = list(self._queue.engine.pending.values())
+        lines = [
+            f"the queue is not idle within {within!r}, that is by {to_datetime(end_us).isoformat()}:"
+            f" {len(pending)} message(s) undelivered. Allow more with within=, or cancel them"
+        ]
+        lines += [timeline(one) for one in pending[:3]]
+        return "\n".join(lines)
+
+    # -- running a plan --------------------------------------------------------------------------
+
+    def run(self, plan: Step) -> Attempts:
+        """Run a plan in this thread."""
+        clock = self._queue.clock
+        self._queue.engine.drive += 1
+        try:
+            target = next(plan)
+            while True:
+                fired = clock.run_due() if target is None else clock.move_to(to_datetime(target))
+                target = plan.send(fired)
+        except StopIteration as end:
+            result: Attempts = end.value
+            return result
+
+    async def run_async(self, plan: Step) -> Attempts:
+        """Run a plan in the running loop; attempts are awaited in it."""
+        clock = self._queue.clock
+        self._queue.engine.drive += 1
+        try:
+            target = next(plan)
+            while True:
+                if target is None:
+                    fired = await drive(clock, clock.now_us)
+                else:
+                    fired = await drive(clock, clock.until(to_datetime(target)))
+                target = plan.send(fired)
+        except StopIteration as end:
+            result: Attempts = end.value
+            return result
+
+
+class QueueAio:
+    """The driving calls of a queue, awaitable, for destinations that need the running loop."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def deliver_due(self) -> Attempts:
+        """`Queue.deliver_due`, awaitable."""
+        return await self._driver.run_async(self._driver.deliver_due())
+
+    async def advance(self, duration: Duration) -> Attempts:
+        """`Queue.advance`, awaitable."""
+        return await self._driver.run_async(self._driver.advance(duration))
+
+    async def move_to(self, instant: Instant) -> Attempts:
+        """`Queue.move_to`, awaitable."""
+        return await self._driver.run_async(self._driver.move_to(instant))
+
+    async def run_until_idle(self, within: Duration = "30d") -> Attempts:
+        """`Queue.run_until_idle`, awaitable."""
+        return await self._driver.run_async(self._driver.run_until_idle(within))

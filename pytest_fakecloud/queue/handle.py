@@ -1,0 +1,598 @@
+"""The queue as a test holds it: settings, publishing, driving, looking, asserting."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from ..kernel.errors import ContractError
+from ..kernel.handle import Context, Handle
+from ..kernel.ids import BASE62
+from ..kernel.instants import Duration, Instant, duration_us
+from ..kernel.journal import Found
+from .destinations import Destinations
+from .driving import Attempts, Driver, NotIdle, QueueAio
+from .engine import Engine, Loop, Settings
+from .faults import PlannedMishaps, QueueFaults
+from .headers import as_text, as_wire
+from .inspection import (
+    ANY,
+    STATES,
+    WORDS,
+    DeadLetterView,
+    PublishedMessage,
+    ScheduleView,
+    agrees,
+    assert_matching,
+    mismatches,
+)
+from .limits import plan
+from .model import (
+    MESSAGE,
+    Attempt,
+    Delivery,
+    Headers,
+    Message,
+    Outcome,
+    SigningKeys,
+    WorkflowHooks,
+)
+from .publishing import Api
+from .routes import MoreRoutes, QueueApp
+from .sender import Sender, SignatureClock, Unstubbed
+from .sender import signature_clock as clock_of_signatures
+from .signing import Signer
+
+#: The vendor's public development credentials: its own dev server and clients know them.
+DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
+DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
+LEAKS = ("off", "pending", "dead_letters", "all")
+
+
+def _new_key() -> str:
+    return "sig_" + "".join(secrets.choice(BASE62) for _ in range(28))
+
+
+class Queue(Handle):
+    """A fake of the HTTP message queue.
+
+    `delivery` is `"driven"` or `"background"` (None: the cloud's).  `unstubbed` is what happens at
+    a destination nobody answers for: `"refuse"` or `"accept"` (200).  `dev_credentials` uses the
+    vendor's public development token and keys.  `profile` is `"free"` or `"payg"`, `limits` replaces
+    single limits (see `limits.Limits`).  `header_prefix` is that of outgoing headers, `"Upstash"` or
+    `"Service"`.  `signature_clock` is `"receiver"`, `"real"` or `"virtual"`.  `leak_check` is
+    `"off"`, `"pending"`, `"dead_letters"` or `"all"`: what a test must not leave behind.
+    `callback_retries` is `"inherit"` or a number.  Durations as everywhere.
+
+    Raises `ContractError` for a setting without meaning.
+    """
+
+    service: ClassVar[str] = "queue"
+    fixture: ClassVar[str] = "queue"
+
+    engine: Engine
+    faults: QueueFaults
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        name: str | None = None,
+        delivery: Literal["driven", "background"] | None = None,
+        unstubbed: Unstubbed = "refuse",
+        raise_exceptions: bool = False,
+        dev_credentials: bool = False,
+        profile: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        header_prefix: str = "Upstash",
+        signature_clock: SignatureClock = "receiver",
+        region: str = "US-EAST-1",
+        retries: int = 3,
+        callback_retries: Literal["inherit"] | int = "inherit",
+        delayed_callbacks: bool = False,
+        dedup_window: Duration = "10m",
+        dlq_retention: Duration | None = None,
+        message_grace: Duration = "30s",
+        no_answer_status: int = 0,
+        source_id: Literal["both", "service", "seed"] = "both",
+        production_checks: bool = False,
+        loop_limit: int = 1000,
+        attempt_cap: float = 5.0,
+        leak_check: str = "off",
+    ) -> None:
+        _check("delivery", delivery, (None, "driven", "background"))
+        _check("header_prefix", header_prefix, ("Upstash", "Service"))
+        _check("source_id", source_id, ("both", "service", "seed"))
+        _check("leak_check", leak_check, LEAKS)
+        # The base class names the handle only after the engine is built, which needs it for ids.
+        name = context.name_for(self.fixture, name)
+        given = dict(limits or {})
+        if dlq_retention is not None:
+            given["retention_us"] = duration_us(dlq_retention)
+        keys = SigningKeys(*DEV_KEYS) if dev_credentials else SigningKeys(_new_key(), _new_key())
+        self.destinations = Destinations(raise_exceptions=raise_exceptions)
+        self.signature_clock = signature_clock
+        self.leak_check = leak_check
+        self.delivery = delivery or context.delivery
+        self.sender = Sender(
+            self.destinations,
+            unstubbed=unstubbed,
+            report=self._report_unstubbed,
+            cap=attempt_cap,
+        )
+        signer = Signer(
+            keys,
+            clock_of_signatures(signature_clock, context.clock.now_us),
+            context.ids.stream(name, "token ids"),
+            header=f"{header_prefix}-Signature",
+        )
+        workflow, more = _workflow()
+        self.engine = Engine(
+            context.clock,
+            context.ids,
+            perform=self.sender.send,
+            perform_async=self.sender.asend,
+            sign=signer,
+            keys=keys,
+            new_key=_new_key,
+            name=name,
+            limits=plan(profile, given),
+            settings=Settings(
+                header_prefix=header_prefix,
+                region=region,
+                default_retries=retries,
+                callback_retries=callback_retries,
+                delayed_callbacks=delayed_callbacks,
+                no_answer_status=no_answer_status,
+                source_spelling=source_id,
+                grace_us=duration_us(message_grace),
+                deduplication_us=duration_us(dedup_window),
+                production_checks=production_checks,
+                loop_limit=loop_limit,
+            ),
+            lane=self.delivery,
+            workflow=workflow,
+        )
+        if workflow is not None and hasattr(workflow, "attach"):
+            workflow.attach(self.engine)
+        self.engine.on_attempt = self._attempted
+        self.engine.on_loop = self._looped
+        self._driver = Driver(self)
+        faults = QueueFaults(context.ids.stream(name, "faults"), context.clock)
+        self.engine.mishaps = PlannedMishaps(faults)
+        app = QueueApp(self.engine, lambda: self.token, more)
+        super().__init__(context, app, name=name, faults=faults)
+        self.faults = faults
+        if dev_credentials:
+            self.token = DEV_TOKEN
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def current_signing_key(self) -> str:
+        """The key deliveries are signed with."""
+        return self.engine.keys.current
+
+    @property
+    def next_signing_key(self) -> str:
+        """The key they will be signed with after a rotation."""
+        return self.engine.keys.next
+
+    def rotate_keys(self) -> tuple[str, str]:
+        """Make the next signing key the current one; returns (current, next)."""
+        keys = self.engine.rotate_keys()
+        return keys.current, keys.next
+
+    def env_variables(self) -> dict[str, str]:
+        return {
+            "QSTASH_URL": self.url,
+            "QSTASH_TOKEN": self.token,
+            "QSTASH_CURRENT_SIGNING_KEY": self.current_signing_key,
+            "QSTASH_NEXT_SIGNING_KEY": self.next_signing_key,
+        }
+
+    def make_client(self, **options: Any) -> Any:
+        from qstash import QStash
+
+        return QStash(self.token, base_url=self.url, **{"retry": False, **options})
+
+    def make_async_client(self, **options: Any) -> Any:
+        from qstash import AsyncQStash
+
+        return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self.sender.close()
+
+    # -- publishing ------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        url: str,
+        *,
+        json: Any = ANY,
+        body: bytes | str = b"",
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        retries: int | None = None,
+        callback: str | None = None,
+        failure_callback: str | None = None,
+        queue: str | None = None,
+        method: str | None = None,
+        label: str | None = None,
+        timeout: Duration | None = None,
+        settings: Mapping[str, str] | None = None,
+        api: Api = "v2",
+    ) -> PublishedMessage:
+        """Publish a message to a URL, or the first of those to a URL group, without HTTP.
+
+        `headers` are forwarded to the destination; `settings` are further `Upstash-*` headers as on
+        the wire.  Raises `QueueError` as the service would answer.
+        """
+        pairs: Headers = [(as_wire(name), as_wire(text)) for name, text in (settings or {}).items()]
+        pairs += [
+            (f"Upstash-Forward-{as_wire(name)}", as_wire(text))
+            for name, text in (headers or {}).items()
+        ]
+        for header, value in (
+            ("Method", method),
+            ("Retries", retries),
+            ("Callback", callback),
+            ("Failure-Callback", failure_callback),
+            ("Label", label),
+        ):
+            if value is not None:
+                pairs.append((f"Upstash-{header}", as_wire(str(value))))
+        for header, span in (("Delay", delay), ("Timeout", timeout)):
+            if span is not None:
+                pairs.append((f"Upstash-{header}", f"{_seconds(header, span)}s"))
+        if json is not ANY:
+            body = jsonlib.dumps(json).encode()
+            pairs.append(("Content-Type", "application/json"))
+        data = body.encode() if isinstance(body, str) else body
+        result = self.engine.publisher.publish(
+            as_wire(url), pairs, data, queue_name=queue, api=api, counted=False
+        )
+        if not result.accepted:
+            raise ContractError(f"nothing was published to {url!r}: the group has no endpoints")
+        return PublishedMessage(self.engine, result.accepted[0].message_id)
+
+    def load(self, data: Mapping[str, Any]) -> None:
+        """Put URL groups, queues, schedules and messages in.
+
+        `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism": 2}},
+        "schedules": [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part
+        optional; a message takes the keywords of `publish`.
+        """
+        known = ("url_groups", "queues", "schedules", "messages")
+        unknown = set(data) - set(known)
+        if unknown:
+            raise ContractError(
+                f"load() does not know {', '.join(sorted(unknown))}; it takes {', '.join(known)}"
+            )
+        engine = self.engine
+        for group_name, urls in data.get("url_groups", {}).items():
+            with engine.lock:
+                now = engine.clock.now_us()
+                group = engine.groups.create(group_name, now)
+                for url in urls:
+                    one = url if isinstance(url, Mapping) else {"url": url}
+                    engine.groups.add(group, as_wire(one["url"]), one.get("name"), now)
+        for queue_name, settings in data.get("queues", {}).items():
+            given = {"parallelism": 1, "paused": False, **(settings or {})}
+            engine.upsert_queue(queue_name, **given)
+        for schedule in data.get("schedules", []):
+            self.schedule(**schedule)
+        for message in data.get("messages", []):
+            self.publish(**message)
+
+    def schedule(
+        self,
+        destination: str,
+        cron: str,
+        *,
+        id: str | None = None,
+        body: bytes | str = b"",
+        settings: Mapping[str, str] | None = None,
+    ) -> ScheduleView:
+        """Create a schedule, or overwrite the one of that id."""
+        pairs: Headers = [("Upstash-Cron", cron), *(settings or {}).items()]
+        if id is not None:
+            pairs.append(("Upstash-Schedule-Id", id))
+        data = body.encode() if isinstance(body, str) else body
+        result = self.engine.publisher.publish(
+            as_wire(destination), pairs, data, schedule_only=True, counted=False
+        )
+        return ScheduleView(self.engine, str(result.schedule_id))
+
+    def cancel(self, message_id: str | PublishedMessage) -> int:
+        """Cancel a message that is pending; returns how many deliveries that were."""
+        wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
+        return self.engine.cancel(wanted)
+
+    def retry_dead_letter(self, dlq_id: str | DeadLetterView) -> PublishedMessage:
+        """Publish a dead letter's message anew and remove the dead letter."""
+        wanted = dlq_id.id if isinstance(dlq_id, DeadLetterView) else dlq_id
+        engine = self.engine
+        with engine.lock:
+            row = engine.dead_letters.get(wanted)
+            accepted = engine.publisher.retry_dead_letter(engine.dead_letters.message(row))
+            engine.dead_letters.delete([row])
+        return PublishedMessage(engine, accepted.message_id)
+
+    # -- driving ---------------------------------------------------------------------------------
+
+    @property
+    def aio(self) -> QueueAio:
+        """The driving calls, awaitable."""
+        return QueueAio(self._driver)
+
+    def deliver_due(self) -> Attempts:
+        """Make the attempts that are due now, without moving time."""
+        return self._driver.run(self._driver.deliver_due())
+
+    def advance(self, duration: Duration) -> Attempts:
+        """Move time forward, making every attempt that falls due on the way at its instant."""
+        return self._driver.run(self._driver.advance(duration))
+
+    def move_to(self, instant: Instant) -> Attempts:
+        """Move time forward to an instant, as `advance` does."""
+        return self._driver.run(self._driver.move_to(instant))
+
+    def run_until_idle(self, within: Duration = "30d") -> Attempts:
+        """Move time from due instant to due instant until no message is undelivered.
+
+        Schedules do not count.  Ends early when what is left waits for something other than time (a
+        paused queue); `.waiting` of the result says so.  Raises `NotIdle` when messages are still
+        due after `within`, and `Loop` when messages publish each other without end.
+        """
+        return self._driver.run(self._driver.run_until_idle(within))
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def messages(
+        self,
+        state: str | None = None,
+        url: object = None,
+        label: object = None,
+        kind: str | None = None,
+        queue: str | None = None,
+    ) -> Found[PublishedMessage]:
+        """The messages, callbacks included, in the order they were published.
+
+        `state` is `pending`, `in_flight`, `delivered`, `dead_lettered` or `cancelled`, or one of the
+        service's own words.  `url` and `label` are text (`*` matches anything), a pattern or a
+        predicate.
+        """
+        self.clock.settle()
+        if state is not None and state not in STATES and state.upper() not in WORDS:
+            raise ContractError(f"unknown state {state!r}, expected one of {', '.join(STATES)}")
+        found: Found[PublishedMessage] = Found()
+        with self.engine.lock:
+            records = list(self.engine.messages.values())
+        for record in records:
+            words = (WORDS[record.state], record.state, record.state.lower())
+            if state is not None and state not in words:
+                continue
+            if url is not None and not agrees(as_text(record.url), url):
+                continue
+            if label is not None and not any(agrees(one, label) for one in record.settings.labels):
+                continue
+            if kind is not None and record.kind != kind:
+                continue
+            if queue is not None and record.queue_name != queue:
+                continue
+            found.append(PublishedMessage(self.engine, record.id))
+        return found
+
+    def message(self, message_id: str) -> PublishedMessage:
+        """The message of that id; `ContractError` when there is none."""
+        if message_id not in self.engine.messages:
+            raise ContractError(f"this queue has no message {message_id!r}")
+        return PublishedMessage(self.engine, message_id)
+
+    def attempts(
+        self, id: str | PublishedMessage | None = None, *, url: object = None
+    ) -> Found[Attempt]:
+        """The attempts, oldest first: all, of one message, or to a URL."""
+        self.clock.settle()
+        wanted = id.id if isinstance(id, PublishedMessage) else id
+        messages = self.engine.messages
+        with self.engine.lock:
+            return Found(
+                one
+                for one in self.engine.attempts
+                if (
+                    wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
+                )
+                and (url is None or agrees(as_text(one.url), url))
+            )
+
+    def dead_letters(self, url: object = None) -> Found[DeadLetterView]:
+        """The dead letters that have not expired, oldest first."""
+        self.clock.settle()
+        found = (
+            DeadLetterView(self.engine, row.id, row.message_id, row.at_us)
+            for row in self.engine.dead_letters.all()
+        )
+        return Found(one for one in found if url is None or agrees(one.url, url))
+
+    def schedules(self) -> Found[ScheduleView]:
+        """The schedules, in the order they were created."""
+        return Found(ScheduleView(self.engine, one) for one in list(self.engine.schedules.by_id))
+
+    def pending(self) -> Found[PublishedMessage]:
+        """The messages that have not come to an end."""
+        self.clock.settle()
+        return Found(PublishedMessage(self.engine, one) for one in list(self.engine.pending))
+
+    # -- asserting -------------------------------------------------------------------------------
+
+    def assert_published(
+        self,
+        url: object = None,
+        *,
+        json: object = ANY,
+        body: object = ANY,
+        headers: Mapping[str, object] | None = None,
+        label: object = None,
+        method: str | None = None,
+        queue: str | None = None,
+        times: int | None = None,
+    ) -> Found[PublishedMessage]:
+        """The messages that were published like this; fails unless there is one, or `times`.
+
+        Callbacks do not count: the queue published them, not the application.
+        """
+        self.clock.settle()
+        asked: dict[str, Any] = {"url": url, "json": json, "body": body, "headers": headers}
+        asked |= {"label": label, "method": method, "queue": queue}
+
+        def why_not(message: PublishedMessage) -> list[str]:
+            return mismatches(message, **asked)
+
+        return assert_matching(
+            "a message to be published",
+            self.messages(kind=MESSAGE),
+            why_not,
+            times=times,
+            asked=_asked(asked),
+        )
+
+    def assert_not_published(self, url: object = None, **where: Any) -> None:
+        """Fail when any message was published like this."""
+        self.assert_published(url, times=0, **where)
+
+    def assert_delivered(
+        self,
+        url: object = None,
+        *,
+        json: object = ANY,
+        body: object = ANY,
+        headers: Mapping[str, object] | None = None,
+        label: object = None,
+        times: int | None = None,
+    ) -> Found[PublishedMessage]:
+        """The messages that were delivered like this; fails unless there is one, or `times`.
+
+        Never drives: what is due and not yet attempted is not delivered.
+        """
+        return self._assert_state(
+            "a message to be delivered", "delivered", times, url, json, body, headers, label
+        )
+
+    def assert_dead_lettered(
+        self,
+        url: object = None,
+        *,
+        json: object = ANY,
+        body: object = ANY,
+        headers: Mapping[str, object] | None = None,
+        label: object = None,
+        times: int | None = None,
+    ) -> Found[PublishedMessage]:
+        """The messages that were given up; fails unless there is one, or exactly `times`."""
+        return self._assert_state(
+            "a message to be dead-lettered", "dead_lettered", times, url, json, body, headers, label
+        )
+
+    def _assert_state(
+        self,
+        what: str,
+        state: str,
+        times: int | None,
+        url: object,
+        json: object,
+        body: object,
+        headers: Mapping[str, object] | None,
+        label: object,
+    ) -> Found[PublishedMessage]:
+        asked: dict[str, Any] = {"url": url, "json": json, "body": body, "headers": headers}
+        asked["label"] = label
+
+        def why_not(message: PublishedMessage) -> list[str]:
+            return mismatches(message, state=state, **asked)
+
+        return assert_matching(what, self.messages(), why_not, times=times, asked=_asked(asked))
+
+    def assert_idle(self) -> None:
+        """Fail when a message has not come to an end."""
+        if self.engine.pending:
+            raise AssertionError(f"the queue is not idle: {self._driver.waiting()}")
+
+    def unmet(self) -> list[str]:
+        """Return what the leak check finds left behind, in words."""
+        found: list[str] = []
+        if self.leak_check in ("pending", "all"):
+            found += [f"left undelivered:\n{one.timeline}" for one in self.pending()]
+        if self.leak_check in ("dead_letters", "all"):
+            found += [f"left as a dead letter:\n{one.timeline}" for one in self.dead_letters()]
+        return found
+
+    # -- what happens inside ---------------------------------------------------------------------
+
+    def _attempted(
+        self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
+    ) -> None:
+        answer: object = outcome.status
+        if answer is None:
+            answer = type(outcome.exception).__name__ if outcome.exception else "no answer"
+        self.journal.add_event(
+            "attempt",
+            f"attempt {attempt.number} {delivery.method} {as_text(delivery.url)} -> {answer}",
+            at_us=attempt.at_us,
+            message_id=message.public_id,
+            url=as_text(delivery.url),
+            number=attempt.number,
+            status=outcome.status,
+            message_kind=message.kind,
+            exception=outcome.exception,
+        )
+        error = self.sender.to_raise(delivery, outcome)
+        if error is not None and self.delivery == "driven":
+            raise error
+
+    def _report_unstubbed(self, text: str, *, url: str, message_id: str) -> None:
+        self.context.problems.report(
+            "unstubbed", text, url=url, message_id=message_id, handle=self.name
+        )
+
+    def _looped(self, text: str) -> None:
+        self.context.problems.report("bug", f"{self.name}: {text}", handle=self.name)
+
+
+def _check(name: str, value: object, allowed: Sequence[object]) -> None:
+    if value not in allowed:
+        shown = ", ".join(repr(one) for one in allowed if one is not None)
+        raise ContractError(f"{name}={value!r} is unknown: give one of {shown}")
+
+
+def _seconds(name: str, value: Duration) -> int:
+    microseconds = duration_us(value)
+    if microseconds % 1_000_000:
+        raise ContractError(f"{name.lower()}={value!r}: the service counts in whole seconds")
+    return microseconds // 1_000_000
+
+
+def _asked(asked: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name}={value!r}"
+        for name, value in asked.items()
+        if value is not None and value is not ANY
+    )
+
+
+def _workflow() -> tuple[WorkflowHooks | None, list[MoreRoutes]]:
+    try:
+        from .workflow import Workflow
+    except ImportError:
+        return None, []
+    workflow = Workflow()
+    return workflow, [workflow]
+
+
+__all__ = ["Attempts", "Loop", "NotIdle", "Queue"]
