@@ -252,6 +252,17 @@ class Stream:
         """The lowest id there is; 0 when the stream is empty."""
         return self._nodes[0].ids[0] if self._nodes else 0
 
+    @property
+    def highest_id(self) -> int:
+        """The highest id there is; 0 when the stream is empty."""
+        return self._nodes[-1].ids[-1] if self._nodes else 0
+
+    def awaited(self, entry_id: int) -> bool:
+        """Whether a group has not yet been given this entry, or has not acknowledged it."""
+        return any(
+            entry_id > group.last_id or entry_id in group.pending for group in self.groups.values()
+        )
+
     def next_id(self, now_ms: int) -> int | None:
         """The id of an entry added now; None when the last possible id is taken."""
         if now_ms > self.last_id >> 64:
