@@ -37,13 +37,13 @@ from .model import (
     Message,
     Outcome,
     SigningKeys,
-    WorkflowHooks,
 )
 from .publishing import Api
-from .routes import MoreRoutes, QueueApp
+from .routes import QueueApp
 from .sender import Sender, SignatureClock, Unstubbed
 from .sender import signature_clock as clock_of_signatures
 from .signing import Signer
+from .workflow import WorkflowRuns
 
 #: The vendor's public development credentials: its own dev server and clients know them.
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
@@ -128,7 +128,7 @@ class Queue(Handle):
             context.ids.stream(name, "token ids"),
             header=f"{header_prefix}-Signature",
         )
-        workflow, more = _workflow()
+        workflow = WorkflowRuns()
         self.engine = Engine(
             context.clock,
             context.ids,
@@ -155,13 +155,13 @@ class Queue(Handle):
             lane=self.delivery,
             workflow=workflow,
         )
-        if workflow is not None and hasattr(workflow, "attach"):
-            workflow.attach(self.engine)
+        workflow.attach(self.engine)
         self.engine.on_attempt = self._attempted
         self.engine.on_loop = self._looped
         self._driver = Driver(self)
         faults = QueueFaults(context.ids.stream(name, "faults"), context.clock)
         self.engine.mishaps = PlannedMishaps(faults)
+        more = [workflow] if hasattr(workflow, "routes") else []
         app = QueueApp(self.engine, lambda: self.token, more)
         super().__init__(context, app, name=name, faults=faults)
         self.faults = faults
@@ -584,15 +584,6 @@ def _asked(asked: Mapping[str, object]) -> str:
         for name, value in asked.items()
         if value is not None and value is not ANY
     )
-
-
-def _workflow() -> tuple[WorkflowHooks | None, list[MoreRoutes]]:
-    try:
-        from .workflow import Workflow
-    except ImportError:
-        return None, []
-    workflow = Workflow()
-    return workflow, [workflow]
 
 
 __all__ = ["Attempts", "Loop", "NotIdle", "Queue"]
