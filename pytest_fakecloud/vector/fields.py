@@ -90,7 +90,9 @@ def shown(value: Any) -> str:
     """A short text of what came, for error messages."""
     if value is None:
         return "null"
-    if isinstance(value, bool | int | float | str):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float | str):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
     names: dict[type, str] = {list: "an array", dict: "an object"}

@@ -1,0 +1,52 @@
+"""Short ways to the values the vector tests work with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.vector.engine import Engine
+from pytest_fakecloud.vector.model import Floats, Hit, Query, Record, SparseVector
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def floats(*values: float) -> Floats:
+    """A float32 vector."""
+    return np.array(values, np.float32)
+
+
+def sparse(values: Mapping[int, float]) -> SparseVector:
+    """A sparse vector from its values by dimension."""
+    return SparseVector(
+        np.array(list(values), np.int32), np.array(list(values.values()), np.float32)
+    )
+
+
+def engine(clock: Clock | None = None, seed: int = 0, **settings: Any) -> Engine:
+    """An engine on a frozen clock; dimension 2 unless given."""
+    return Engine(clock or Clock(NOW), Ids(seed), **{"dimension": 2, **settings})
+
+
+def put(index: Engine, namespace: str = "", /, **vectors: tuple[float, ...]) -> None:
+    """Upsert dense vectors by id."""
+    index.upsert(namespace, [Record(id, floats(*vector)) for id, vector in vectors.items()])
+
+
+def ask(index: Engine, *vector: float, namespace: str = "", **settings: Any) -> list[Hit]:
+    """One dense query."""
+    return index.query(namespace, [Query(vector=floats(*vector), **settings)])[0]
+
+
+def ids(hits: list[Hit]) -> list[str]:
+    """The ids of hits, in order."""
+    return [hit.record.id for hit in hits]
+
+
+def scored(hits: list[Hit]) -> list[tuple[str, str]]:
+    """Ids and scores of hits as their shortest float32 decimals."""
+    return [(hit.record.id, str(hit.score)) for hit in hits]
