@@ -40,6 +40,7 @@ from .model import (
 )
 from .publishing import Api
 from .routes import QueueApp
+from .routes_workflow import WorkflowRoutes
 from .sender import Sender, SignatureClock, Unstubbed
 from .sender import signature_clock as clock_of_signatures
 from .signing import Signer
@@ -155,14 +156,13 @@ class Queue(Handle):
             lane=self.delivery,
             workflow=workflow,
         )
-        workflow.attach(self.engine)
         self.engine.on_attempt = self._attempted
         self.engine.on_loop = self._looped
         self._driver = Driver(self)
         faults = QueueFaults(context.ids.stream(name, "faults"), context.clock)
         self.engine.mishaps = PlannedMishaps(faults)
-        more = [workflow] if hasattr(workflow, "routes") else []
-        app = QueueApp(self.engine, lambda: self.token, more)
+        more = WorkflowRoutes(self.engine, workflow)
+        app = QueueApp(self.engine, lambda: self.token, [more])
         super().__init__(context, app, name=name, faults=faults)
         self.faults = faults
         if dev_credentials:

@@ -1,0 +1,462 @@
+"""The workflow endpoints: `/v2/workflows/...`, triggers, events to wait for, and webhooks.
+
+Source: the official clients' code and the vendor's documentation.  Decided here: a listing of runs
+begins with the newest; a run that is over has no steps to fetch (404, which clients take for its
+end); `resume` and `restart` make a new run and take the row out of the dead letters.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ..kernel.app import Answer, Request
+from ..kernel.reading import decode_segment, json_value
+from ..kernel.routing import Route
+from . import filters, records
+from .dlq import DeadLetter
+from .engine import Engine
+from .errors import QueueError, bad_request, not_found
+from .headers import as_text, header_map, read_flag, read_integer, read_settings
+from .model import Headers, Message, first
+from .publishing import error_item
+from .workflow import SDK_VERSION, Run, WorkflowRuns, flattened
+from .workflow_log import run_record
+
+__all__ = ["HOOKS", "WorkflowRoutes"]
+
+HOOKS = "/v2/workflows/hooks/"
+"""Below this path anybody may call: it is what a webhook's sender is given."""
+
+_METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
+_MOST = 100
+_RUN_FIELDS: dict[str, Callable[[Run], tuple[str, ...]]] = {
+    "workflowRunId": lambda run: (run.id,),
+    "workflowRunIds": lambda run: (run.id,),
+    "workflowUrl": lambda run: (as_text(run.url),),
+    "state": lambda run: (run.state,),
+    "label": lambda run: run.settings.labels,
+    "labels": lambda run: run.settings.labels,
+    "workflowCreatedAt": lambda run: (str(run.created_ms),),
+    "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
+}
+
+
+class WorkflowRoutes:
+    """The endpoints of workflow runs, over an engine and its `WorkflowRuns`."""
+
+    def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
+        self.engine = engine
+        self.runs = runs
+        runs.attach(engine)
+
+    def routes(self) -> list[Route]:
+        """Return all of them, for the queue's app."""
+        dlq = "/v2/workflows/dlq"
+        return [
+            Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", self.get_steps),
+            Route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", self.end_run),
+            Route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", self.cancel_runs),
+            Route("GET", "/v2/workflows/events", "list_workflow_runs", self.list_runs),
+            Route("GET", "/v2/workflows/logs", "list_workflow_runs", self.list_runs),
+            Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.resume),
+            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", self.resume),
+            Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.restart),
+            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.restart),
+            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", self.retry_failure),
+            Route("GET", dlq, "list_workflow_dead_letters", self.list_dead_letters),
+            Route("DELETE", dlq, "delete_workflow_dead_letters", self.delete_dead_letters),
+            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", self.get_dead_letter),
+            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", self.delete_one),
+            Route("POST", "/v2/trigger/{destination*}", "trigger_workflow", self.trigger),
+            Route("POST", "/v2/batch/trigger", "trigger_workflows", self.trigger_many),
+            Route("POST", "/v2/wait/{event}", "wait_for_event", self.wait),
+            Route("POST", "/v2/notify/{event}", "notify_event", self.notify),
+            Route("POST", "/v2/notify/{run}/{event}", "notify_event", self.notify),
+            Route("GET", "/v2/waiters/{event}", "list_waiters", self.waiters),
+            Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", self.webhook),
+        ]
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def get_steps(self, request: Request) -> object:
+        with self.engine.lock:
+            return [step.raw() for step in self.runs.live(_segment(request, "id")).steps]
+
+    def end_run(self, request: Request) -> object:
+        cancel = read_flag(request.query("cancel") or "true", "cancel")
+        run_id = _segment(request, "id")
+        with self.engine.lock:
+            if cancel:
+                self.runs.cancel(self.runs.live(run_id))
+            else:
+                self.runs.complete(run_id, request.body)
+        return {"cancelled": int(cancel)}
+
+    def cancel_runs(self, request: Request) -> object:
+        pairs = _pairs(request)
+        exact = any(
+            name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
+        )
+        pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
+        with self.engine.lock:
+            found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
+            for run in found:
+                self.runs.cancel(run)
+        return {"cancelled": len(found)} | _cursor(cursor)
+
+    def list_runs(self, request: Request) -> object:
+        pairs = [
+            pair
+            for pair in request.query_items()
+            if pair[0] not in ("groupBy", "trimBody") and pair[1]
+        ]
+        with self.engine.lock:
+            found, cursor = self._select(pairs, latest_first=True, default=10)
+            return {"runs": [run_record(self.engine, run) for run in found]} | _cursor(cursor)
+
+    def _select(
+        self,
+        pairs: list[tuple[str, str]],
+        *,
+        only_live: bool = False,
+        url_prefix: bool = False,
+        latest_first: bool = False,
+        default: int = _MOST,
+    ) -> tuple[list[Run], str | None]:
+        wanted: dict[str, list[str]] = {}
+        paging = filters.Filters()
+        for name, value in pairs:
+            if name in ("cursor", "count", "fromDate", "toDate"):
+                _read_paging(paging, name, value)
+            elif name in _RUN_FIELDS:
+                whole = name in ("workflowUrl",)
+                wanted.setdefault(name, []).extend([value] if whole else value.split(","))
+            else:
+                known = ", ".join(sorted([*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"]))
+                raise bad_request(f"unknown filter {name!r}, expected one of {known}")
+
+        def matches(run: Run) -> bool:
+            if only_live and not run.live:
+                return False
+            if paging.from_us is not None and run.created_us < paging.from_us:
+                return False
+            if paging.to_us is not None and run.created_us > paging.to_us:
+                return False
+            for name, values in wanted.items():
+                found = _RUN_FIELDS[name](run)
+                if url_prefix and name == "workflowUrl":
+                    if not any(one.startswith(tuple(values)) for one in found):
+                        return False
+                elif not any(one in values for one in found):
+                    return False
+            return True
+
+        numbers = {run.id: number for number, run in enumerate(self.runs.runs.values())}
+        rows = [run for run in self.runs.runs.values() if matches(run)]
+        return filters.page(
+            rows,
+            lambda run: numbers[run.id],
+            paging,
+            latest_first=latest_first,
+            default=default,
+        )
+
+    # -- triggers --------------------------------------------------------------------------------
+
+    def trigger(self, request: Request) -> Answer:
+        target = request.params["destination"]
+        if "?" in request.target:
+            target += "?" + request.query_string
+        return Answer(self._trigger(target, list(request.headers), request.body, request), 201)
+
+    def trigger_many(self, request: Request) -> Answer:
+        try:
+            items = json_value(request.body)
+        except ValueError as error:
+            raise bad_request(f"invalid batch: {error}") from None
+        if not isinstance(items, list):
+            raise bad_request("invalid batch: expected a JSON array")
+        return Answer([self._trigger_item(item, request) for item in items], 201)
+
+    def _trigger_item(self, item: Any, request: Request) -> object:
+        try:
+            target = item.get("url") or item.get("destination") if isinstance(item, dict) else None
+            headers = item.get("headers") or {} if isinstance(item, dict) else None
+            if not isinstance(target, str) or not isinstance(headers, dict):
+                raise bad_request("invalid batch item: expected an object with a url")
+            body = item.get("body")
+            if body is not None and not isinstance(body, str):
+                body = json.dumps(body)
+            return self._trigger(target, flattened(headers), (body or "").encode(), request)
+        except QueueError as error:
+            return error_item(error)
+
+    def _trigger(
+        self, target: str, headers: Headers, body: bytes, request: Request
+    ) -> dict[str, object]:
+        run_id = first(headers, "Upstash-Workflow-RunId") or self.engine.new_id("wfr_")
+        own = {"upstash-workflow-init", "upstash-workflow-runid", "upstash-workflow-url"}
+        sent = [pair for pair in headers if pair[0].lower() not in own]
+        sent += [
+            ("Upstash-Workflow-Init", "true"),
+            ("Upstash-Workflow-RunId", run_id),
+            ("Upstash-Workflow-Url", target),
+            (f"Upstash-Forward-{SDK_VERSION}", "1"),
+        ]
+        if first(sent, "Upstash-Feature-Set") is None:
+            sent.append(
+                ("Upstash-Feature-Set", "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig")
+            )
+        published = self.engine.publisher.publish(
+            target, sent, body, caller_ip=request.client_address
+        )
+        (accepted,) = published.accepted
+        record: dict[str, object] = {
+            "workflowRunId": run_id,
+            "workflowCreatedAt": self.runs.get(run_id).created_ms,
+            "messageId": accepted.message_id,
+        }
+        return record | ({"deduplicated": True} if accepted.deduplicated else {})
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def wait(self, request: Request) -> object:
+        try:
+            asked = json_value(request.body)
+        except ValueError as error:
+            raise bad_request(f"invalid body: {error}") from None
+        if not isinstance(asked, dict):
+            raise bad_request("invalid body: expected a JSON object")
+        with self.engine.lock:
+            waiter = self.runs.wait(_segment(request, "event"), asked, list(request.headers))
+        return {"messageId": waiter.message_id}
+
+    def notify(self, request: Request) -> object:
+        run_id = _segment(request, "run") if "run" in request.params else None
+        with self.engine.lock:
+            return self.runs.notify(_segment(request, "event"), request.body, run_id)
+
+    def waiters(self, request: Request) -> object:
+        with self.engine.lock:
+            waiting = self.runs.waiters.get(_segment(request, "event"), [])
+            return [waiter.record() for waiter in waiting]
+
+    def webhook(self, request: Request) -> object:
+        event = {
+            "method": request.method,
+            "header": header_map(request.headers),
+            "body": base64.b64encode(request.body).decode("ascii"),
+            "proto": "http",
+            "host": request.header("Host") or "127.0.0.1",
+            "url": request.target,
+        }
+        with self.engine.lock:
+            run_id = _segment(request, "run")
+            self.runs.notify(_segment(request, "event"), json.dumps(event).encode(), run_id)
+        return {}
+
+    # -- dead letters ----------------------------------------------------------------------------
+
+    def list_dead_letters(self, request: Request) -> object:
+        with self.engine.lock:
+            rows, cursor = self._letters(request.query_items())
+            return {"messages": [self._letter(row) for row in rows]} | _cursor(cursor)
+
+    def get_dead_letter(self, request: Request) -> object:
+        with self.engine.lock:
+            return self._letter(self._row(_segment(request, "id")))
+
+    def delete_one(self, request: Request) -> object:
+        with self.engine.lock:
+            row = self._row(_segment(request, "id"))
+            return {"deleted": self.engine.dead_letters.delete([row])}
+
+    def delete_dead_letters(self, request: Request) -> object:
+        with self.engine.lock:
+            rows, cursor = self._letters(_pairs(request))
+            return {"deleted": self.engine.dead_letters.delete(rows)} | _cursor(cursor)
+
+    def resume(self, request: Request) -> object:
+        return self._again(request, self._resumed)
+
+    def restart(self, request: Request) -> object:
+        return self._again(request, self._restarted)
+
+    def retry_failure(self, request: Request) -> object:
+        engine = self.engine
+        with engine.lock:
+            row = self._row(_segment(request, "id"))
+            run = self._run_of(engine.dead_letters.message(row))
+            failure = engine.messages.get(run.failure_message_id or "")
+            if failure is None or failure.state != "FAILED":
+                raise not_found("failed failure callback of workflow run", run.id)
+            engine.publisher.retry_dead_letter(failure)
+            if failure.dlq_id is not None:
+                engine.dead_letters.rows.pop(failure.dlq_id, None)
+            return _created(run)
+
+    def _again(self, request: Request, make: Callable[[Message, Headers], Run]) -> object:
+        plain = [
+            pair
+            for pair in request.headers
+            if pair[0].lower().startswith(("upstash-retr", "upstash-flow-control-"))
+        ]
+        with self.engine.lock:
+            single = "id" in request.params
+            if single:
+                rows, cursor = [self._row(_segment(request, "id"))], None
+            else:
+                rows, cursor = self._letters(_pairs(request))
+            runs = []
+            for row in rows:
+                runs.append(make(self.engine.dead_letters.message(row), plain))
+                self.engine.dead_letters.delete([row])
+        if single:
+            return _created(runs[0])
+        return {"workflowRuns": [_created(run) for run in runs]} | _cursor(cursor)
+
+    def _resumed(self, message: Message, headers: Headers) -> Run:
+        old = self._run_of(message)
+        new, body = self.runs.resume(message, self.engine.new_id("wfr_"), old.settings)
+        if not new.steps:
+            del self.runs.runs[new.id]
+            return self._restarted(message, headers)
+        self._republish(message, new.id, headers, body, init=False)
+        return new
+
+    def _restarted(self, message: Message, headers: Headers) -> Run:
+        old = self._run_of(message)
+        started = self.engine.messages[old.first_message_id]
+        new_id = self.engine.new_id("wfr_")
+        self._republish(started, new_id, headers, self.runs.first_body(old), init=True)
+        new = self.runs.get(new_id)
+        new.invoker = old.invoker
+        return new
+
+    def _republish(
+        self, message: Message, run_id: str, headers: Headers, body: bytes, *, init: bool
+    ) -> None:
+        settings = message.settings
+        sent: Headers = [
+            pair
+            for pair in settings.workflow
+            if pair[0].lower()
+            not in ("upstash-workflow-runid", "upstash-workflow-init", "upstash-workflow-invoke")
+        ]
+        sent += [
+            ("Upstash-Workflow-RunId", run_id),
+            ("Upstash-Workflow-Init", "true" if init else "false"),
+            ("Upstash-Method", settings.method),
+        ]
+        sent += [(f"Upstash-Forward-{name}", value) for name, value in settings.forward]
+        if settings.content_type:
+            sent.append(("Content-Type", settings.content_type))
+        if settings.labels:
+            sent.append(("Upstash-Label", ",".join(settings.labels)))
+        for mark, url, nested in (
+            ("Callback", settings.callback, settings.callback_headers),
+            ("Failure-Callback", settings.failure_callback, settings.failure_callback_headers),
+        ):
+            if url is not None:
+                sent.append((f"Upstash-{mark}", url))
+                sent += [
+                    (f"Upstash-{mark}-{name[8:]}", run_id if _is_run_id(name) else value)
+                    for name, value in nested
+                ]
+        given = read_settings(headers)
+        if given.retries is None:
+            sent.append(("Upstash-Retries", str(message.max_retries)))
+        if given.retry_delay is None and message.retry_delay is not None:
+            sent.append(("Upstash-Retry-Delay", message.retry_delay))
+        sent += headers
+        self.engine.publisher.publish(message.url, sent, body, counted=False)
+
+    def _run_of(self, message: Message) -> Run:
+        return self.runs.get(str(message.extra.get("workflow_run_id")))
+
+    def _row(self, dlq_id: str) -> DeadLetter:
+        row = self.engine.dead_letters.get(dlq_id)
+        if "workflow_run_id" not in self.engine.dead_letters.message(row).extra:
+            raise not_found("dlq message", dlq_id)
+        return row
+
+    def _letters(self, pairs: list[tuple[str, str]]) -> tuple[list[DeadLetter], str | None]:
+        kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
+        chosen = filters.read_filters(kept, filters.FOR_DEAD_LETTERS)
+        if any(name in ("dlqIds", "dlqId") for name, _ in kept) and chosen.empty:
+            return [], None
+        chosen.fields["source"] = ["workflow"]
+        return self.engine.dead_letters.select(chosen)
+
+    def _letter(self, row: DeadLetter) -> records.Record:
+        message = self.engine.dead_letters.message(row)
+        return records.dead_letter_record(
+            message, row.id, self.engine.settings.no_answer_status
+        ) | dead_letter_fields(self.engine, self._run_of(message))
+
+
+def dead_letter_fields(engine: Engine, run: Run) -> dict[str, object]:
+    """Return what the record of a dead letter carries when it belongs to a workflow run."""
+    fields: dict[str, object] = {
+        "workflowRunId": run.id,
+        "workflowCreatedAt": run.created_ms,
+        "workflowUrl": as_text(run.url),
+    }
+    failure = engine.messages.get(run.failure_message_id or "")
+    if failure is not None:
+        info: dict[str, object] = {"state": _callback_state(failure)}
+        if failure.last_outcome is not None and failure.last_outcome.status is not None:
+            info["responseStatus"] = failure.last_outcome.status
+            info["responseBody"] = failure.last_outcome.body.decode("utf-8", "replace")
+            info["responseHeaders"] = header_map(failure.last_outcome.headers)
+        fields["failureCallbackInfo"] = info
+    return fields
+
+
+def _callback_state(message: Message) -> str:
+    return {
+        "DELIVERED": "CALLBACK_SUCCESS",
+        "FAILED": "CALLBACK_FAIL",
+        "CANCELED": "CALLBACK_CANCELED",
+    }.get(message.state, "CALLBACK_INPROGRESS")
+
+
+def _created(run: Run) -> dict[str, object]:
+    return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
+
+
+def _is_run_id(name: str) -> bool:
+    return name.lower().endswith("workflow-runid")
+
+
+def _segment(request: Request, name: str) -> str:
+    return decode_segment(request.params[name])
+
+
+def _pairs(request: Request) -> list[tuple[str, str]]:
+    """The filters of a bulk operation: of the query, and of a JSON body where there is one."""
+    pairs = [pair for pair in request.query_items() if pair[1]]
+    if not request.body.strip():
+        return pairs
+    try:
+        return pairs + filters.pairs_of(json_value(request.body))
+    except ValueError as error:
+        raise bad_request(f"invalid body: {error}") from None
+
+
+def _read_paging(paging: filters.Filters, name: str, value: str) -> None:
+    if name == "cursor":
+        paging.cursor = value or None
+    elif name == "count":
+        paging.count = min(read_integer(value, "count", least=1), _MOST)
+    elif name == "fromDate":
+        paging.from_us = read_integer(value, "fromDate") * 1000
+    else:
+        paging.to_us = read_integer(value, "toDate") * 1000 + 999
+
+
+def _cursor(cursor: str | None) -> dict[str, str]:
+    return {} if cursor is None else {"cursor": cursor}

@@ -1,0 +1,499 @@
+"""Workflow runs: the list of steps the queue keeps for each, and who waits for whom.
+
+A run begins with a message whose `Upstash-Workflow-Init` is `true`.  Each later message with the
+run's id is a step: when it is first delivered it joins the run's list, and what is sent is that list
+up to it, as `[{messageId, body (base64), callType}]`, never the message's own body.  Messages with a
+call type `toCallback`, `fromCallback` or `failureCall` are sent as they are.
+
+Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
+Decided here: a list above the plan's message size is left out when the client can fetch it
+(`LazyFetch`); a step for a run that is over or unknown is refused with 400; callbacks about a
+cancelled run are dropped; an ended run can be looked at as long as the queue lives.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from .errors import bad_request, not_found
+from .headers import header_map, read_duration
+from .model import MESSAGE, Headers, Message, PublishSettings, first
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+__all__ = ["Run", "RunState", "Step", "Waiter", "WorkflowRuns"]
+
+RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
+
+SDK_VERSION = "Upstash-Workflow-Sdk-Version"
+#: The run's settings that its trigger gives to every later message of it (`WF_TriggerOnConfig`).
+_INHERITED = ("retry_delay", "failure_callback", "flow")
+_RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of a run's list: the message that brought it, and its body."""
+
+    message_id: str
+    body: bytes
+    at_us: int
+
+    def raw(self) -> dict[str, str]:
+        """Return the entry as clients read it."""
+        body = base64.b64encode(self.body).decode("ascii")
+        return {"messageId": self.message_id, "body": body, "callType": "step"}
+
+    def read(self) -> dict[str, Any]:
+        """Return the step the client described; an empty dict for a first body, which is no step."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) and "stepType" in found else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Invoker:
+    """The run that waits for the result of another one, and the step it waits at."""
+
+    run_id: str
+    url: str
+    created_ms: int
+    headers: dict[str, list[str]]
+    step: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Run:
+    """One workflow run.  `settings` are those of the message that started it."""
+
+    id: str
+    url: str
+    created_us: int
+    first_message_id: str
+    settings: PublishSettings
+    state: RunState = "RUN_STARTED"
+    steps: list[Step] = field(default_factory=list)
+    message_ids: list[str] = field(default_factory=list)
+    completed_us: int | None = None
+    response: bytes | None = None
+    invoker: Invoker | None = None
+    dlq_id: str | None = None
+    failed_message_id: str | None = None
+    failure_message_id: str | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether the run takes further steps."""
+        return self.state == "RUN_STARTED"
+
+    @property
+    def created_ms(self) -> int:
+        """When the run was created, in Unix milliseconds."""
+        return self.created_us // 1000
+
+    def copy(self) -> Run:
+        """Return a copy that further steps on either side do not change."""
+        return replace(self, steps=list(self.steps), message_ids=list(self.message_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A run that waits for an event; its message is the one that would bring the time-out."""
+
+    event_id: str
+    run_id: str
+    message_id: str
+    deadline_us: int
+    request: dict[str, Any]
+    headers: dict[str, list[str]]
+
+    def record(self) -> dict[str, Any]:
+        """Return the waiter as the API shows it; the deadline is in Unix seconds."""
+        return {
+            "url": self.request.get("url", ""),
+            "deadline": self.deadline_us // 1_000_000,
+            "headers": self.headers,
+            "timeoutUrl": self.request.get("timeoutUrl", ""),
+            "timeoutBody": self.request.get("timeoutBody"),
+            "timeoutHeaders": self.request.get("timeoutHeaders") or {},
+        }
+
+
+class WorkflowRuns:
+    """All runs of one queue: the engine's `WorkflowHooks`, and what the endpoints ask for.
+
+    `attach` connects it to its engine; everything is called with the engine's lock held.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Run] = {}
+        self.waiters: dict[str, list[Waiter]] = {}
+        self.notified: dict[tuple[str, str], bytes] = {}
+        self._engine: Engine | None = None
+
+    def attach(self, engine: Engine) -> None:
+        """Connect the runs to the engine whose messages they follow."""
+        self._engine = engine
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the queue."""
+        assert self._engine is not None, "attach() comes first"
+        return self._engine
+
+    # -- what the engine asks --------------------------------------------------------------------
+
+    def accept(self, message: Message, at_us: int) -> str | None:
+        """Look at a message before it is stored; see `WorkflowHooks.accept`."""
+        control = message.settings.workflow
+        run_id = first(control, "Upstash-Workflow-RunId")
+        if not run_id:
+            return None
+        message.extra["workflow_run_id"] = run_id
+        message.extra["workflow_url"] = first(control, "Upstash-Workflow-Url") or message.url
+        call_type = (first(control, "Upstash-Workflow-CallType") or "step").lower()
+        message.extra["workflow_call_type"] = call_type
+        run = self.runs.get(run_id)
+        if (first(control, "Upstash-Workflow-Init") or "").lower() == "true":
+            if run is not None and run.live:
+                return run.first_message_id
+            self._begin(run_id, message, at_us)
+            return None
+        retry_of = message.extra.get("retry_of")
+        if run is not None and retry_of is not None and retry_of == run.failed_message_id:
+            self._reopen(run, retry_of, message.id)
+        elif message.kind != MESSAGE:
+            if run is None or run.state == "RUN_CANCELED":
+                return message.source_id or message.id
+        elif run is None:
+            raise bad_request(f"workflow run {run_id} not found")
+        elif not run.live:
+            raise bad_request(f"workflow run {run_id} is already finished: {run.state}")
+        if run is not None:
+            run.message_ids.append(message.id)
+            if call_type == "failurecall":
+                run.failure_message_id = message.id
+            self._inherit(message, run, step=call_type not in _RAW_CALLS)
+        return None
+
+    def body(self, message: Message, at_us: int) -> bytes:
+        """Return the list of steps up to this message, or the message's own body."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        if run is None or message.extra.get("workflow_call_type") in _RAW_CALLS:
+            return message.body
+        position = _position(run, message.id)
+        if position is None:
+            run.steps.append(Step(message.id, message.body, at_us))
+            position = len(run.steps) - 1
+        listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
+        lazy = "lazyfetch" in _features(message.settings)
+        return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
+
+    def callback_fields(self, message: Message) -> dict[str, object]:
+        """Return what callbacks about a message of a run carry beyond the usual."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        if run is None:
+            return {}
+        fields: dict[str, object] = {
+            "workflowRunId": run.id,
+            "workflowCreatedAt": run.created_ms,
+        }
+        if "initialbody" in _features(message.settings) and run.steps:
+            fields["sourceBody"] = base64.b64encode(run.steps[0].body).decode("ascii")
+        return fields
+
+    def finished(self, message: Message, at_us: int) -> None:
+        """Fail the run whose step was given up."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        call_type = message.extra.get("workflow_call_type")
+        self._drop_waiter(message.id)
+        # A call that failed is a result like any other: its callback brings it to the workflow.
+        if run is None or not run.live or call_type in ("tocallback", "failurecall"):
+            return
+        if message.state == "FAILED":
+            run.failed_message_id, run.dlq_id = message.id, message.dlq_id
+            answer = message.last_outcome.body if message.last_outcome else b""
+            self._end(run, "RUN_FAILED", at_us, answer)
+
+    def snapshot(self) -> object:
+        """Return a cheap copy of the state."""
+        return (
+            {name: run.copy() for name, run in self.runs.items()},
+            {name: list(waiting) for name, waiting in self.waiters.items()},
+            dict(self.notified),
+        )
+
+    def restore(self, saved: Any) -> None:
+        """Return to a copy made by `snapshot`."""
+        runs, waiters, notified = saved
+        self.runs = {name: run.copy() for name, run in runs.items()}
+        self.waiters = {name: list(waiting) for name, waiting in waiters.items()}
+        self.notified = dict(notified)
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def get(self, run_id: str) -> Run:
+        """Return a run; 404 when there is none."""
+        run = self.runs.get(run_id)
+        if run is None:
+            raise not_found("workflow run", run_id)
+        return run
+
+    def live(self, run_id: str) -> Run:
+        """Return a run that is not over; 404 otherwise."""
+        run = self.get(run_id)
+        if not run.live:
+            raise not_found("workflow run", run_id)
+        return run
+
+    def complete(self, run_id: str, response: bytes) -> None:
+        """End a run well: its client says that the last step is done.  404 when it is over."""
+        run = self.live(run_id)
+        self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
+
+    def cancel(self, run: Run) -> None:
+        """Cancel a run and everything that is on its way for it."""
+        now = self.engine.clock.now_us()
+        pending = self.engine.pending
+        self.engine.cancel_all([pending[one] for one in run.message_ids if one in pending])
+        self._end(run, "RUN_CANCELED", now, b"")
+
+    def resume(self, message: Message, run_id: str, settings: PublishSettings) -> tuple[Run, bytes]:
+        """Make a new run that has the steps before a failed one; returns it with that one's body.
+
+        404 when the message belongs to no run that is known.
+        """
+        old = self.get(str(message.extra.get("workflow_run_id")))
+        position = _position(old, message.id)
+        now = self.engine.clock.now_us()
+        kept = old.steps if position is None else old.steps[:position]
+        new = Run(
+            run_id,
+            old.url,
+            now,
+            old.first_message_id,
+            replace(settings, workflow=old.settings.workflow),
+            steps=list(kept),
+            invoker=old.invoker,
+        )
+        self.runs[run_id] = new
+        return new, message.body if kept else self.first_body(old)
+
+    def first_body(self, run: Run) -> bytes:
+        """Return the body a run was started with."""
+        if run.steps:
+            return run.steps[0].body
+        return self.engine.messages[run.first_message_id].body
+
+    def _begin(self, run_id: str, message: Message, at_us: int) -> None:
+        run = Run(run_id, message.extra["workflow_url"], at_us, message.id, message.settings)
+        run.message_ids.append(message.id)
+        if (first(message.settings.workflow, "Upstash-Workflow-Invoke") or "").lower() == "true":
+            self._read_invocation(run, message)
+        self.runs[run_id] = run
+
+    def _read_invocation(self, run: Run, message: Message) -> None:
+        try:
+            asked = json.loads(message.body)
+            inner = asked.get("body")
+            run.invoker = Invoker(
+                str(asked["workflowRunId"]),
+                str(asked["workflowUrl"]),
+                int(asked.get("workflowRunCreatedAt") or 0),
+                dict(asked.get("headers") or {}),
+                dict(asked["step"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise bad_request("invalid body: expected the invocation of a workflow") from None
+        message.body = (inner if isinstance(inner, str) else "").encode()
+
+    def _reopen(self, run: Run, old: str, new: str) -> None:
+        run.state, run.completed_us, run.response, run.dlq_id = "RUN_STARTED", None, None, None
+        run.failed_message_id = None
+        run.steps = [
+            replace(step, message_id=new) if step.message_id == old else step for step in run.steps
+        ]
+
+    def _inherit(self, message: Message, run: Run, *, step: bool) -> None:
+        own = message.settings
+        if "wf_triggeronconfig" not in _features(own):
+            return
+        start = run.settings
+        given = {name.lower() for name, _ in own.forward}
+        # Without the version a client takes a callback for what it is and not for a step.
+        skipped = given if step else given | {SDK_VERSION.lower()}
+        changes: dict[str, Any] = {
+            "forward": own.forward
+            + [pair for pair in start.forward if pair[0].lower() not in skipped],
+            "labels": own.labels or start.labels,
+        }
+        for name in _INHERITED:
+            if getattr(own, name) is None:
+                changes[name] = getattr(start, name)
+        if own.failure_callback is None:
+            changes["failure_callback_headers"] = start.failure_callback_headers
+        if message.extra["workflow_call_type"] == "failurecall":
+            # The end of the road: its own failure must not call it again.
+            changes["failure_callback"], changes["failure_callback_headers"] = None, []
+        if own.retries is None or self._retries_by_default(message):
+            changes["retries"] = start.retries
+            message.max_retries = self._run_retries(start)
+        message.settings = replace(own, **changes)
+        message.retry_delay = message.settings.retry_delay
+
+    def _retries_by_default(self, message: Message) -> bool:
+        source = self.engine.messages.get(message.source_id or "")
+        if message.kind == MESSAGE or source is None:
+            return False
+        nested = (
+            source.settings.callback_headers
+            if message.kind == "callback"
+            else source.settings.failure_callback_headers
+        )
+        return first(nested, "Upstash-Retries") is None
+
+    def _run_retries(self, start: PublishSettings) -> int:
+        if start.retries is not None:
+            return start.retries
+        return self.engine.settings.default_retries
+
+    def _end(self, run: Run, state: RunState, at_us: int, response: bytes) -> None:
+        run.state, run.completed_us, run.response = state, at_us, response
+        for event_id, waiting in list(self.waiters.items()):
+            self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
+            if not self.waiters[event_id]:
+                del self.waiters[event_id]
+        for key in [key for key in self.notified if key[0] == run.id]:
+            del self.notified[key]
+        invoker = run.invoker
+        if invoker is None or invoker.run_id not in self.runs:
+            return
+        if not self.runs[invoker.run_id].live:
+            return
+        out = {
+            "body": response.decode("utf-8", "replace"),
+            "isFailed": state == "RUN_FAILED",
+            "isCanceled": state == "RUN_CANCELED",
+        }
+        step = {**invoker.step, "out": json.dumps(out)}
+        self._append(invoker.run_id, invoker.url, invoker.headers, step)
+
+    def _append(
+        self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
+    ) -> None:
+        """Publish a result step in the name of the queue itself."""
+        pairs = flattened(headers)
+        if first(pairs, "Upstash-Workflow-RunId") is None:
+            pairs.append(("Upstash-Workflow-RunId", run_id))
+        self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def wait(self, event_id: str, request: dict[str, Any], headers: Headers) -> Waiter:
+        """Have a run wait for an event; 400 for a malformed request, 404 for an unknown run."""
+        run_id = first(headers, "Upstash-Workflow-RunId") or ""
+        self.live(run_id)
+        step = request.get("step")
+        url = request.get("timeoutUrl") or request.get("url")
+        if not isinstance(step, dict) or not isinstance(url, str):
+            raise bad_request("invalid body: a wait needs a url and a step")
+        timeout_us = _timeout_us(request.get("timeout"))
+        given = request.get("timeoutHeaders")
+        pairs = flattened(given) if isinstance(given, dict) else []
+        pairs = [
+            pair for pair in pairs if pair[0].lower() not in ("upstash-delay", "authorization")
+        ]
+        timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
+        now = self.engine.clock.now_us()
+        pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
+        published = self.engine.publisher.publish(
+            url, pairs, json.dumps(timed_out).encode(), counted=False
+        )
+        waiter = Waiter(
+            event_id,
+            run_id,
+            published.accepted[0].message_id,
+            now + timeout_us,
+            request,
+            header_map(headers),
+        )
+        self.waiters.setdefault(event_id, []).append(waiter)
+        early = self.notified.pop((run_id, event_id), None)
+        if early is not None:
+            self._wake(waiter, early)
+        return waiter
+
+    def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
+        """Wake the runs that wait for an event; with a run id, also one that will wait for it."""
+        woken = [
+            waiter
+            for waiter in self.waiters.get(event_id, [])
+            if run_id is None or waiter.run_id == run_id
+        ]
+        for waiter in woken:
+            self._wake(waiter, data)
+        if run_id is not None and not woken:
+            self.live(run_id)
+            self.notified[run_id, event_id] = data
+        return [
+            {"waiter": waiter.record(), "messageId": waiter.message_id, "error": ""}
+            for waiter in woken
+        ]
+
+    def _wake(self, waiter: Waiter, data: bytes) -> None:
+        self._drop_waiter(waiter.message_id)
+        message = self.engine.pending.get(waiter.message_id)
+        if message is None:
+            return
+        now = self.engine.clock.now_us()
+        step = {
+            **waiter.request["step"],
+            "waitEventId": waiter.event_id,
+            "waitTimeout": False,
+            "out": base64.b64encode(data).decode("ascii"),
+        }
+        message.body = json.dumps(step).encode()
+        message.not_before_us = now
+        self.engine.plan(message, now, f"notified of {waiter.event_id}")
+
+    def _drop_waiter(self, message_id: str) -> None:
+        for event_id, waiting in list(self.waiters.items()):
+            left = [one for one in waiting if one.message_id != message_id]
+            if left:
+                self.waiters[event_id] = left
+            else:
+                del self.waiters[event_id]
+
+
+def _position(run: Run, message_id: str) -> int | None:
+    for index, step in enumerate(run.steps):
+        if step.message_id == message_id:
+            return index
+    return None
+
+
+def _features(settings: PublishSettings) -> str:
+    return (first(settings.workflow, "Upstash-Feature-Set") or "").lower()
+
+
+def flattened(headers: Any) -> Headers:
+    """Return headers given as `{name: [values]}` (or `{name: value}`) as a list of pairs."""
+    pairs: Headers = []
+    for name, values in headers.items():
+        for value in values if isinstance(values, list) else [values]:
+            pairs.append((str(name), str(value)))
+    return pairs
+
+
+def _timeout_us(value: object) -> int:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return int(value) * 1_000_000
+    if isinstance(value, str) and value:
+        return int(value) * 1_000_000 if value.isdigit() else read_duration(value, "timeout")
+    return 7 * 86_400 * 1_000_000
