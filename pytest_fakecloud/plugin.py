@@ -440,7 +440,7 @@ def fakecloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     item.stash[CLOUD] = cloud
     try:
         if settings["env"]:
-            request.getfixturevalue("fakecloud_env")
+            _publish_env(cloud, request.getfixturevalue("monkeypatch"))
         yield cloud
     finally:
         if opened is not None:
@@ -554,18 +554,22 @@ def fakecloud_env(fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
     A fake started later sets its own at that moment; the first fake of a service has the names.
     """
+    _publish_env(fakecloud, monkeypatch)
+    return fakecloud
+
+
+def _publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
 
     def publish(handle: Any) -> None:
         variables = dict(handle.env)
-        if fakecloud.authority is not None:
-            variables.update(fakecloud.authority.variables)
+        if cloud.authority is not None:
+            variables.update(cloud.authority.variables)
         for name, value in variables.items():
             if name not in seen:
                 seen.add(name)
                 monkeypatch.setenv(name, value)
 
-    for handle in fakecloud.handles:
+    for handle in cloud.handles:
         publish(handle)
-    fakecloud.on_start(publish)
-    return fakecloud
+    cloud.on_start(publish)

@@ -1,0 +1,235 @@
+"""The fixtures: what they are, what a test gets, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Run
+
+
+def test_fixtures_are_listed_with_their_first_sentence(run: Run) -> None:
+    result = run("", "--fixtures")
+    for line in (
+        "kv_server -- *A key-value server (Redis' command language over REST)*",
+        "vector_index -- *A vector index, fresh for this test.*",
+        "broker -- *A partitioned log with consumer groups, fresh for this test.*",
+        "queue -- *An HTTP message queue that delivers, retries and calls back*",
+        "callback_capture -- *A receiver of the queue's callbacks and failure callbacks.*",
+        "destination -- *A pytest-httpserver with*",
+    ):
+        name, _, text = line.partition(" -- ")
+        result.stdout.fnmatch_lines([f"{name} *", f"    {text.strip('*')}*"], consecutive=True)
+
+
+def test_the_two_names_of_a_fake_are_one(run: Run) -> None:
+    run(
+        """
+        def test_same(kv_server, fakecloud_kv, vector_index, fakecloud_vector, broker,
+                      fakecloud_broker, queue, fakecloud_queue):
+            assert kv_server is fakecloud_kv
+            assert vector_index is fakecloud_vector
+            assert broker is fakecloud_broker
+            assert queue is fakecloud_queue
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_a_suite_with_its_own_queue_keeps_it(run: Run) -> None:
+    run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def queue():
+            return "mine"
+
+        @pytest.fixture
+        def broker():
+            return "mine too"
+
+        def test_both(queue, broker, fakecloud_queue, fakecloud_broker, callback_capture):
+            assert (queue, broker) == ("mine", "mine too")
+            assert fakecloud_queue.url != fakecloud_broker.url
+            assert callback_capture.callback_url
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_tests_share_no_address_credentials_or_data(run: Run) -> None:
+    run(
+        """
+        import pytest
+        import requests
+
+        seen = []
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_fresh(broker, turn):
+            assert broker.records("orders") == [] if broker.topics() else True
+            broker.create_topic("orders", partitions=1)
+            broker.produce("orders", "x")
+            for url, _, _ in seen:
+                with pytest.raises(requests.ConnectionError):
+                    requests.get(f"{url}/topics")
+            assert (broker.url, broker.username, broker.password) not in seen
+            seen.append((broker.url, broker.username, broker.password))
+        """
+    ).assert_outcomes(passed=3)
+
+
+def test_one_cloud_has_one_clock_and_any_number_of_fakes(run: Run) -> None:
+    run(
+        """
+        def test_more(fakecloud, broker):
+            second = fakecloud.broker(name="second", topics={"orders": 2})
+            assert second.clock is broker.clock is fakecloud.clock
+            assert [handle.name for handle in fakecloud.handles] == ["broker", "second"]
+            assert second.url != broker.url
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_the_seed_comes_from_the_node_id_unless_given(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        def test_own(fakecloud):
+            assert fakecloud.seed == "test_the_seed_comes_from_the_node_id_unless_given.py::test_own"
+
+        @pytest.mark.fakecloud(seed=7)
+        def test_given(fakecloud):
+            assert fakecloud.seed == 7
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_the_seed_can_come_from_the_command_line(run: Run) -> None:
+    run(
+        """
+        def test_seed(fakecloud):
+            assert fakecloud.seed == "11"
+        """,
+        "--fakecloud-seed=11",
+    ).assert_outcomes(passed=1)
+
+
+def test_settings_merge_from_function_to_ini(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_clock = frozen")
+    run(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.fakecloud(broker={"topics": {"module": 1}, "max_poll_records": 9})
+
+        @pytest.fixture
+        def fakecloud_settings():
+            return {"seed": "override", "broker": {"topics": {"settings": 1}}}
+
+        @pytest.mark.fakecloud(broker={"topics": {"class": 1}})
+        class TestClass:
+            def test_class_beats_module(self, broker, fakecloud):
+                assert list(broker.topics()) == ["class"]
+                assert fakecloud.seed == "override"
+                assert fakecloud.clock.mode == "frozen"
+
+            @pytest.mark.fakecloud(broker={"topics": {"function": 1}}, clock="running", seed=3)
+            def test_function_beats_class(self, broker, fakecloud):
+                assert list(broker.topics()) == ["function"]
+                assert fakecloud.clock.mode == "running"
+                assert fakecloud.seed == 3
+
+        def test_module_beats_the_settings_fixture(broker):
+            assert list(broker.topics()) == ["module"]
+        """
+    ).assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize(
+    ("marker", "text"),
+    [
+        ("brokr={}", "*fakecloud has no setting 'brokr'; the settings are: now, clock, seed,*"),
+        ("broker=3", "*the setting broker is a dict of that service's settings, got 3*"),
+        ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
+        ("strict='unruted'", "*is no kind of problem; give a bool or names out of: unrouted*"),
+        ("broker={'topix': {}}", "*broker has no setting 'topix'; it has: *topics*"),
+        ("clock='stopped'", "*'stopped' is not a mode: give 'running' or 'frozen'*"),
+        ("now='yesterday'", "*'yesterday' is not an instant*"),
+        ("transport='pigeon'", "*'pigeon' is unknown: give 'socket' or 'inprocess'*"),
+    ],
+)
+def test_wrong_settings_are_an_error_of_their_test(run: Run, marker: str, text: str) -> None:
+    result = run(
+        f"""
+        import pytest
+
+        @pytest.mark.fakecloud({marker})
+        def test_wrong(broker):
+            pass
+
+        def test_right(broker):
+            pass
+        """
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([text])
+
+
+def test_an_unknown_key_errors_even_without_a_fixture(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(nope=1)
+        def test_wrong():
+            pass
+        """
+    )
+    result.assert_outcomes(errors=1)
+
+
+def test_env_sets_the_clients_variables_and_gives_them_back(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSTASH_VECTOR_REST_URL", "https://real.example")
+    run(
+        """
+        import os
+
+        def test_set(fakecloud_env, vector_index):
+            assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url
+            assert os.environ["UPSTASH_VECTOR_REST_TOKEN"] == vector_index.token
+
+        def test_started_before(vector_index, fakecloud_env):
+            assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url
+
+        def test_given_back(vector_index):
+            assert os.environ["UPSTASH_VECTOR_REST_URL"] == "https://real.example"
+        """
+    ).assert_outcomes(passed=3)
+
+
+def test_env_can_be_a_setting(run: Run) -> None:
+    run(
+        """
+        import os
+        import pytest
+
+        @pytest.mark.fakecloud(env=True)
+        def test_set(vector_index):
+            assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_without_the_plugin_nothing_is_left(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(kv_server): pass")
+    result = pytester.runpytest_subprocess("-p", "no:fakecloud", "-p", "no:cacheprovider")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fixture 'kv_server' not found*"])
+
+
+def test_the_entry_point_loads_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_there(broker): assert broker.url")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

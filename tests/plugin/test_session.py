@@ -1,0 +1,268 @@
+"""Fakes that live as long as the run: same address, a fresh baseline for each test."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from .conftest import Run
+
+
+def test_session_scope_keeps_address_and_credentials_and_nothing_else(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import pytest
+        import requests
+
+        seen = set()
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_again(broker, fakecloud, turn):
+            seen.add((broker.url, broker.username, broker.password))
+            assert len(seen) == 1
+            assert broker.topics() == {}
+            assert broker.journal.calls() == []
+            assert fakecloud.clock.mode == "running"
+            assert not broker.faults.unused()
+            broker.create_topic("orders")
+            requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
+            with broker.faults.answer(503):
+                requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
+            fakecloud.clock.advance("24h")
+            fakecloud.clock.freeze()
+        """
+    ).assert_outcomes(passed=3)
+
+
+def test_the_clock_starts_anew_for_each_test(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import time
+        import pytest
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_now(fakecloud, broker, turn):
+            assert abs(fakecloud.clock.now().timestamp() - time.time()) < 5
+            fakecloud.clock.advance("30d")
+        """
+    ).assert_outcomes(passed=2)
+
+
+def test_problems_fail_only_the_test_that_left_them(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import requests
+
+        def test_1_clean(broker):
+            pass
+
+        def test_2_left(broker):
+            requests.get(broker.url + "/nope", auth=(broker.username, broker.password))
+
+        def test_3_clean(broker):
+            pass
+        """
+    ).assert_outcomes(passed=2, failed=1)
+
+
+def test_settings_of_one_test_are_refused(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(now="2026-01-01T00:00:00Z", broker={"topics": {"a": 1}})
+        def test_it(broker):
+            pass
+
+        @pytest.mark.fakecloud(strict=False)
+        def test_strict_may_be_set(broker):
+            pass
+        """
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*broker, now cannot be set for one test*session*"])
+
+
+def test_session_settings_come_from_a_session_fixture(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fakecloud_session_settings():
+            return {"broker": {"topics": {"orders": 3}}}
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_it(broker, turn):
+            assert broker.topics() == {"orders": 3}
+            broker.create_topic("more")
+        """
+    ).assert_outcomes(passed=2)
+
+
+def test_own_session_fixtures_load_a_baseline(run: Run) -> None:
+    run(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def shop(fakecloud_session):
+            broker = fakecloud_session.broker(name="shop")
+            broker.create_topic("orders", partitions=1)
+            broker.produce("orders", "loaded")
+            broker.set_baseline()
+            return broker
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_baseline(shop, turn):
+            assert [record.value for record in shop.records("orders")] == ["loaded"]
+            shop.produce("orders", "more")
+
+        def test_the_fixtures_are_another_cloud(shop, broker):
+            assert broker.topics() == {}
+            assert broker.url != shop.url
+        """
+    ).assert_outcomes(passed=4)
+
+
+def test_what_a_test_starts_itself_ends_with_it(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        def test_1(fakecloud):
+            fakecloud.broker(name="mine")
+            assert [handle.name for handle in fakecloud.handles] == ["mine"]
+
+        def test_2(fakecloud):
+            assert fakecloud.handles == []
+        """
+    ).assert_outcomes(passed=2)
+
+
+def test_connections_of_the_last_test_are_ended(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import socket
+
+        kept = []
+
+        def test_1(broker):
+            host, port = broker.url.removeprefix("http://").split(":")
+            sock = socket.create_connection((host, int(port)), timeout=5)
+            sock.sendall(b"GET /topics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+            assert sock.recv(100)
+            kept.append(sock)
+
+        def test_2(broker):
+            kept[0].settimeout(5)
+            try:
+                rest = kept[0].recv(65536)
+                while rest:
+                    rest = kept[0].recv(65536)
+            except ConnectionResetError:
+                pass
+            kept[0].close()
+            assert broker.journal.calls() == []
+        """
+    ).assert_outcomes(passed=2)
+
+
+def test_a_call_before_the_tests_own_code_is_marked(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import pytest
+        import requests
+
+        def ask(broker):
+            requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
+
+        @pytest.fixture
+        def straggler(broker):
+            ask(broker)
+
+        def test_marked(broker, straggler):
+            ask(broker)
+            first, second = broker.journal.calls()
+            assert "maybe an earlier test's" in first.note
+            assert second.note == ""
+        """
+    ).assert_outcomes(passed=1)
+
+
+def test_early_fakes_are_there_before_the_conftest(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_early = vector_index broker")
+    pytester.makeconftest(
+        """
+        import os
+
+        URL = os.environ["UPSTASH_VECTOR_REST_URL"]
+        """
+    )
+    pytester.makepyfile(
+        """
+        import os
+        import pytest
+        from conftest import URL
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_it(vector_index, broker, turn):
+            assert vector_index.url == URL == os.environ["UPSTASH_VECTOR_REST_URL"]
+            assert vector_index.clock is broker.clock
+            assert vector_index.info()["vectorCount"] == 0 if hasattr(vector_index, "info") else True
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result.assert_outcomes(passed=2)
+
+
+def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_early = kv")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*fakecloud_early: kv is no service*vector_index*"])
+
+
+def test_scope_is_checked(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*fakecloud_scope = module is unknown: give function or session*"])
+
+
+def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("pytest_django")
+    pytester.makeini(
+        "[pytest]\nfakecloud_early = vector_index\nDJANGO_SETTINGS_MODULE = early_settings"
+    )
+    pytester.makepyfile(
+        early_settings="""
+        import os
+
+        SECRET_KEY = "x"
+        INSTALLED_APPS = []
+        USE_TZ = True
+        VECTOR_URL = os.environ["UPSTASH_VECTOR_REST_URL"]
+        VECTOR_TOKEN = os.environ["UPSTASH_VECTOR_REST_TOKEN"]
+        """,
+        test_django="""
+        def test_it(settings, vector_index):
+            assert settings.VECTOR_URL == vector_index.url
+            assert settings.VECTOR_TOKEN == vector_index.token
+        """,
+    )
+    pytester.syspathinsert()
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result.assert_outcomes(passed=1)
+    assert "early_settings" not in sys.modules

@@ -1,0 +1,275 @@
+"""Strictness: what fails a passing test, how it says so, and how to relax it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Run
+
+UNROUTED = """
+        import pytest
+        import requests
+
+        def wander(broker, path="/nope"):
+            requests.get(broker.url + path, auth=(broker.username, broker.password))
+"""
+
+
+def test_an_unknown_path_fails_the_test_in_its_call_phase(run: Run) -> None:
+    result = run(UNROUTED + "\n        def test_it(broker):\n            wander(broker)\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "fakecloud: the test passed, but left 1 problem(s) behind",
+            "[[]unrouted] broker got GET /nope: no route for it; nearest: *. "
+            'To allow it: fakecloud.allow("unrouted", path="/nope")',
+        ],
+        consecutive=True,
+    )
+
+
+def test_a_wrong_method_names_the_right_ones(run: Run) -> None:
+    result = run(
+        UNROUTED
+        + """
+        def test_it(broker):
+            requests.patch(broker.url + "/topics", auth=(broker.username, broker.password))
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*broker got PATCH /topics: the path takes GET*"])
+
+
+@pytest.mark.parametrize(
+    "relaxed",
+    ["strict=False", "strict=['bug', 'unused_fault']", "strict='bug unmet'", "strict=()"],
+)
+def test_a_marker_relaxes_it(run: Run, relaxed: str) -> None:
+    run(
+        UNROUTED
+        + f"""
+        @pytest.mark.fakecloud({relaxed})
+        def test_it(broker):
+            wander(broker)
+        """
+    ).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("value", ["false", "off", "bug unmet"])
+def test_the_ini_relaxes_it(run: Run, pytester: pytest.Pytester, value: str) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_strict = {value}")
+    run(UNROUTED + "\n        def test_it(broker):\n            wander(broker)\n").assert_outcomes(
+        passed=1
+    )
+
+
+def test_allow_covers_only_what_it_names(run: Run) -> None:
+    result = run(
+        UNROUTED
+        + """
+        def test_covered(broker, fakecloud):
+            fakecloud.allow("unrouted", path="/nope")
+            wander(broker)
+
+        def test_covered_by_predicate(broker, fakecloud):
+            fakecloud.allow("unrouted", path=lambda path: path.startswith("/no"))
+            wander(broker)
+
+        def test_not_covered(broker, fakecloud):
+            fakecloud.allow("unrouted", path="/other")
+            wander(broker)
+
+        def test_no_such_kind(fakecloud):
+            with pytest.raises(Exception, match="the kinds are: unrouted, unstubbed"):
+                fakecloud.allow("unruted")
+        """
+    )
+    result.assert_outcomes(passed=3, failed=1)
+
+
+def test_a_fault_that_never_fired_fails(run: Run) -> None:
+    result = run(
+        """
+        def test_forgotten(broker):
+            broker.faults.answer(503, route="commit")
+
+        def test_removed(broker):
+            broker.faults.answer(503, route="commit").remove()
+
+        def test_as_a_block(broker):
+            with broker.faults.answer(503, route="commit"):
+                pass
+        """
+    )
+    assert result.parseoutcomes()["failed"] >= 1
+    result.stdout.fnmatch_lines(["[[]unused_fault] broker: the fault *commit* never fired*"])
+
+
+def test_a_bug_of_the_fake_shows_its_traceback(run: Run) -> None:
+    result = run(
+        """
+        import requests
+
+        def test_bug(broker, monkeypatch):
+            def broken(request):
+                raise ZeroDivisionError("in the engine")
+
+            monkeypatch.setattr(broker.app, "facts", lambda request: {})
+            for route in broker.app.table.routes:
+                object.__setattr__(route, "endpoint", broken)
+            answer = requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
+            assert answer.status_code == 500
+            assert "error" in answer.json()
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ZeroDivisionError: in the engine",
+            "*[[]bug] broker: GET /topics made the fake itself fail: ZeroDivisionError(*",
+        ]
+    )
+
+
+def test_a_failing_test_keeps_its_own_failure_and_gets_the_rest_as_well(run: Run) -> None:
+    result = run(
+        UNROUTED
+        + """
+        def test_it(broker):
+            wander(broker)
+            assert 1 == 2
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E*assert 1 == 2", "*[[]unrouted] broker got GET /nope*"])
+    assert "the test passed, but" not in result.stdout.str()
+
+
+def test_a_skipped_test_stays_skipped(run: Run) -> None:
+    run(
+        UNROUTED
+        + """
+        def test_it(broker):
+            wander(broker)
+            pytest.skip("half way")
+        """
+    ).assert_outcomes(skipped=1)
+
+
+def test_an_expected_failure_may_be_the_problem_itself(run: Run) -> None:
+    run(
+        UNROUTED
+        + """
+        @pytest.mark.xfail(strict=True)
+        def test_left_a_problem(broker):
+            wander(broker)
+
+        @pytest.mark.xfail(strict=True)
+        def test_fails_itself(broker):
+            wander(broker)
+            assert 0
+        """
+    ).assert_outcomes(xfailed=2)
+
+
+def test_an_xfail_that_leaves_nothing_behind_is_an_xpass(run: Run) -> None:
+    run(
+        """
+        import pytest
+
+        @pytest.mark.xfail
+        def test_it(broker):
+            pass
+        """
+    ).assert_outcomes(xpassed=1)
+
+
+def test_unittest_cases_are_told_apart(run: Run) -> None:
+    result = run(
+        UNROUTED
+        + """
+        import unittest
+
+        class Case(unittest.TestCase):
+            @pytest.fixture(autouse=True)
+            def fakes(self, broker):
+                self.broker = broker
+
+            def test_clean(self):
+                self.broker.create_topic("orders")
+
+            def test_left_a_problem(self):
+                wander(self.broker)
+
+            def test_fails_itself(self):
+                wander(self.broker)
+                self.fail("own reason")
+
+            def test_skips(self):
+                wander(self.broker)
+                self.skipTest("half way")
+
+            @unittest.expectedFailure
+            def test_expected(self):
+                wander(self.broker)
+                self.fail("as expected")
+        """
+    )
+    result.assert_outcomes(passed=1, failed=2, skipped=1, xfailed=1)
+    result.stdout.fnmatch_lines_random(
+        ["*AssertionError: own reason", "fakecloud: the test passed, but left 1 problem(s) behind"]
+    )
+
+
+def test_wrong_credentials_never_fail_a_passing_test(run: Run) -> None:
+    result = run(
+        """
+        import requests
+
+        def test_it(broker):
+            assert requests.get(broker.url + "/topics").status_code == 401
+        """,
+        "-W",
+        "error",
+    )
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*FakecloudWarning: broker answered 401 to all 1 call(s)*"])
+
+
+def test_a_failing_test_names_wrong_credentials(run: Run) -> None:
+    result = run(
+        """
+        import requests
+
+        def test_it(broker):
+            assert requests.get(broker.url + "/topics").json() == {}
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*--> broker: GET /topics", "*<-- 401 *"])
+
+
+def test_an_unmet_expectation_of_destination_fails(run: Run) -> None:
+    result = run(
+        """
+        def test_it(destination):
+            destination.expect_ordered_request("/hook").respond_with_data("ok")
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["[[]unmet] destination: *"])
+
+
+def test_an_attempt_to_an_unstubbed_host_fails_but_publishing_does_not(run: Run) -> None:
+    result = run(
+        """
+        def test_published(queue):
+            queue.publish("https://nobody.example.com/hook", json={})
+
+        def test_attempted(queue):
+            queue.publish("https://nobody.example.com/hook", json={})
+            queue.deliver_due()
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["[[]unstubbed] *https://nobody.example.com/hook*"])
