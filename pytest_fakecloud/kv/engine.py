@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..kernel.clock import Clock
 from ..kernel.ids import Ids
-from . import commands as _commands  # noqa: F401 - binds every command's function
+from . import commands as _commands
 from .config import defaults
 from .errors import (
     NOT_IN_TRANSACTION,
@@ -17,8 +19,9 @@ from .errors import (
     unknown_subcommand,
     wrong_arity,
 )
-from .keyspace import Keyspace
+from .keyspace import Keyspace, KeyspaceCopy
 from .model import Config, Dialect, FullUser, ReadOnlyUser, Session, Transport, User
+from .pubsub import PubSub
 from .registry import LOOKUP, CommandSpec
 from .reply import QUEUED, Reply
 
@@ -48,6 +51,11 @@ class Engine:
         self.users: dict[str, User] = {"default": FullUser(), "default_ro": ReadOnlyUser()}
         self.stats: dict[CommandSpec, list[int]] = {}
         """Calls, microseconds, rejected calls and failed calls by command."""
+        self.rest_tokens: dict[str, str] = {}
+        """REST tokens made for users, to the users' names; a token ends with its user."""
+        self.pubsub = PubSub()
+        self.monitors: list[Callable[[int, Session, list[bytes]], None]] = []
+        """Called with each command that runs: the instant in microseconds, who, the line."""
         self._sessions = 0
 
     def session(
@@ -99,6 +107,12 @@ class Engine:
                 raise
             return self.run(session, spec, argv)
 
+    def abandon(self, session: Session) -> None:
+        """Forget a session that ends: its transaction, what it watches, what it listens to."""
+        with self.lock:
+            _commands.transactions.discard_transaction(session)
+            self.pubsub.drop(session)
+
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
         spec = LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
@@ -123,6 +137,9 @@ class Engine:
             return spec.function(session, argv[spec.skip :])
         finally:
             self._count(spec, start_us)
+            if self.monitors and not spec.hidden:
+                for monitor in self.monitors:
+                    monitor(start_us, session, argv)
 
     def call(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a command line on behalf of a script: nothing is queued, time stands still.
@@ -135,6 +152,34 @@ class Engine:
         if not session.user.unrestricted:
             session.user.check(spec, argv)
         return self.run(session, spec, argv)
+
+    @contextmanager
+    def reading(self) -> Iterator[Keyspace]:
+        """Database 0 as it is now, while nobody else runs commands."""
+        with self.lock:
+            self._look()
+            yield self.databases[0]
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> list[KeyspaceCopy]:
+        """A copy of all data that later commands leave alone."""
+        with self.lock:
+            self._look()
+            return [keyspace.snapshot() for keyspace in self.databases]
+
+    def restore(self, snapshot: list[KeyspaceCopy]) -> None:
+        """Put the data of a snapshot back."""
+        with self.lock:
+            self._look()
+            for keyspace, saved in zip(self.databases, snapshot, strict=True):
+                keyspace.restore(saved)
+
+    def _look(self) -> None:
+        self.now_us = self.clock.now_us()
+        self.now_ms = self.now_us // 1000
+        for keyspace in self.databases:
+            keyspace.now_ms = self.now_ms
 
     def _count(self, spec: CommandSpec, start_us: int) -> None:
         stat = self.stats.get(spec)

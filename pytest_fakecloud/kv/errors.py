@@ -43,8 +43,7 @@ NOT_INTEGER_VENDOR = b"ERR value is not an int or out of range"  # the vendor's 
 NOT_FLOAT = b"ERR value is not a valid float"
 OUT_OF_RANGE = b"ERR value is out of range"
 OUT_OF_LONG_RANGE = (
-    b"ERR value is out of range, "
-    b"value must between -9223372036854775807 and 9223372036854775807"
+    b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
 )
 NOT_POSITIVE = b"ERR value is out of range, must be positive"
 NO_SUCH_KEY = b"ERR no such key"
@@ -162,9 +161,7 @@ def bitop_needs_two(operation: str) -> bytes:
 
 HASH_NOT_INTEGER = b"ERR hash value is not an integer"
 HASH_NOT_FLOAT = b"ERR hash value is not a float"
-NUMFIELDS = (
-    b"ERR numfields should be greater than 0 and match the provided number of fields"
-)
+NUMFIELDS = b"ERR numfields should be greater than 0 and match the provided number of fields"
 VALUE_NAN_OR_INFINITY = b"ERR value is NaN or Infinity"
 
 # -- lists ---------------------------------------------------------------------------------------
@@ -196,9 +193,7 @@ WEIGHT_NOT_FLOAT = b"ERR weight value is not a float"
 LIMIT_NEEDS_BY = (
     b"ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
 )
-WITHSCORES_WITH_BYLEX = (
-    b"ERR syntax error, WITHSCORES not supported in combination with BYLEX"
-)
+WITHSCORES_WITH_BYLEX = b"ERR syntax error, WITHSCORES not supported in combination with BYLEX"
 
 
 def input_key_needed(name: str) -> bytes:
@@ -259,32 +254,21 @@ STREAM_ID = b"ERR Invalid stream ID specified as stream command argument"
 INTERVAL_START = b"ERR invalid start ID for the interval"
 INTERVAL_END = b"ERR invalid end ID for the interval"
 XADD_ID_ZERO = b"ERR The ID specified in XADD must be greater than 0-0"
-XADD_ID_SMALL = (
-    b"ERR The ID specified in XADD is equal or smaller than the target stream top item"
-)
-XADD_EXHAUSTED = (
-    b"ERR The stream has exhausted the last possible ID, unable to add more items"
-)
+XADD_ID_SMALL = b"ERR The ID specified in XADD is equal or smaller than the target stream top item"
+XADD_EXHAUSTED = b"ERR The stream has exhausted the last possible ID, unable to add more items"
 TRIM_TWO_STRATEGIES = (
     b"ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
 )
 TRIM_MAXLEN_NEGATIVE = b"ERR The MAXLEN argument must be >= 0."
 TRIM_LIMIT_NEGATIVE = b"ERR The LIMIT argument must be >= 0."
-TRIM_LIMIT_ALONE = (
-    b"ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
-)
+TRIM_LIMIT_ALONE = b"ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
 XTRIM_NO_STRATEGY = b"ERR syntax error, XTRIM called without specifying a trimming strategy"
 TRIM_LIMIT_EXACT = b"ERR syntax error, LIMIT cannot be used without the special ~ option"
 XREAD_UNBALANCED = (
-    b"ERR Unbalanced XREAD list of streams: "
-    b"for each stream key an ID or '$' must be specified."
+    b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
 )
-XREAD_GROUP = (
-    b"ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
-)
-XREAD_NOACK = (
-    b"ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
-)
+XREAD_GROUP = b"ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+XREAD_NOACK = b"ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
 XREADGROUP_NO_GROUP = b"ERR Missing GROUP option for XREADGROUP"
 XREADGROUP_LAST = (
     b"ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of "
@@ -314,17 +298,13 @@ XSETID_BELOW_DELETED = (
     b"ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
 )
 XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # decided here
-XDELEX_IDS = (
-    b"ERR The `numids` parameter must match the number of arguments"  # decided here
-)
+XDELEX_IDS = b"ERR The `numids` parameter must match the number of arguments"  # decided here
 
 
 def no_group(key: bytes, group: bytes, *, reading: bool = False) -> bytes:
     """The text where a key or its group is missing."""
     tail = b" in XREADGROUP with GROUP option" if reading else b""
-    return one_line(
-        b"NOGROUP No such key '" + key + b"' or consumer group '" + group + b"'" + tail
-    )
+    return one_line(b"NOGROUP No such key '" + key + b"' or consumer group '" + group + b"'" + tail)
 
 
 def no_group_for_key(key: bytes, group: bytes) -> bytes:
@@ -380,9 +360,7 @@ EXPIRE_NX_WITH_OTHERS = b"ERR NX and XX, GT or LT options at the same time are n
 EXPIRE_GT_AND_LT = b"ERR GT and LT options at the same time are not compatible"
 TIMEOUT_NOT_INTEGER = b"ERR timeout is not an integer or out of range"
 TIMEOUT_NEGATIVE = b"ERR timeout is negative"
-WAITAOF_NO_FILE = (
-    b"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
-)
+WAITAOF_NO_FILE = b"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
 SORT_SCORES = b"ERR One or more scores can't be converted into double"
 
 
@@ -392,7 +370,23 @@ def unsupported_option(option: bytes) -> bytes:
 
 
 # -- REST ----------------------------------------------------------------------------------------
+# The vendor publishes the first five; the others are decided here.
 
-REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"  # the vendor's documentation
-MAX_REQUEST_SIZE = b"ERR max request size exceeded"  # the vendor's documentation
-MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"  # the vendor's documentation
+REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
+MAX_REQUEST_SIZE = b"ERR max request size exceeded"
+MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
+MAX_RECORD_SIZE = b"ERR max single record size exceeded"
+CAPACITY = b"ERR DB capacity quota exceeded"
+METHOD_NOT_ALLOWED = "ERR method not allowed: use GET, POST, PUT or HEAD"
+BAD_JSON = "ERR failed to parse the request body as JSON"
+BAD_ARGUMENTS = "ERR invalid command arguments"
+EMPTY_COMMAND = "ERR empty command"
+EMPTY_PIPELINE = "ERR empty pipeline request"
+BAD_FORMAT = "ERR unsupported response format: use json or resp2"
+FORMAT_WITH_BASE64 = "ERR response format resp2 cannot be combined with base64 encoding"
+FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-exec"
+
+
+def pipeline_too_long(limit: int, actual: int) -> str:
+    """The text for a request with too many commands."""
+    return f"ERR max pipeline length exceeded. Limit: {limit}, Actual: {actual}"

@@ -70,9 +70,19 @@ class Keyspace:
     """
 
     __slots__ = (
-        "_order", "_soonest", "accessed", "changes", "expired", "expires", "index", "now_ms",
-        "on_touch", "values", "volatile", "watchers",
-    )  # fmt: skip
+        "_order",
+        "_soonest",
+        "accessed",
+        "changes",
+        "expired",
+        "expires",
+        "index",
+        "now_ms",
+        "on_touch",
+        "values",
+        "volatile",
+        "watchers",
+    )
 
     def __init__(self, index: int = 0) -> None:
         self.index = index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .errors import CommandError, no_permission
@@ -90,15 +90,6 @@ class ReadOnlyUser:
         return spec.readonly and "@dangerous" not in spec.categories
 
 
-@dataclass
-class Subscriptions:
-    """What a session listens to, in order of subscription."""
-
-    channels: dict[bytes, None] = field(default_factory=dict)
-    patterns: dict[bytes, None] = field(default_factory=dict)
-    shard_channels: dict[bytes, None] = field(default_factory=dict)
-
-
 class Session:
     """One client as the engine sees it: who runs commands, on which database, in which state.
 
@@ -108,9 +99,24 @@ class Session:
     """
 
     __slots__ = (
-        "aborted", "address", "db", "deliver", "engine", "id", "in_exec", "in_script", "library",
-        "name", "queue", "resp", "subscriptions", "transport", "user", "watch_broken", "watched",
-    )  # fmt: skip
+        "aborted",
+        "address",
+        "db",
+        "deliver",
+        "engine",
+        "id",
+        "in_exec",
+        "in_script",
+        "library",
+        "name",
+        "queue",
+        "resp",
+        "subscriptions",
+        "transport",
+        "user",
+        "watch_broken",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -137,8 +143,17 @@ class Session:
         self.watch_broken = False
         self.in_exec = False
         self.in_script = False
-        self.subscriptions: Subscriptions | None = None
+        self.subscriptions: dict[str, dict[bytes, None]] = {
+            "channel": {},
+            "pattern": {},
+            "shard": {},
+        }
         self.deliver: Callable[[list[Any]], None] | None = None
+
+    def push(self, message: list[Any]) -> None:
+        """Give the session something it did not ask for, where its transport can carry it."""
+        if self.deliver is not None:
+            self.deliver(message)
 
     @property
     def now_ms(self) -> int:

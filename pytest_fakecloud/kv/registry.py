@@ -119,10 +119,27 @@ class CommandSpec:
     """
 
     __slots__ = (
-        "arity", "categories", "container", "flags", "full_name", "function", "group", "keys",
-        "least", "most", "name", "no_multi", "options", "over_rest", "readonly", "since", "skip",
-        "subcommands", "write",
-    )  # fmt: skip
+        "arity",
+        "categories",
+        "container",
+        "flags",
+        "full_name",
+        "function",
+        "group",
+        "hidden",
+        "keys",
+        "least",
+        "most",
+        "name",
+        "no_multi",
+        "options",
+        "over_rest",
+        "readonly",
+        "since",
+        "skip",
+        "subcommands",
+        "write",
+    )
 
     def __init__(
         self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str
@@ -140,6 +157,7 @@ class CommandSpec:
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
+        self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.no_multi = "no_multi" in self.flags
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None

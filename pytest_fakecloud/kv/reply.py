@@ -15,9 +15,22 @@ from .errors import CommandError
 from .syntax import format_double
 
 __all__ = [
-    "NIL_ARRAY", "OK", "QUEUED", "BigNumber", "Blocked", "Bool", "Map", "Push", "Reply", "SetReply",
-    "Status", "Verbatim", "to_json", "to_resp",
-]  # fmt: skip
+    "NIL_ARRAY",
+    "NO_REPLY",
+    "OK",
+    "QUEUED",
+    "BigNumber",
+    "Blocked",
+    "Bool",
+    "Map",
+    "Push",
+    "Reply",
+    "SetReply",
+    "Status",
+    "Verbatim",
+    "to_json",
+    "to_resp",
+]
 
 
 class Status:
@@ -137,6 +150,17 @@ class Blocked:
 
 NIL_ARRAY = _NilArray()
 """The nil of replies that would be an array: ``*-1`` in RESP2, null elsewhere."""
+
+
+class _NoReply:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NO_REPLY"
+
+
+NO_REPLY = _NoReply()
+"""Nothing to send: what there is to say was pushed (SUBSCRIBE) or must not be said."""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
 
@@ -150,6 +174,7 @@ Reply: TypeAlias = (
     | Verbatim
     | BigNumber
     | _NilArray
+    | _NoReply
     | CommandError
     | Blocked
     | None
@@ -184,7 +209,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
         return str(reply)
     if isinstance(reply, bytes | bytearray):
         return to_json(bytes(reply), base64)
-    if isinstance(reply, _NilArray):
+    if isinstance(reply, _NilArray | _NoReply):
         return None
     raise TypeError(f"{reply!r} is not a reply")
 
@@ -229,7 +254,7 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
             put(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
     elif isinstance(reply, _NilArray):
         put(b"_\r\n" if resp3 else b"*-1\r\n")
-    else:
+    elif not isinstance(reply, _NoReply):
         raise TypeError(f"{reply!r} is not a reply")
 
 

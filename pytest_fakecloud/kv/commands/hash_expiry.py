@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import errors
-from ..errors import CommandError, invalid_expire, wrong_arity
+from ..errors import CommandError, invalid_expire
 from ..expiry import EXPIRY_WORDS, expiry_ms, is_met, parse_conditions, relative_ms
 from ..model import Session
 from ..registry import Args, command
 from ..reply import Reply
-from ..syntax import I64_MAX, I64_MIN, parse_int
+from ..syntax import parse_int
 from ..values.hashes import HashValue
 
 __all__: list[str] = []
@@ -27,9 +27,11 @@ def _fields(args: Args, at: int, each: int = 1) -> Args:
 
 
 def _find_fields_word(args: Args, at: int) -> int:
-    while at < len(args) and args[at].upper() != b"FIELDS":
+    while at < len(args):
+        if args[at].upper() == b"FIELDS":
+            return at
         at += 1
-    return at
+    raise CommandError(errors.NUMFIELDS)
 
 
 def _changed(session: Session, key: bytes, value: HashValue) -> None:
@@ -44,11 +46,10 @@ def _changed(session: Session, key: bytes, value: HashValue) -> None:
 def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bool) -> Reply:
     at = _find_fields_word(args, 2)
     condition = parse_conditions(args[2:at])
-    amount = parse_int(args[1])
-    if amount < 0:
+    fields = _fields(args, at)
+    if parse_int(args[1]) < 0:
         raise CommandError(invalid_expire(name))
     at_ms = relative_ms(args[1], seconds, 0 if absolute else session.now_ms, name)
-    fields = _fields(args, at)
     value = session.db.get(args[0], HashValue)
     if value is None:
         return [-2] * len(fields)
@@ -95,7 +96,9 @@ def hpexpireat(session: Session, args: Args) -> Reply:
 @command("HPERSIST")
 def hpersist(session: Session, args: Args) -> Reply:
     """Take the expiry off fields of a hash."""
-    fields = _read_fields(args)
+    if args[1].upper() != b"FIELDS":
+        raise CommandError(errors.SYNTAX)
+    fields = _fields(args, 1)
     value = session.db.get(args[0], HashValue)
     if value is None:
         return [-2] * len(fields)
@@ -180,56 +183,60 @@ def hgetdel(session: Session, args: Args) -> Reply:
     return results
 
 
-def _lifetime(
-    words: Args, session: Session, name: str, flags: frozenset[bytes], lifetimes: frozenset[bytes]
-) -> tuple[set[bytes], int | None]:
-    """The words before FIELDS: plain flags, at most one of the lifetimes, each in its place."""
+Lifetime = tuple[bytes, bytes] | None
+
+
+def _words(words: Args, flags: frozenset[bytes], keep: bytes) -> tuple[set[bytes], Lifetime]:
+    """The words before FIELDS: plain flags, and one expiry or the word that excludes it."""
     found: set[bytes] = set()
-    lifetime: tuple[bytes, bytes] | None = None
+    lifetime: Lifetime = None
     at = 0
     while at < len(words):
         word = words[at].upper()
-        if word in flags:
+        if word in flags or (word == keep and lifetime is None):
             found.add(word)
-        elif word in lifetimes and lifetime is None and not found & lifetimes:
-            if word in EXPIRY_WORDS:
-                if at + 1 == len(words):
-                    raise CommandError(errors.SYNTAX)
-                at += 1
-                lifetime = (word, words[at])
-            else:
-                found.add(word)
+        elif (
+            word in EXPIRY_WORDS
+            and at + 1 < len(words)
+            and keep not in found
+            and (lifetime is None or lifetime[0] == word)
+        ):
+            at += 1
+            lifetime = (word, words[at])
         else:
             raise CommandError(errors.SYNTAX)
         at += 1
+    return found, lifetime
+
+
+def _lifetime_ms(session: Session, lifetime: Lifetime, name: str) -> int | None:
     if lifetime is None:
-        return found, None
-    word, text = lifetime
-    if parse_int(text, I64_MIN, I64_MAX) == 0:
-        return found, session.now_ms
-    return found, expiry_ms(word, text, session.now_ms, name)
+        return None
+    if parse_int(lifetime[1]) == 0:
+        return session.now_ms
+    return expiry_ms(*lifetime, session.now_ms, name)
 
 
 @command("HGETEX")
 def hgetex(session: Session, args: Args) -> Reply:
     """The values of fields of a hash, whose expiry is changed or taken off."""
     at = _find_fields_word(args, 1)
+    found, lifetime = _words(args[1:at], frozenset(), b"PERSIST")
     fields = _fields(args, at)
-    found, at_ms = _lifetime(
-        args[1:at], session, "hgetex", frozenset(), frozenset({*EXPIRY_WORDS, b"PERSIST"})
-    )
     value = session.db.get(args[0], HashValue)
+    at_ms = _lifetime_ms(session, lifetime, "hgetex")
     if value is None:
         return [None] * len(fields)
-    results: list[Reply] = [value.fields.get(field) for field in fields]
+    results: list[Reply] = []
     for field in fields:
+        results.append(value.fields.get(field))
         if field not in value.fields:
             continue
         if at_ms is not None and at_ms <= session.now_ms:
             value.remove(field)
         elif at_ms is not None:
             value.expire_at(field, at_ms)
-        elif b"PERSIST" in found:
+        elif found:
             value.persist(field)
     if at_ms is not None or found:
         _changed(session, args[0], value)
@@ -243,16 +250,13 @@ _HSETEX_FLAGS = frozenset({b"NX", b"XX", b"FNX", b"FXX"})
 def hsetex(session: Session, args: Args) -> Reply:
     """Set fields of a hash with an expiry and a condition; 1 when they were set, else 0."""
     at = _find_fields_word(args, 1)
-    pairs = _fields(args, at, each=2)
-    if not pairs:
-        raise CommandError(wrong_arity("hsetex"))
-    found, at_ms = _lifetime(
-        args[1:at], session, "hsetex", _HSETEX_FLAGS, frozenset({*EXPIRY_WORDS, b"KEEPTTL"})
-    )
+    found, lifetime = _words(args[1:at], _HSETEX_FLAGS, b"KEEPTTL")
     if {b"FNX", b"FXX"} <= found or {b"NX", b"XX"} <= found:
         raise CommandError(errors.SYNTAX)
+    pairs = _fields(args, at, each=2)
     key = args[0]
     value = session.db.get(key, HashValue)
+    at_ms = _lifetime_ms(session, lifetime, "hsetex")
     present = set() if value is None else set(value.fields)
     wanted = set(pairs[::2])
     if (

@@ -94,6 +94,10 @@ def _collate(left: bytes | None, right: bytes | None) -> int:
     return (left > right) - (left < right)
 
 
+def _by_weight(left: tuple[Any, bytes], right: tuple[Any, bytes]) -> int:
+    return _collate(left[0], right[0])
+
+
 def _in_order(session: Session, elements: list[bytes], options: _Options) -> list[bytes]:
     weighed: list[tuple[Any, bytes]] = []
     for element in elements:
@@ -105,7 +109,7 @@ def _in_order(session: Session, elements: list[bytes], options: _Options) -> lis
         else:
             weighed.append((0.0 if weight is None else _number(weight), element))
     if options.alpha:
-        weighed.sort(key=cmp_to_key(lambda a, b: _collate(a[0], b[0])))
+        weighed.sort(key=cmp_to_key(_by_weight))
         if options.descending:
             weighed.reverse()
     else:

@@ -441,7 +441,9 @@ def lcs(session: Session, args: Args) -> Reply:
         at += 1
     if want_length and want_ranges:
         raise CommandError(errors.LCS_LEN_AND_IDX)
-    if (len(first) + 1) * (len(second) + 1) * 4 > session.engine.config.number("proto-max-bulk-len"):
+    if (len(first) + 1) * (len(second) + 1) * 4 > session.engine.config.number(
+        "proto-max-bulk-len"
+    ):
         raise CommandError(errors.LCS_TOO_LONG)
     if want_length:
         return common_length(first, second)

@@ -1,0 +1,136 @@
+"""Another client's commands between two of a pipeline: the race a pipeline allows, on purpose."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from ..kernel.errors import ContractError
+
+__all__ = ["Between", "Betweens", "Place"]
+
+Place = int | tuple[str, str] | None
+"""After how many commands, between which two neighbours, or (None) at every place in turn."""
+
+
+class Betweens:
+    """What is planned for the pipelines of one server."""
+
+    def __init__(self) -> None:
+        self._planned: list[Between] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._planned)
+
+    def add(self, between: Between) -> None:
+        """Plan one more."""
+        self._planned.append(between)
+
+    def remove(self, between: Between) -> None:
+        """Plan it no longer; may be called any number of times."""
+        if between in self._planned:
+            self._planned.remove(between)
+
+    def clear(self) -> None:
+        """Plan nothing."""
+        self._planned.clear()
+
+    def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
+        """Take a pipeline's commands; returns what to call before each but the first."""
+        places = [(between, between.places(lines)) for between in self._planned]
+
+        def at(index: int) -> None:
+            for between, chosen in places:
+                if index in chosen:
+                    between.happen(index)
+
+        return at
+
+
+class Between:
+    """An interruption of pipelines: ``run()`` is called between two of their commands.
+
+    ``commands`` is a number (after that many commands of each pipeline), a pair of command names
+    (between those neighbours), or None: every place in turn, one per pipeline, beginning after the
+    first command. A with-block ends it. With ``commands=None`` it can be iterated: the body runs
+    once per place, as long as its pipelines have places left::
+
+        for place in kv_server.between(run=steal):
+            kv_server.restore(before)
+            transfer_money()
+
+    ``hits`` counts how often it happened, ``place`` is the latest place.
+    """
+
+    def __init__(self, plan: Betweens, commands: Place, run: Callable[[], object]) -> None:
+        if isinstance(commands, int) and commands < 1:
+            raise ContractError(f"commands={commands}: the first place is after 1 command")
+        self._plan = plan
+        self._commands = commands
+        self._run = run
+        self._turn = 0
+        self._passed = 0
+        self._iterated = False
+        self.hits = 0
+        self.place = 0
+        plan.add(self)
+
+    def places(self, lines: list[list[bytes]]) -> set[int]:
+        """Where it happens in a pipeline of these commands."""
+        if isinstance(self._commands, int):
+            return {self._commands}
+        if self._commands is None:
+            return self._next_place(len(lines) - 1)
+        first, second = (name.upper().encode() for name in self._commands)
+        return {
+            at
+            for at in range(1, len(lines))
+            if lines[at - 1][0].upper() == first and lines[at][0].upper() == second
+        }
+
+    def _next_place(self, gaps: int) -> set[int]:
+        if not self._iterated:
+            self._turn += 1
+            return {self._turn}
+        # Within one turn of a loop the places of all its pipelines count on.
+        place = self._turn - self._passed
+        self._passed += gaps
+        return {place} if 1 <= place <= gaps else set()
+
+    def happen(self, place: int) -> None:
+        """Run what was given, as if another client had been quicker."""
+        self.hits += 1
+        self.place = place
+        self._run()
+
+    def remove(self) -> None:
+        """Let pipelines run undisturbed again."""
+        self._plan.remove(self)
+
+    def __iter__(self) -> Iterator[int]:
+        if self._commands is not None:
+            raise ContractError("only between(run=…), without commands=, goes through every place")
+        self._iterated = True
+        try:
+            for place in itertools.count(1):
+                hits = self.hits
+                self._turn, self._passed = place, 0
+                yield place
+                if self.hits == hits:
+                    # The pipelines of the body do not have that many places.
+                    return
+        finally:
+            self.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()

@@ -1,0 +1,100 @@
+"""Messages to channels: PUBLISH, the SUBSCRIBE family, PUBSUB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import errors
+from ..errors import CommandError
+from ..glob import matcher
+from ..model import Session
+from ..registry import Args, command
+from ..reply import NO_REPLY, Map, Reply
+from .help import help_reply
+
+__all__: list[str] = []
+
+
+@command("PUBLISH")
+def publish(session: Session, args: Args) -> Reply:
+    """Send a message to a channel; the number of receivers."""
+    return session.engine.pubsub.publish(args[0], args[1])
+
+
+@command("SPUBLISH")
+def spublish(session: Session, args: Args) -> Reply:
+    """Send a message to a shard channel; the number of receivers."""
+    return session.engine.pubsub.publish_to_shard(args[0], args[1])
+
+
+def _subscribe(kind: str) -> Callable[[Session, Args], Reply]:
+    def run(session: Session, args: Args) -> Reply:
+        for name in args:
+            session.engine.pubsub.subscribe(session, kind, name)
+        return NO_REPLY
+
+    return run
+
+
+def _unsubscribe(kind: str) -> Callable[[Session, Args], Reply]:
+    def run(session: Session, args: Args) -> Reply:
+        session.engine.pubsub.unsubscribe(session, kind, args)
+        return NO_REPLY
+
+    return run
+
+
+for _kind, _prefix in (("channel", ""), ("pattern", "P"), ("shard", "S")):
+    _listen, _stop = _subscribe(_kind), _unsubscribe(_kind)
+    _listen.__doc__ = f"Listen to messages by {_kind}."
+    _stop.__doc__ = f"Listen no more to messages by {_kind}."
+    command(f"{_prefix}SUBSCRIBE")(_listen)
+    command(f"{_prefix}UNSUBSCRIBE")(_stop)
+
+
+def _channels(session: Session, args: Args, kind: str, name: bytes) -> Reply:
+    if len(args) > 1:
+        raise CommandError(errors.bad_subcommand_arguments("PUBSUB", name))
+    names = session.engine.pubsub.names(kind)
+    return [channel for channel in names if not args or matcher(args[0])(channel)]
+
+
+@command("PUBSUB CHANNELS")
+def pubsub_channels(session: Session, args: Args) -> Reply:
+    """The channels somebody listens to."""
+    return _channels(session, args, "channel", b"CHANNELS")
+
+
+@command("PUBSUB SHARDCHANNELS")
+def pubsub_shardchannels(session: Session, args: Args) -> Reply:
+    """The shard channels somebody listens to."""
+    return _channels(session, args, "shard", b"SHARDCHANNELS")
+
+
+@command("PUBSUB NUMPAT")
+def pubsub_numpat(session: Session, args: Args) -> Reply:
+    """The number of patterns somebody listens to."""
+    return len(session.engine.pubsub.names("pattern"))
+
+
+def _numbers(session: Session, args: Args, kind: str) -> Reply:
+    pubsub = session.engine.pubsub
+    return Map([item for name in args for item in (name, pubsub.listeners(kind, name))])
+
+
+@command("PUBSUB NUMSUB")
+def pubsub_numsub(session: Session, args: Args) -> Reply:
+    """The number of listeners of each channel."""
+    return _numbers(session, args, "channel")
+
+
+@command("PUBSUB SHARDNUMSUB")
+def pubsub_shardnumsub(session: Session, args: Args) -> Reply:
+    """The number of listeners of each shard channel."""
+    return _numbers(session, args, "shard")
+
+
+@command("PUBSUB HELP")
+def pubsub_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of PUBSUB."""
+    return help_reply("PUBSUB")

@@ -1,0 +1,119 @@
+"""Between what a tester writes and reads and what the engine keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..kernel.errors import ContractError
+from .reply import Reply, to_json
+from .syntax import format_double
+from .values.hashes import HashValue
+from .values.lists import QuickList
+from .values.sets import SetValue
+from .values.stream import Stream, format_id
+from .values.zset import SortedSet
+
+__all__ = ["Scalar", "commands_for", "encode", "plain", "python_value"]
+
+Scalar = str | bytes | int | float
+"""What a tester may give as one argument of a command."""
+
+
+def encode(word: Scalar) -> bytes:
+    """An argument as the engine takes it; raises ``ContractError`` for anything but a scalar."""
+    if isinstance(word, bytes):
+        return word
+    if isinstance(word, bool):
+        return b"true" if word else b"false"
+    if isinstance(word, str):
+        return word.encode("utf-8", "surrogateescape")
+    if isinstance(word, int):
+        return b"%d" % word
+    if isinstance(word, float):
+        return format_double(word)
+    raise ContractError(
+        f"{word!r} is no argument of a command: give text, bytes or a number "
+        "(for a nested value, its JSON text)"
+    )
+
+
+def plain(reply: Reply) -> Any:
+    """A reply as plain Python: text where bytes are UTF-8, bytes where they are not."""
+    if isinstance(reply, list):
+        return [plain(item) for item in reply]
+    if isinstance(reply, bytes | bytearray):
+        try:
+            return reply.decode()
+        except UnicodeDecodeError:
+            return bytes(reply)
+    return to_json(reply)
+
+
+def python_value(value: Any) -> Any:
+    """A stored value as plain Python, None for nothing."""
+    if value is None or isinstance(value, bytes | bytearray):
+        return plain(bytes(value)) if value is not None else None
+    if isinstance(value, HashValue):
+        return {plain(field): plain(text) for field, text in value.fields.items()}
+    if isinstance(value, QuickList):
+        return [plain(item) for item in value]
+    if isinstance(value, SetValue):
+        return {plain(member) for member in value}
+    if isinstance(value, SortedSet):
+        return [(plain(member), score) for score, member in value]
+    if isinstance(value, Stream):
+        return [(plain(format_id(entry_id)), _fields(fields)) for entry_id, fields in value.range()]
+    return value.to_python()
+
+
+def _fields(flat: list[bytes]) -> dict[Any, Any]:
+    return {plain(flat[at]): plain(flat[at + 1]) for at in range(0, len(flat), 2)}
+
+
+def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterator[list[bytes]]:
+    """The command lines that put data in; raises ``ContractError`` for what has no place."""
+    if not isinstance(data, Mapping):
+        for line in data:
+            if isinstance(line, str | bytes) or not line:
+                raise ContractError(
+                    f"{line!r} is no command: give a list such as ['SET', 'k', 'v']"
+                )
+            yield [encode(word) for word in line]
+        return
+    for key, value in data.items():
+        name = encode(key)
+        yield [b"DEL", name]
+        yield from _fill(name, value)
+
+
+def _fill(key: bytes, value: Any) -> Iterator[list[bytes]]:
+    if isinstance(value, Mapping):
+        if value:
+            yield [b"HSET", key, *(encode(item) for pair in value.items() for item in pair)]
+    elif isinstance(value, set | frozenset):
+        if value:
+            yield [b"SADD", key, *sorted(map(encode, value))]
+    elif isinstance(value, list | tuple):
+        yield from _fill_from_list(key, value)
+    else:
+        yield [b"SET", key, encode(value)]
+
+
+def _fill_from_list(key: bytes, items: Sequence[Any]) -> Iterator[list[bytes]]:
+    if not items:
+        return
+    if not isinstance(items[0], tuple):
+        yield [b"RPUSH", key, *map(encode, items)]
+        return
+    for item in items:
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise ContractError(
+                f"{item!r} under {key!r}: expected (member, score) as all others, or (id, fields)"
+            )
+        first, second = item
+        if isinstance(second, Mapping):
+            fields = [encode(part) for pair in second.items() for part in pair]
+            yield [b"XADD", key, encode(first), *fields]
+        else:
+            yield [b"ZADD", key, encode(second), encode(first)]

@@ -1,0 +1,176 @@
+"""``KVServer``: the handle a test gets of a key-value server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, get_args
+
+from ..kernel.auth import new_token
+from ..kernel.errors import ContractError
+from ..kernel.handle import Context, Handle
+from .between import Between, Place
+from .contents import Scalar, commands_for, encode, plain, python_value
+from .engine import Engine
+from .glob import matcher
+from .model import Dialect, Limits
+from .reply import Blocked
+from .routes import Credentials, KVApp
+
+__all__ = ["KVServer"]
+
+
+class KVServer(Handle):
+    """A fake key-value server behind its REST interface.
+
+    ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons).
+    ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
+    clock, ``max_pipeline_length`` in commands per request; None means no limit.
+    """
+
+    service: ClassVar[str] = "kv"
+    fixture: ClassVar[str] = "kv_server"
+
+    engine: Engine
+    app: KVApp
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        name: str | None = None,
+        dialect: Dialect = "vendor",
+        max_request_size: int | None = 10_000_000,
+        daily_limit: int | None = None,
+        max_pipeline_length: int | None = None,
+    ) -> None:
+        if dialect not in get_args(Dialect):
+            raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
+        limits = Limits(
+            _limit("max_request_size", max_request_size),
+            _limit("daily_limit", daily_limit),
+            _limit("max_pipeline_length", max_pipeline_length),
+        )
+        self.engine = Engine(context.clock, context.ids, dialect)
+        self._session = self.engine.session()
+        self._credentials = Credentials()
+        super().__init__(context, KVApp(self.engine, self._credentials, limits), name=name)
+        self._credentials.standard = self.token
+        self._credentials.read_only = new_token()
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def read_only_token(self) -> str:
+        """The token that may only read; safe to show in public (seed)."""
+        return self._credentials.read_only
+
+    def rotate_token(self) -> str:
+        """Replace both default tokens; the old ones are refused from now on."""
+        self._credentials.standard = super().rotate_token()
+        self._credentials.read_only = new_token()
+        return self.token
+
+    def reset_password(self) -> str:
+        """Reset the database password, which revokes both default tokens (seed); the new token."""
+        return self.rotate_token()
+
+    def env_variables(self) -> dict[str, str]:
+        """The variables of the official clients, under both of their names."""
+        return {
+            "UPSTASH_REDIS_REST_URL": self.url,
+            "UPSTASH_REDIS_REST_TOKEN": self.token,
+            "KV_REST_API_URL": self.url,
+            "KV_REST_API_TOKEN": self.token,
+            "KV_REST_API_READ_ONLY_TOKEN": self.read_only_token,
+        }
+
+    def make_client(self, **options: Any) -> Any:
+        """``upstash_redis.Redis`` for this server."""
+        from upstash_redis import Redis
+
+        return Redis(**{"url": self.url, "token": self.token, "allow_telemetry": False, **options})
+
+    def make_async_client(self, **options: Any) -> Any:
+        """``upstash_redis.asyncio.Redis`` for this server."""
+        from upstash_redis.asyncio import Redis
+
+        return Redis(**{"url": self.url, "token": self.token, "allow_telemetry": False, **options})
+
+    # -- commands and contents -------------------------------------------------------------------
+
+    def execute(self, *command: Scalar) -> Any:
+        """Run a command as the tester: no request, no faults, no limits.
+
+        Strings come back as text (as bytes where they are no UTF-8). Raises ``CommandError``.
+        """
+        if not command:
+            raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
+        reply = self.engine.execute(self._session, [encode(word) for word in command])
+        assert not isinstance(reply, Blocked)
+        return plain(reply)
+
+    def value(self, key: str | bytes) -> Any:
+        """What a key holds, as a plain value; None when there is no such key.
+
+        Text (bytes where it is no UTF-8) for a string, a list, a set, a dict for a hash, a list of
+        ``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the parsed
+        document for JSON.
+        """
+        with self.engine.reading() as keyspace:
+            return python_value(keyspace.peek(encode(key)))
+
+    def values(self) -> dict[Any, Any]:
+        """Every key and what it holds, as ``value()`` gives it."""
+        with self.engine.reading() as keyspace:
+            return {plain(key): python_value(keyspace.peek(key)) for key in keyspace}
+
+    def keys(self, pattern: str | bytes = "*") -> list[Any]:
+        """The keys that match a glob pattern, in order of creation."""
+        matches = matcher(encode(pattern))
+        with self.engine.reading() as keyspace:
+            return [plain(key) for key in keyspace if matches(key)]
+
+    def ttl(self, key: str | bytes) -> int:
+        """The seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
+        return int(self.execute("TTL", key))
+
+    def load(self, data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> None:
+        """Put data in: a mapping of keys to plain values, or commands to run.
+
+        In a mapping text, bytes and numbers become strings, a dict a hash, a list of scalars a
+        list, a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)`` a
+        stream; what ``values()`` gave can be loaded again. A key that exists is replaced. Anything else is
+        an iterable of commands: ``[["ZADD", "board", 1, "ann"], …]``.
+        """
+        for line in commands_for(data):
+            self.engine.execute(self._session, line)
+
+    def reset(self) -> None:
+        """Back to the baseline: its data, no faults, no interruptions, a full daily limit."""
+        super().reset()
+        self.app.betweens.clear()
+        self.app.quota.reset()
+
+    # -- races -----------------------------------------------------------------------------------
+
+    def between(
+        self, commands: Place = None, *, run: Callable[[], object] | Sequence[Scalar]
+    ) -> Between:
+        """Let another client come between two commands of a pipeline.
+
+        ``commands`` chooses the place: after how many commands, or between which two neighbours
+        (``("GET", "SET")``); without it, every place in turn. ``run`` is called there, or a command
+        to execute there. Returns the interruption: a context manager, or iterated for every place.
+        """
+        if callable(run):
+            return Between(self.app.betweens, commands, run)
+        line = tuple(run)
+        return Between(self.app.betweens, commands, lambda: self.execute(*line))
+
+
+def _limit(name: str, value: int | None) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ContractError(f"{name}={value!r}: give a whole number, or None for no limit")
+    return value

@@ -1,0 +1,119 @@
+"""Reading command lines out of HTTP requests: path segments, query parameters, JSON bodies."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from ..kernel.app import Request
+from . import errors
+from .errors import RestError
+
+__all__ = ["command_of_body", "command_of_path", "commands_of_body"]
+
+
+class _Number(str):
+    """The source text of a JSON number, told apart from a JSON string only in error texts."""
+
+    __slots__ = ()
+
+
+def _refused_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a 5,000-digit number is no problem.
+_decode = json.JSONDecoder(
+    parse_int=_Number, parse_float=_Number, parse_constant=_refused_constant
+).decode
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return _decode(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RestError(400, f"{errors.BAD_JSON}: not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise RestError(400, f"{errors.BAD_JSON}: nested too deeply") from None
+    except ValueError as error:
+        raise RestError(400, f"{errors.BAD_JSON}: {error}") from None
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _argument(item: Any, at: int) -> bytes:
+    if isinstance(item, str):
+        try:
+            return item.encode()
+        except UnicodeEncodeError:
+            return _LONE_SURROGATE.sub("\ufffd", item).encode()
+    if item is True:
+        return b"true"
+    if item is False:
+        return b"false"
+    shown = "null" if item is None else "an array" if isinstance(item, list) else "an object"
+    raise RestError(
+        400,
+        f"{errors.BAD_ARGUMENTS}: argument {at} is {shown}, expected a string or a number",
+    )
+
+
+def _line(items: Any, what: str) -> list[bytes]:
+    if not isinstance(items, list):
+        raise RestError(400, f"{errors.BAD_ARGUMENTS}: {what} is not an array")
+    if not items:
+        raise RestError(400, f"{errors.EMPTY_COMMAND}: {what} is an empty array")
+    try:
+        # Nearly always everything is text, and then this is all there is to do.
+        return [item.encode() for item in items]
+    except (AttributeError, UnicodeEncodeError):
+        return [_argument(item, at) for at, item in enumerate(items)]
+
+
+def command_of_body(body: bytes) -> list[bytes]:
+    """The command line a JSON array stands for.
+
+    Strings and numbers as they are written, booleans as the words ``true`` and ``false``; null and
+    nested values are refused. Raises ``RestError`` 400.
+    """
+    return _line(_json(body), "the body")
+
+
+def commands_of_body(body: bytes) -> list[list[bytes]]:
+    """The command lines a JSON array of arrays stands for; raises ``RestError`` 400."""
+    lines = _json(body)
+    if not isinstance(lines, list):
+        raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
+    if not lines:
+        raise RestError(400, errors.EMPTY_PIPELINE)
+    return [_line(line, f"command {at}") for at, line in enumerate(lines, 1)]
+
+
+def command_of_path(request: Request, raw: str) -> list[bytes]:
+    """The command line of a path, with the body as next argument and the query after it.
+
+    Segments are decoded one by one, after splitting. A query parameter adds its name and its value,
+    only its name when the value is empty (``NX=``), and nothing for ``_token``.
+    """
+    segments = raw.split("/")
+    if len(segments) > 1 and not segments[-1]:
+        segments.pop()
+    line = [unquote_to_bytes(segment.encode("latin-1")) for segment in segments]
+    if not line[0]:
+        raise RestError(400, errors.EMPTY_COMMAND)
+    if request.body:
+        line.append(request.body)
+    for part in request.query_string.split("&"):
+        name, _, value = part.partition("=")
+        if name and name != "_token":
+            line.append(_query_bytes(name))
+            if value:
+                line.append(_query_bytes(value))
+    return line
+
+
+def _query_bytes(raw: str) -> bytes:
+    return unquote_to_bytes(raw.replace("+", " ").encode("latin-1"))

@@ -1,0 +1,305 @@
+"""The REST interface: HTTP words in, commands to the engine, envelopes out."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import orjson
+
+from ..kernel.app import Answer, App, Request, Stream
+from ..kernel.auth import bearer_token, same
+from ..kernel.errors import ServiceError
+from ..kernel.routing import Route
+from . import errors
+from .between import Betweens
+from .engine import Engine
+from .errors import CommandError, RestError
+from .model import Limits, Session, User
+from .quota import Quota
+from .registry import COMMANDS
+from .reply import Reply, to_json, to_resp
+from .requests import command_of_body, command_of_path, commands_of_body
+from .streams import monitor_stream, subscription_stream
+
+__all__ = ["Credentials", "KVApp"]
+
+METHODS = "GET HEAD POST PUT"
+
+
+@dataclass(slots=True)
+class Credentials:
+    """The two tokens every database has."""
+
+    standard: str = ""
+    read_only: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How one request wants its answer."""
+
+    base64: bool
+    resp2: bool
+
+
+class KVApp(App):
+    """The service as HTTP.
+
+    ``credentials`` are the default tokens, ``limits`` the bounds of requests, ``betweens`` what
+    runs between the commands of a pipeline.
+    """
+
+    service: ClassVar[str] = "kv"
+
+    def __init__(self, engine: Engine, credentials: Credentials, limits: Limits) -> None:
+        self.engine = engine
+        self.credentials = credentials
+        self.limits = limits
+        self.quota = Quota(limits, engine.clock.now_us)
+        self.betweens = Betweens()
+        self._sync = itertools.count(1)
+
+    def routes(self) -> list[Route]:
+        """The four forms, and the three streams."""
+        return [
+            Route("POST PUT", "/", "command", self.body_command),
+            Route("GET HEAD", "/", "command", self.no_command),
+            Route("POST PUT", "/pipeline", "pipeline", self.pipeline),
+            Route("POST PUT", "/multi-exec", "multi-exec", self.multi_exec),
+            Route("GET POST", "/subscribe/{names*}", "subscribe", self.subscribe, lingers=True),
+            Route("GET POST", "/psubscribe/{names*}", "psubscribe", self.subscribe, lingers=True),
+            Route("GET POST", "/monitor", "monitor", self.monitor, lingers=True),
+            Route(METHODS, "/{command*}", "command", self.path_command),
+        ]
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def authenticate(self, request: Request) -> User:
+        """The user of the bearer token, or of the query parameter ``_token``."""
+        token = bearer_token(request.header("Authorization")) or request.query("_token")
+        users = self.engine.users
+        if same(token, self.credentials.standard):
+            return users["default"]
+        if same(token, self.credentials.read_only):
+            return users["default_ro"]
+        name = self.engine.rest_tokens.get(token) if token else None
+        user = users.get(name) if name is not None else None
+        if user is None:
+            raise RestError(401, errors.REST_UNAUTHORIZED)
+        return user
+
+    def render_error(self, error: ServiceError) -> Answer:
+        """Every refusal is ``{"error": text}``."""
+        return Answer({"error": error.message}, error.status, error.headers)
+
+    def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
+        """Anything but HEAD, GET, POST and PUT is a 405 (seed)."""
+        headers = [("Allow", ", ".join(METHODS.split()))]
+        raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """``command``: the upper-case names of the commands of a request."""
+        if request.call.route in ("pipeline", "multi-exec"):
+            lines = commands_of_body(request.body)
+        elif request.path == "/":
+            lines = [command_of_body(request.body)]
+        else:
+            lines = [command_of_path(request, request.path[1:])]
+        return {"command": [line[0].decode("utf-8", "replace").upper() for line in lines]}
+
+    def dump(self, value: object) -> bytes:
+        """Compact JSON in UTF-8."""
+        return orjson.dumps(value)
+
+    # -- single commands -------------------------------------------------------------------------
+
+    def body_command(self, request: Request) -> Answer:
+        """POST / with a JSON array: one command."""
+        wanted = _format(request)
+        return self._single(request, command_of_body(request.body), wanted)
+
+    def no_command(self, request: Request) -> Answer:
+        """GET / names no command."""
+        raise RestError(400, errors.EMPTY_COMMAND)
+
+    def path_command(self, request: Request) -> Answer:
+        """/<command>/<arg>/…: one command, its body and query parameters as further arguments."""
+        wanted = _format(request)
+        return self._single(request, command_of_path(request, request.params["command"]), wanted)
+
+    def _single(self, request: Request, line: list[bytes], wanted: _Format) -> Answer:
+        session = self._session(request)
+        reply: Reply
+        try:
+            reply = self._run(session, line)
+        except CommandError as error:
+            if wanted.resp2:
+                return Answer(to_resp(error), 400, (), "application/octet-stream")
+            return Answer({"error": str(error)}, 400)
+        finally:
+            self._leave(session)
+        if wanted.resp2:
+            return self._answer(request, to_resp(reply), wanted)
+        return self._answer(request, {"result": to_json(reply, wanted.base64)}, wanted)
+
+    def _run(self, session: Session, line: list[bytes]) -> Reply:
+        if not self.quota.take(1):
+            raise CommandError(errors.MAX_DAILY_REQUESTS)
+        self._check_size(line)
+        return self.engine.execute(session, line)
+
+    def _check_size(self, line: list[bytes]) -> None:
+        limit = self.limits.max_request_size
+        if limit is not None and sum(map(len, line)) > limit:
+            raise CommandError(errors.MAX_REQUEST_SIZE)
+
+    # -- several commands ------------------------------------------------------------------------
+
+    def pipeline(self, request: Request) -> Answer:
+        """Commands one after the other; those of others may come between (seed)."""
+        wanted = _format(request)
+        lines = self._lines(request)
+        session = self._session(request)
+        replies: list[Reply] = []
+        between = self.betweens.begin(lines) if self.betweens else None
+        try:
+            for at, line in enumerate(lines):
+                if between is not None and at:
+                    between(at)
+                try:
+                    replies.append(self._run(session, line))
+                except CommandError as error:
+                    replies.append(error)
+        finally:
+            self._leave(session)
+        if wanted.resp2:
+            return self._answer(request, b"".join(map(to_resp, replies)), wanted)
+        return self._answer(request, [_envelope(reply, wanted.base64) for reply in replies], wanted)
+
+    def multi_exec(self, request: Request) -> Answer:
+        """Commands as one transaction, or a single error when it is discarded (seed)."""
+        wanted = _format(request)
+        if wanted.resp2:
+            raise RestError(400, errors.FORMAT_IN_TRANSACTION)
+        lines = self._lines(request)
+        if not self.quota.take(len(lines)):
+            self.quota.take(1)
+            raise RestError(400, errors.MAX_DAILY_REQUESTS.decode())
+        session = self._session(request)
+        try:
+            replies = self._transaction(session, lines)
+        except CommandError as error:
+            return Answer({"error": str(error)}, 400)
+        finally:
+            self._leave(session)
+        return self._answer(request, [_envelope(reply, wanted.base64) for reply in replies], wanted)
+
+    def _transaction(self, session: Session, lines: list[list[bytes]]) -> list[Reply]:
+        for line in lines:
+            self._check_size(line)
+        with self.engine.lock:
+            self.engine.execute(session, [b"MULTI"])
+            for line in lines:
+                try:
+                    self.engine.execute(session, line)
+                except CommandError as error:
+                    reason = error.text.removeprefix(b"ERR ")
+                    raise CommandError(errors.exec_aborted_by(reason)) from None
+            replies = self.engine.execute(session, [b"EXEC"])
+        return replies if isinstance(replies, list) else []
+
+    def _lines(self, request: Request) -> list[list[bytes]]:
+        lines = commands_of_body(request.body)
+        limit = self.limits.max_pipeline_length
+        if limit is not None and len(lines) > limit:
+            raise RestError(400, errors.pipeline_too_long(limit, len(lines)))
+        return lines
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def subscribe(self, request: Request) -> Answer | Stream:
+        """Messages to channels or patterns as server-sent events, for who accepts those."""
+        command = request.path[1:].partition("/")[0]
+        names = command_of_path(_without_body(request), command + "/" + request.params["names"])
+        if not _accepts_events(request):
+            return self._single(request, names, _format(request))
+        session = self._session(request)
+        try:
+            self._admit(session, names)
+        except CommandError as error:
+            return Answer({"error": str(error)}, 400)
+        kind = "pattern" if command == "psubscribe" else "channel"
+        return subscription_stream(self.engine, session, kind, names[1:])
+
+    def monitor(self, request: Request) -> Answer | Stream:
+        """Every command that runs as server-sent events, for who accepts those."""
+        line = [b"MONITOR"]
+        session = self._session(request)
+        if not _accepts_events(request):
+            return self._single(request, line, _format(request))
+        try:
+            self._admit(session, line)
+        except CommandError as error:
+            return Answer({"error": str(error)}, 400)
+        return monitor_stream(self.engine)
+
+    def _admit(self, session: Session, line: list[bytes]) -> None:
+        if not self.quota.take(1):
+            raise CommandError(errors.MAX_DAILY_REQUESTS)
+        spec = COMMANDS[line[0].decode().upper()]
+        if len(line) < spec.least:
+            raise CommandError(errors.wrong_arity(spec.full_name))
+        if not session.user.unrestricted:
+            session.user.check(spec, line)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _session(self, request: Request) -> Session:
+        address = "127.0.0.1:0"
+        if request.client is not None:
+            address = f"{request.client[0]}:{request.client[1]}"
+        return self.engine.session(request.principal, "rest", address=address)
+
+    def _leave(self, session: Session) -> None:
+        if session.queue is not None:
+            self.engine.abandon(session)
+
+    def _answer(self, request: Request, body: object, wanted: _Format) -> Answer:
+        kind = "application/octet-stream" if wanted.resp2 else "application/json"
+        answer = Answer(body, content_type=kind)
+        for name in ("Upstash-Sync-Token", "Service-Sync-Token"):
+            if request.header(name) is not None:
+                answer.headers = ((name, f"{next(self._sync)}"),)
+        return answer
+
+
+def _envelope(reply: Reply, base64: bool) -> dict[str, Any]:
+    if isinstance(reply, CommandError):
+        return {"error": str(reply)}
+    return {"result": to_json(reply, base64)}
+
+
+def _header(request: Request, name: str) -> str | None:
+    """A header in the vendor's spelling or in the neutral one."""
+    return request.header(f"Upstash-{name}") or request.header(f"Service-{name}")
+
+
+def _format(request: Request) -> _Format:
+    base64 = (_header(request, "Encoding") or "").strip().lower() == "base64"
+    format = (_header(request, "Response-Format") or "json").strip().lower()
+    if format not in ("json", "resp2"):
+        raise RestError(400, errors.BAD_FORMAT)
+    if base64 and format == "resp2":
+        raise RestError(400, errors.FORMAT_WITH_BASE64)
+    return _Format(base64, format == "resp2")
+
+
+def _accepts_events(request: Request) -> bool:
+    return "text/event-stream" in (request.header("Accept") or "").lower()
+
+
+def _without_body(request: Request) -> Request:
+    # The JavaScript client sends the body of an empty command along.
+    return Request(request.method, request.target, request.headers, b"", request.client)

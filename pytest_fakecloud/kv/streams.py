@@ -1,0 +1,129 @@
+"""Server-sent events: subscriptions and the monitor as endless HTTP answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..kernel.app import Stream
+from ..kernel.clock import Clock
+from .engine import Engine
+from .model import Session
+
+__all__ = ["monitor_stream", "subscription_stream"]
+
+HEARTBEAT_US = 15_000_000
+"""Microseconds of silence after which a comment line shows that the stream still lives."""
+
+
+class _Outbox:
+    """Events on their way to one client: filled under the engine's lock, emptied by the stream."""
+
+    def __init__(
+        self, clock: Clock, opened: Callable[[], None], closed: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._events: deque[bytes] = deque()
+        self._signal = clock.signal()
+        self._opened = opened
+        self._closed = closed
+
+    def put(self, text: bytes) -> None:
+        self._events.append(_event(text))
+        self._signal.notify()
+
+    def chunks(self) -> Iterator[bytes]:
+        self._opened()
+        try:
+            while not self._signal.closed:
+                yield self._next() or b": heartbeat\n\n"
+        finally:
+            self._closed()
+
+    def _next(self) -> bytes | None:
+        until = self._clock.now_us() + HEARTBEAT_US
+        return self._clock.wait(self._signal, self._take, until)
+
+    def _take(self) -> bytes | None:
+        return self._events.popleft() if self._events else None
+
+    def stream(self) -> Stream:
+        return Stream(self.chunks(), on_close=self._signal.close)
+
+
+def _event(text: bytes) -> bytes:
+    # A payload may hold line breaks; an event carries each of its lines as data of its own.
+    lines = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
+
+
+def subscription_stream(engine: Engine, session: Session, kind: str, names: list[bytes]) -> Stream:
+    """Messages to channels (``kind`` "channel") or patterns ("pattern") as server-sent events.
+
+    The first event of each name is ``subscribe,<channel>,<count>``, then
+    ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
+    """
+
+    def opened() -> None:
+        with engine.lock:
+            for name in names:
+                engine.pubsub.subscribe(session, kind, name)
+
+    def closed() -> None:
+        with engine.lock:
+            engine.pubsub.drop(session)
+
+    outbox = _Outbox(engine.clock, opened, closed)
+
+    def deliver(message: list[Any]) -> None:
+        parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
+        outbox.put(b",".join(parts))
+
+    session.deliver = deliver
+    return outbox.stream()
+
+
+def monitor_stream(engine: Engine) -> Stream:
+    """Every command that runs, as server-sent events; the first is ``"OK"``."""
+
+    def see(at_us: int, session: Session, argv: list[bytes]) -> None:
+        seconds, microseconds = divmod(at_us, 1_000_000)
+        words = b" ".join(map(quoted, argv))
+        where = session.address.encode() or b"local"
+        outbox.put(b"%d.%06d [%d %b] %b" % (seconds, microseconds, session.db.index, where, words))
+
+    def opened() -> None:
+        with engine.lock:
+            engine.monitors.append(see)
+        outbox.put(b'"OK"')
+
+    def closed() -> None:
+        with engine.lock:
+            engine.monitors.remove(see)
+
+    outbox = _Outbox(engine.clock, opened, closed)
+    return outbox.stream()
+
+
+_ESCAPES = {
+    byte: escape.encode()
+    for byte, escape in zip(b'\\"\n\r\t\a\b', '\\\\ \\" \\n \\r \\t \\a \\b'.split(), strict=True)
+}
+    0x5C: b"\\\\",
+    0x22: b'\\"',
+    0x0A: b"\\n",
+    0x0D: b"\\r",
+    0x09: b"\\t",
+    7: b"\\a",
+    8: b"\\b",
+}
+
+
+def quoted(argument: bytes) -> bytes:
+    """An argument in quotes, with what cannot be printed escaped, as MONITOR shows it."""
+    parts = [
+        _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
+        for byte in argument
+    ]
+    return b'"' + b"".join(parts) + b'"'
