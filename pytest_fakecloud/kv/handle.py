@@ -139,8 +139,8 @@ class KVServer(Handle):
 
         In a mapping text, bytes and numbers become strings, a dict a hash, a list of scalars a
         list, a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)`` a
-        stream; what ``values()`` gave can be loaded again. A key that exists is replaced. Anything else is
-        an iterable of commands: ``[["ZADD", "board", 1, "ann"], …]``.
+        stream; what ``values()`` gave can be loaded again. A key that exists is replaced. Anything
+        else is an iterable of commands: ``[["ZADD", "board", 1, "ann"], …]``.
         """
         for line in commands_for(data):
             self.engine.execute(self._session, line)

@@ -107,14 +107,11 @@ def monitor_stream(engine: Engine) -> Stream:
 
 
 _ESCAPES = {
-    byte: escape.encode()
-    for byte, escape in zip(b'\\"\n\r\t\a\b', '\\\\ \\" \\n \\r \\t \\a \\b'.split(), strict=True)
-}
-    0x5C: b"\\\\",
-    0x22: b'\\"',
-    0x0A: b"\\n",
-    0x0D: b"\\r",
-    0x09: b"\\t",
+    ord("\\"): b"\\\\",
+    ord('"'): b'\\"',
+    ord("\n"): b"\\n",
+    ord("\r"): b"\\r",
+    ord("\t"): b"\\t",
     7: b"\\a",
     8: b"\\b",
 }
