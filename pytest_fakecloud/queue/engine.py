@@ -486,23 +486,25 @@ class Engine:
         body = self.workflow.body(message, now)
         prefix = self.settings.header_prefix
         settings = message.settings
-        headers: Headers = list(settings.forward)
-        taken = {name.lower() for name, _ in headers}
-        if "user-agent" not in taken:
-            headers.append(("User-Agent", "Upstash-QStash"))
+        own: Headers = list(settings.workflow)
         if settings.content_type is not None:
-            headers.append(("Content-Type", settings.content_type))
-        headers += settings.workflow
-        headers += [
+            own.append(("Content-Type", settings.content_type))
+        own += [
             (f"{prefix}-Message-Id", message.public_id),
             (f"{prefix}-Retried", str(message.retried)),
             (f"{prefix}-Caller-Ip", message.caller_ip),
             (f"{prefix}-Region", self.settings.region),
         ]
         if message.topic_name is not None:
-            headers.append((f"{prefix}-Topic-Name", message.topic_name))
+            own.append((f"{prefix}-Topic-Name", message.topic_name))
         if message.schedule_id is not None:
-            headers.append((f"{prefix}-Schedule-Id", message.schedule_id))
+            own.append((f"{prefix}-Schedule-Id", message.schedule_id))
+        # A workflow forwards the headers of the delivery it got, an older signature among them.
+        taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
+        headers = [pair for pair in settings.forward if pair[0].lower() not in taken]
+        if first(headers, "User-Agent") is None:
+            headers.append(("User-Agent", "Upstash-QStash"))
+        headers += own
         return Delivery(
             message_id=message.public_id,
             url=message.url,

@@ -39,6 +39,9 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "callerIP": lambda message: (message.caller_ip,),
     "workflowRunId": lambda message: _one(message.extra.get("workflow_run_id")),
     "workflowUrl": lambda message: _one(message.extra.get("workflow_url")),
+    "workflowCreatedAt": lambda message: _one(message.extra.get("workflow_created_ms")),
+    "failureFunctionState": lambda message: _one(message.extra.get("failure_function_state")),
+    "source": lambda message: ("workflow" if "workflow_run_id" in message.extra else "qstash",),
     "host": lambda message: _one(_split(message.url)[0]),
     "path": lambda message: _one(_split(message.url)[1]),
 }

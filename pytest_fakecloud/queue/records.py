@@ -117,6 +117,9 @@ def message_record(message: Message) -> Record:
         ("endpointName", message.endpoint_name),
         ("queueName", message.queue_name),
         ("scheduleId", message.schedule_id),
+        ("workflowRunId", message.extra.get("workflow_run_id")),
+        ("workflowUrl", message.extra.get("workflow_url")),
+        ("workflowCreatedAt", message.extra.get("workflow_created_ms")),
     ):
         if value is not None:
             record[name] = value

@@ -11,6 +11,7 @@ import base64
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..kernel.app import Answer, Request
 from ..kernel.reading import decode_segment, json_value
@@ -22,13 +23,11 @@ from .errors import QueueError, bad_request, not_found
 from .headers import as_text, header_map, read_flag, read_integer, read_settings
 from .model import Headers, Message, first
 from .publishing import error_item
-from .workflow import SDK_VERSION, Run, WorkflowRuns, flattened
+from .routes import HOOKS
+from .workflow import SDK_VERSION, Run, WorkflowRuns, callback_state, flattened
 from .workflow_log import run_record
 
-__all__ = ["HOOKS", "WorkflowRoutes"]
-
-HOOKS = "/v2/workflows/hooks/"
-"""Below this path anybody may call: it is what a webhook's sender is given."""
+__all__ = ["WorkflowRoutes"]
 
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 _MOST = 100
@@ -40,6 +39,10 @@ _RUN_FIELDS: dict[str, Callable[[Run], tuple[str, ...]]] = {
     "label": lambda run: run.settings.labels,
     "labels": lambda run: run.settings.labels,
     "workflowCreatedAt": lambda run: (str(run.created_ms),),
+    "messageId": lambda run: tuple(run.message_ids),
+    "callerIp": lambda run: (run.caller_ip,),
+    "host": lambda run: (urlsplit(run.url).netloc,),
+    "path": lambda run: (urlsplit(run.url).path,),
     "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
 }
 
@@ -400,28 +403,16 @@ class WorkflowRoutes:
 
 def dead_letter_fields(engine: Engine, run: Run) -> dict[str, object]:
     """Return what the record of a dead letter carries when it belongs to a workflow run."""
-    fields: dict[str, object] = {
-        "workflowRunId": run.id,
-        "workflowCreatedAt": run.created_ms,
-        "workflowUrl": as_text(run.url),
-    }
+    fields: dict[str, object] = {}
     failure = engine.messages.get(run.failure_message_id or "")
     if failure is not None:
-        info: dict[str, object] = {"state": _callback_state(failure)}
+        info: dict[str, object] = {"state": callback_state(failure)}
         if failure.last_outcome is not None and failure.last_outcome.status is not None:
             info["responseStatus"] = failure.last_outcome.status
             info["responseBody"] = failure.last_outcome.body.decode("utf-8", "replace")
             info["responseHeaders"] = header_map(failure.last_outcome.headers)
         fields["failureCallbackInfo"] = info
     return fields
-
-
-def _callback_state(message: Message) -> str:
-    return {
-        "DELIVERED": "CALLBACK_SUCCESS",
-        "FAILED": "CALLBACK_FAIL",
-        "CANCELED": "CALLBACK_CANCELED",
-    }.get(message.state, "CALLBACK_INPROGRESS")
 
 
 def _created(run: Run) -> dict[str, object]:

@@ -25,7 +25,7 @@ from .model import MESSAGE, Headers, Message, PublishSettings, first
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["Run", "RunState", "Step", "Waiter", "WorkflowRuns"]
+__all__ = ["Run", "RunState", "Step", "Waiter", "WorkflowRuns", "callback_state", "flattened"]
 
 RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
 
@@ -77,6 +77,7 @@ class Run:
     created_us: int
     first_message_id: str
     settings: PublishSettings
+    caller_ip: str = "127.0.0.1"
     state: RunState = "RUN_STARTED"
     steps: list[Step] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
@@ -177,8 +178,10 @@ class WorkflowRuns:
             raise bad_request(f"workflow run {run_id} is already finished: {run.state}")
         if run is not None:
             run.message_ids.append(message.id)
+            message.extra["workflow_created_ms"] = run.created_ms
             if call_type == "failurecall":
                 run.failure_message_id = message.id
+                self._tell_source(message)
             self._inherit(message, run, step=call_type not in _RAW_CALLS)
         return None
 
@@ -213,6 +216,8 @@ class WorkflowRuns:
         run = self.runs.get(str(message.extra.get("workflow_run_id")))
         call_type = message.extra.get("workflow_call_type")
         self._drop_waiter(message.id)
+        if call_type == "failurecall":
+            self._tell_source(message)
         # A call that failed is a result like any other: its callback brings it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
@@ -279,6 +284,7 @@ class WorkflowRuns:
             now,
             old.first_message_id,
             replace(settings, workflow=old.settings.workflow),
+            old.caller_ip,
             steps=list(kept),
             invoker=old.invoker,
         )
@@ -292,7 +298,15 @@ class WorkflowRuns:
         return self.engine.messages[run.first_message_id].body
 
     def _begin(self, run_id: str, message: Message, at_us: int) -> None:
-        run = Run(run_id, message.extra["workflow_url"], at_us, message.id, message.settings)
+        run = Run(
+            run_id,
+            message.extra["workflow_url"],
+            at_us,
+            message.id,
+            message.settings,
+            message.caller_ip,
+        )
+        message.extra["workflow_created_ms"] = run.created_ms
         run.message_ids.append(message.id)
         if (first(message.settings.workflow, "Upstash-Workflow-Invoke") or "").lower() == "true":
             self._read_invocation(run, message)
@@ -346,6 +360,11 @@ class WorkflowRuns:
             message.max_retries = self._run_retries(start)
         message.settings = replace(own, **changes)
         message.retry_delay = message.settings.retry_delay
+
+    def _tell_source(self, failure: Message) -> None:
+        source = self.engine.messages.get(failure.source_id or "")
+        if source is not None:
+            source.extra["failure_function_state"] = callback_state(failure)
 
     def _retries_by_default(self, message: Message) -> bool:
         source = self.engine.messages.get(message.source_id or "")
@@ -476,6 +495,16 @@ def _position(run: Run, message_id: str) -> int | None:
         if step.message_id == message_id:
             return index
     return None
+
+
+def callback_state(message: Message) -> str:
+    """Return how far a failure callback is, in the service's word."""
+    states = {
+        "DELIVERED": "CALLBACK_SUCCESS",
+        "FAILED": "CALLBACK_FAIL",
+        "CANCELED": "CALLBACK_CANCELED",
+    }
+    return states.get(message.state, "CALLBACK_INPROGRESS")
 
 
 def _features(settings: PublishSettings) -> str:

@@ -13,7 +13,7 @@ from .engine import Engine
 from .headers import as_text, header_map
 from .model import Message
 from .records import ms
-from .workflow import Run, Step
+from .workflow import Run, Step, callback_state
 
 __all__ = ["run_record"]
 
@@ -155,15 +155,10 @@ def _next(message: Message) -> Record:
 def _failure(engine: Engine, run: Run, message: Message) -> Record:
     source = engine.messages.get(run.failed_message_id or "")
     answer = source.last_outcome if source is not None else None
-    states = {
-        "DELIVERED": "CALLBACK_SUCCESS",
-        "FAILED": "CALLBACK_FAIL",
-        "CANCELED": "CALLBACK_CANCELED",
-    }
     record: Record = {
         "messageId": message.id,
         "url": as_text(message.url),
-        "state": states.get(message.state, "CALLBACK_INPROGRESS"),
+        "state": callback_state(message),
         "failHeaders": {} if answer is None else header_map(answer.headers),
         "failStatus": 0 if answer is None else answer.status or 0,
         "failResponse": "" if answer is None else answer.body.decode("utf-8", "replace"),
