@@ -6,12 +6,13 @@ import json
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import ContractError, ServiceError
 from .journal import Call, Journal
 from .reading import query_items
-from .routing import Route, RouteTable, WrongMethod
+from .routing import Found, Route, RouteTable, WrongMethod
 
 if TYPE_CHECKING:
     from .clock import Clock
@@ -21,6 +22,7 @@ __all__ = ["Answer", "App", "Effect", "Problem", "Problems", "Request", "Respons
 
 Headers = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Request:
@@ -69,6 +71,9 @@ class Request:
         self.params: dict[str, str] = {}
         self.call: Call = _NO_CALL
         self._lower: dict[str, str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.target}"
 
     @property
     def client_address(self) -> str:
@@ -246,9 +251,7 @@ class App:
 
     def dump(self, value: object) -> bytes:
         """The JSON bytes of an answer."""
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "surrogatepass"
-        )
+        return _encode(value).encode("utf-8", "surrogatepass")
 
     # -- the pipeline ----------------------------------------------------------------------------
 
@@ -257,18 +260,17 @@ class App:
         call = request.call = self.journal.open_call(
             request.method, request.target, request.headers, request.body, request.client
         )
-        call.read_facts = lambda: self._facts_of(request)
+        call.read_facts = partial(self._facts_of, request)
         response: Response
         try:
             self.clock.settle()
             found = self.table.find(request.method, request.path)
-            matched = found is not None and not isinstance(found, WrongMethod)
-            if matched:
-                call.route = found.route.name  # type: ignore[union-attr]
-                request.params = found.params  # type: ignore[union-attr]
+            if isinstance(found, Found):
+                call.route = found.route.name
+                request.params = found.params
             request.principal = self.authenticate(request)
-            if self.faults:
-                response = self.faults.run(request, lambda: self._serve(request, found))
+            if self.faults.active:
+                response = self.faults.run(request, partial(self._serve, request, found))
             else:
                 response = self._serve(request, found)
         except ServiceError as error:
@@ -278,24 +280,24 @@ class App:
         self._record(call, response)
         return response
 
-    def _serve(self, request: Request, found: Any) -> Response:
+    def _serve(self, request: Request, found: Found | WrongMethod | None) -> Response:
         try:
-            if found is None:
+            if isinstance(found, Found):
+                result = found.route.endpoint(request)
+            elif found is None:
                 self._unrouted(request)
-                result: object = self.unknown_path(request)
-            elif isinstance(found, WrongMethod):
+                result = self.unknown_path(request)
+            else:
                 self._unrouted(request, found)
                 result = self.wrong_method(request, found.allowed)
-            else:
-                result = found.route.endpoint(request)
         except ServiceError as error:
             result = self.render_error(error)
         return self._finished(result)
 
     def _finished(self, result: object) -> Response:
-        if isinstance(result, Stream | Effect):
-            return result
         if not isinstance(result, Answer):
+            if isinstance(result, (Stream, Effect)):
+                return result
             return Answer(self.dump(result))
         if not isinstance(result.body, bytes):
             result.body = self.dump(result.body)

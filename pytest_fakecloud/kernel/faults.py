@@ -389,7 +389,8 @@ class FaultPlan:
         """The service's JSON, for bodies given as objects."""
         self._stream = stream
         self._lock = threading.Lock()
-        self._active: tuple[Fault, ...] = ()
+        self.active: tuple[Fault, ...] = ()
+        """The faults that can still fire, from the outside in."""
         self._all: list[Fault] = []
         self._shut = False
 
@@ -451,7 +452,7 @@ class FaultPlan:
 
     def up(self) -> None:
         """End every ``down()``."""
-        for fault in list(self._active):
+        for fault in list(self.active):
             if fault.kind == "down":
                 fault.remove()
 
@@ -512,13 +513,13 @@ class FaultPlan:
     # -- looking ---------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
-        return bool(self._active)
+        return bool(self.active)
 
     def __iter__(self) -> Iterator[Fault]:
-        return iter(self._active)
+        return iter(self.active)
 
     def __len__(self) -> int:
-        return len(self._active)
+        return len(self.active)
 
     def unused(self) -> list[Fault]:
         """The faults that never fired, and should have."""
@@ -536,7 +537,7 @@ class FaultPlan:
     def clear(self) -> None:
         """Take all faults back and forget them."""
         with self._lock:
-            gone, self._active = self._active, ()
+            gone, self.active = self.active, ()
             self._all.clear()
         for fault in gone:
             fault._taken_back = True
@@ -551,7 +552,7 @@ class FaultPlan:
     def add(self, fault: Fault) -> Fault:
         """Put a prepared fault into the plan."""
         with self._lock:
-            self._active = tuple(sorted((*self._active, fault), key=lambda each: each.order))
+            self.active = tuple(sorted((*self.active, fault), key=lambda each: each.order))
             self._all.append(fault)
         return fault
 
@@ -561,14 +562,14 @@ class FaultPlan:
         The subject is a ``Request``, or anything whose ``call`` has ``facts``, ``route``, ``method``,
         ``path`` and ``fault``.
         """
-        for fault in self._active:
+        for fault in self.active:
             if fault.kind == kind and fault.claim(subject):
                 return fault
         return None
 
     def run(self, request: Request, serve: Serve) -> Response:
         """The response to a request: what the matching faults make of ``serve()``."""
-        return self._pass_through(self._active, request, serve)
+        return self._pass_through(self.active, request, serve)
 
     def _pass_through(self, faults: tuple[Fault, ...], request: Request, serve: Serve) -> Response:
         for index, fault in enumerate(faults):
@@ -642,7 +643,7 @@ class FaultPlan:
         return lambda serve: make()
 
     def _retire(self, fault: Fault) -> None:
-        self._active = tuple(each for each in self._active if each is not fault)
+        self.active = tuple(each for each in self.active if each is not fault)
 
     def _discard(self, fault: Fault) -> None:
         with self._lock:
@@ -653,7 +654,7 @@ class FaultPlan:
             isinstance(fault, _Down)
             and fault.times is None
             and not (fault.skip or fault.route or fault.facts or fault.when)
-            for fault in self._active
+            for fault in self.active
         )
         if self.gate is not None and down is not self._shut:
             self._shut = down

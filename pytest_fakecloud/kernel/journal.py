@@ -65,7 +65,6 @@ def _agrees(value: object, wanted: object) -> bool:
     return value == wanted
 
 
-@dataclass(slots=True, eq=False)
 class Call:
     """One request and its answer.
 
@@ -76,15 +75,7 @@ class Call:
     ``"dropped"``, ``"lost"``, ``"hung"`` or ``"open"`` while the answer is not out.
     """
 
-    number: int
-    at_us: int
-    service: str
-    handle: str
-    method: str
-    target: str
-    headers: Sequence[tuple[str, str]] = ()
-    body: bytes = b""
-    client: tuple[str, int] | None = None
+    # One is made for every request, so only what is always known is set; the rest is the class's.
     status: int | None = None
     answer_headers: Sequence[tuple[str, str]] = ()
     answer: bytes = b""
@@ -95,6 +86,28 @@ class Call:
     note: str = ""
     read_facts: Callable[[], dict[str, Any]] | None = None
     _facts: dict[str, Any] | None = None
+
+    def __init__(
+        self,
+        number: int,
+        at_us: int,
+        service: str,
+        handle: str,
+        method: str,
+        target: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        client: tuple[str, int] | None = None,
+    ) -> None:
+        self.number = number
+        self.at_us = at_us
+        self.service = service
+        self.handle = handle
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.body = body
+        self.client = client
 
     @property
     def facts(self) -> dict[str, Any]:

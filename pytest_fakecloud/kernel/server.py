@@ -47,12 +47,11 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in http.HTTPStatus
 }
-# Names as they come, decoded once; bounded, since clients choose them.
-_NAMES: dict[bytes, str] = {}
+# Names as they come: decoded once, and with the lower-case name of those that framing depends on.
+# Bounded, since clients choose them.
+_NAMES: dict[bytes, tuple[str, str]] = {}
 _NAMES_LIMIT = 1024
-# What framing depends on, in the spellings met so far.
-_FRAMING: dict[bytes, str] = {}
-_FRAMING_NAMES = frozenset({b"host", b"expect", b"transfer-encoding", b"content-length"})
+_FRAMING = frozenset({"host", "expect", "transfer-encoding", "content-length"})
 
 
 class Refusal(Exception):
@@ -64,28 +63,18 @@ class Refusal(Exception):
         self.reason = reason
 
 
-class Message:
-    """One request as it was on the wire.
+class Message(Request):
+    """A request with what matters for its connection only.
 
-    ``headers`` are names and values as they were spelled, in order, duplicates included, trailers
-    not; ``expects`` whether the client waits for a ``100 Continue`` that has not been sent.
+    ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` whether the connection stays open after the
+    answer, ``expects`` whether the client waits for a ``100 Continue`` that has not been sent.
     """
 
-    __slots__ = ("body", "expects", "headers", "keep_alive", "method", "target", "version")
+    __slots__ = ("expects", "keep_alive", "version")
 
-    def __init__(
-        self, method: str, target: str, version: str, headers: list[tuple[str, str]]
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.version = version
-        self.headers = headers
-        self.body = b""
-        self.keep_alive = True
-        self.expects = False
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.target}"
+    version: str
+    keep_alive: bool
+    expects: bool
 
 
 class RequestReader:
@@ -93,7 +82,7 @@ class RequestReader:
 
     ``feed()`` appends what is complete to ``messages``. When the bytes are no acceptable request,
     ``refusal`` says why and nothing more is read. ``pending`` is the request whose head has come
-    and whose body has not.
+    and whose body has not. ``client`` is the address that requests are given.
     """
 
     __slots__ = (
@@ -105,33 +94,40 @@ class RequestReader:
         "_parser",
         "_target",
         "body_limit",
+        "client",
         "head_limit",
         "messages",
         "pending",
         "refusal",
     )
 
-    def __init__(self, head_limit: int = HEAD_LIMIT, body_limit: int = BODY_LIMIT) -> None:
+    def __init__(
+        self,
+        client: tuple[str, int] | None = None,
+        *,
+        head_limit: int = HEAD_LIMIT,
+        body_limit: int = BODY_LIMIT,
+    ) -> None:
+        self.client = client
         self.head_limit = head_limit
         self.body_limit = body_limit
         self.messages: deque[Message] = deque()
-        self.pending: Message | None = None
+        self.pending: Message | None
         self.refusal: Refusal | None = None
+        self._restart()
+
+    def _restart(self) -> None:
         self._parser = httptools.HttpRequestParser(self)
         self._start()
 
     def _start(self) -> None:
+        self.pending = None
         self._target = b""
         self._headers: list[tuple[str, str]] = []
         self._framing: dict[str, bytes] = {}
         self._body: list[bytes] = []
         self._body_size = 0
         self._head_fed = 0
-
-    @property
-    def appetite(self) -> int:
-        """How many bytes to read next: more while a body comes."""
-        return 65_536 if self.pending is None else 1_048_576
 
     def feed(self, data: bytes) -> None:
         """Take in what has come."""
@@ -157,8 +153,7 @@ class RequestReader:
             return
         except httptools.HttpParserInvalidURLError as error:
             if not head_fed and len(self.messages) == done and (escaped := _escape(data)):
-                self._parser = httptools.HttpRequestParser(self)
-                self._start()
+                self._restart()
                 self.feed(escaped)
                 return
             self.refusal = Refusal(400, str(error))
@@ -180,8 +175,7 @@ class RequestReader:
             return
         kept = [f"{n}: {v}" for n, v in asked.headers if n.lower() != "upgrade"]
         lines = [f"{asked.method} {asked.target} HTTP/{asked.version}", *kept, "", ""]
-        self._parser = httptools.HttpRequestParser(self)
-        self._start()
+        self._restart()
         self.feed("\r\n".join(lines).encode("latin-1"))
         message = self.pending or (self.messages[-1] if self.messages else None)
         if message is not None:
@@ -194,19 +188,14 @@ class RequestReader:
 
     # -- called by the parser --------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        self._start()
-
     def on_url(self, url: bytes) -> None:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        known = _NAMES.get(name)
-        if known is None:
-            known = _learn(name)
-        if name in _FRAMING:
-            self._note(_FRAMING[name], value)
-        self._headers.append((known, value.rstrip(b" \t").decode("latin-1")))
+        text, framing = _NAMES.get(name) or _learn(name)
+        if framing:
+            self._note(framing, value)
+        self._headers.append((text, value.rstrip(b" \t").decode("latin-1")))
 
     def _note(self, name: str, value: bytes) -> None:
         if self.pending is not None:
@@ -217,13 +206,15 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        version = parser.get_http_version()
         message = Message(
             parser.get_method().decode("ascii"),
             self._target.decode("latin-1"),
-            version,
             self._headers,
+            b"",
+            self.client,
         )
+        version = message.version = parser.get_http_version()
+        message.expects = False
         if self._head_fed:
             size = len(self._target) + sum(len(n) + len(v) + 4 for n, v in self._headers)
             if size > self.head_limit:
@@ -267,19 +258,16 @@ class RequestReader:
             message.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         message.keep_alive = self._parser.should_keep_alive()
         self.messages.append(message)
-        self.pending = None
         self._start()
 
 
-def _learn(name: bytes) -> str:
+def _learn(name: bytes) -> tuple[str, str]:
     text = name.decode("latin-1")
+    lower = text.lower()
+    known = text, lower if lower in _FRAMING else ""
     if len(_NAMES) < _NAMES_LIMIT:
-        _NAMES[name] = text
-    lower = name.lower()
-    # At most a few hundred spellings exist of so few names, and nobody sends them all.
-    if lower in _FRAMING_NAMES:
-        _FRAMING[name] = lower.decode("ascii")
-    return text
+        _NAMES[name] = known
+    return known
 
 
 def _escape(data: bytes) -> bytes | None:
@@ -311,18 +299,16 @@ class HTTPHandler(WSGIRequestHandler):
         self.mount = connection.mount
         self.app = connection.mount.app
         limit = getattr(connection.mount, "body_limit", BODY_LIMIT)
-        self.reader = RequestReader(body_limit=limit)
+        self.reader = RequestReader(connection.address, body_limit=limit)
         self.native = isinstance(self.app, App)
 
     def handle(self) -> None:
         sock, reader = self.connection, self.reader
         messages = reader.messages
         answer = self.run_app if self.native else self.run_wsgi_app
-        while True:
-            data = sock.recv(reader.appetite)
-            if not data:
-                # A request that has only half come is nobody's: it never reaches the engine.
-                return
+        # A request that has only half come when the client leaves is nobody's: it never reaches the
+        # engine.
+        while data := sock.recv(65_536 if reader.pending is None else 1_048_576):
             reader.feed(data)
             while messages:
                 message = messages.popleft()
@@ -341,15 +327,12 @@ class HTTPHandler(WSGIRequestHandler):
 
     def run_app(self, message: Message) -> bool:
         held = self.held
-        request = Request(
-            message.method, message.target, message.headers, message.body, self.client_address
-        )
         if not held.enter(message):
             return False
         try:
-            response = self.app.answer(request)
+            response = self.app.answer(message)
             if type(response) is Stream:
-                return self.stream(message, request, response)
+                return self.stream(message, response)
         finally:
             held.leave()
         if type(response) is Answer:
@@ -370,7 +353,7 @@ class HTTPHandler(WSGIRequestHandler):
             self.held.close_with_reset()
         return False
 
-    def stream(self, message: Message, request: Request, stream: Stream) -> bool:
+    def stream(self, message: Message, stream: Stream) -> bool:
         """Send chunks as they are made; a failure on the way ends without the last chunk."""
         sock = self.connection
         chunked = message.version == "1.1"
@@ -400,7 +383,7 @@ class HTTPHandler(WSGIRequestHandler):
         except (ConnectionError, ssl.SSLError):
             return False
         except Exception as error:
-            self.app.stream_failed(request, error)
+            self.app.stream_failed(message, error)
             return False
         finally:
             close = getattr(chunks, "close", None)
@@ -448,8 +431,8 @@ class HTTPHandler(WSGIRequestHandler):
         status = refusal.status
         phrase = _status_line(status)[9:-2]
         answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
-        message = Message("GET", "", "1.1", [])
-        message.keep_alive = False
+        message = Message("GET", "/")
+        message.version, message.keep_alive = "1.1", False
         self.connection.sendall(encode(message, answer))
         # Closing now, with bytes of the client unread, would reset the connection and take the
         # answer away from it.

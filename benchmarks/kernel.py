@@ -1,0 +1,290 @@
+"""What the kernel costs, against the floor of the platform and against its peers.
+
+Run from the repository: ``python -m benchmarks.kernel``. Exits with 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from time import perf_counter
+from typing import Any
+
+import httpx
+import requests
+from pytest_httpserver import HTTPServer
+from werkzeug.serving import make_server
+
+from pytest_fakecloud.kernel.app import App, Request
+from pytest_fakecloud.kernel.handle import Context, Handle
+from pytest_fakecloud.kernel.hub import Hub
+from pytest_fakecloud.kernel.routing import Route
+
+from .timing import Table, compare, line
+
+BODY = b'{"result":"OK"}'
+REQUEST = (
+    b"GET /set/key/value HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer t\r\nAccept: */*\r\n\r\n"
+)
+REPLY = (
+    b"HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 15\r\n\r\n" + BODY
+)
+
+
+class NoEngine:
+    """An engine without data: what remains is the kernel."""
+
+    def __init__(self, context: Context) -> None:
+        self.signal = context.clock.signal()
+        self.parked = threading.Semaphore(0)
+
+    def snapshot(self) -> None:
+        """Nothing to keep."""
+
+    def restore(self, snapshot: None) -> None:
+        """Nothing to put back."""
+
+
+class BareApp(App):
+    """Answers every request with the same small JSON."""
+
+    service = "bare"
+
+    def __init__(self, context: Context, engine: NoEngine) -> None:
+        self.context = context
+        self.engine = engine
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/set/{tail*}", "set", self.set),
+            Route("GET", "/wait", "wait", self.wait),
+        ]
+
+    def set(self, request: Request) -> object:
+        return {"result": "OK"}
+
+    def wait(self, request: Request) -> object:
+        clock = self.context.clock
+        self.engine.parked.release()
+        return clock.wait(self.engine.signal, lambda: None, clock.now_us() + 60_000_000)
+
+
+class Bare(Handle):
+    """The whole kernel around no engine."""
+
+    service = fixture = "bare"
+
+    def __init__(self) -> None:
+        context = Context.alone()
+        self.engine = NoEngine(context)
+        super().__init__(context, BareApp(context, self.engine))
+        self._mount.on_close.append(self.engine.signal.close)
+
+
+def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """The same answer as a WSGI application."""
+    start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", "15")])
+    return [BODY]
+
+
+@contextmanager
+def raw_server() -> Iterator[int]:
+    """The floor: a thread for each connection that answers every packet with the same bytes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(sock: socket.socket) -> None:
+        with sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while sock.recv(65_536):
+                sock.sendall(REPLY)
+
+    def accept() -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(sock,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    with listener:
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def werkzeug_server() -> Iterator[int]:
+    """Werkzeug as it comes, threaded, its log switched off."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server("127.0.0.1", 0, wsgi, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class RawClient:
+    """Sends one packet and reads one answer; connects again when the server has closed."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.sock: socket.socket | None = None
+
+    def __call__(self) -> None:
+        sock = self.sock
+        if sock is None:
+            sock = self.sock = socket.create_connection(("127.0.0.1", self.port))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.sendall(REQUEST)
+        answer = sock.recv(65_536)
+        closing = b"Connection: close" in answer
+        while closing and (more := sock.recv(65_536)):
+            answer += more
+        if not answer.endswith(BODY):
+            raise AssertionError(f"not the whole answer: {answer!r}")
+        if closing:
+            self.close()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+
+def mounting() -> list[bool]:
+    """A server for one test: mounted and closed."""
+    hub = Hub()
+    hub.mount(wsgi).close()
+
+    def raw() -> None:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            sock.listen(1024)
+
+    def mount() -> None:
+        hub.mount(wsgi).close()
+
+    def handle() -> None:
+        Bare().close()
+
+    def httpserver() -> None:
+        with HTTPServer():
+            pass
+
+    table = compare(
+        {"raw listener": raw, "mount + close": mount, "a whole handle": handle}, rounds=40
+    )
+    print(table)
+    slow = compare({"mount + close": mount, "pytest-httpserver": httpserver}, rounds=1, calls=3)
+    hub.stop()
+    return [
+        line(
+            "mount + close / raw bind + listen + close",
+            table.ratio("mount + close", "raw listener"),
+            3,
+        ),
+        line(
+            "a whole handle / raw bind + listen + close",
+            table.ratio("a whole handle", "raw listener"),
+        ),
+        line(
+            "a fresh pytest-httpserver / mount + close",
+            slow.ratio("pytest-httpserver", "mount + close"),
+            at_least=1000,
+        ),
+    ]
+
+
+def requesting() -> list[bool]:
+    """One request on a connection that is open."""
+    with ExitStack() as stack:
+        bare = stack.enter_context(Bare())
+        fake = int(bare.url.rpartition(":")[2])
+        floor = stack.enter_context(raw_server())
+        werkzeug = stack.enter_context(werkzeug_server())
+        ports = {"raw server": floor, "fake": fake, "werkzeug": werkzeug}
+
+        clients = {name: RawClient(port) for name, port in ports.items()}
+        for client in clients.values():
+            stack.callback(client.close)
+        raw = compare(clients, rounds=20)
+        show("raw keep-alive client", raw)
+
+        https = stack.enter_context(httpx.Client(trust_env=False))
+        by_httpx = compare(_getters(https.get, ports), rounds=30)
+        show("httpx.Client", by_httpx)
+
+        session = stack.enter_context(requests.Session())
+        session.trust_env = False
+        by_requests = compare(_getters(session.get, ports), rounds=30)
+        show("requests.Session", by_requests)
+        bare.journal.clear()
+    return [
+        line("request by httpx / raw server", by_httpx.ratio("fake", "raw server"), 1.15),
+        line("request by requests / raw server", by_requests.ratio("fake", "raw server"), 1.15),
+        line("request by a raw client / raw server", raw.ratio("fake", "raw server")),
+        line(
+            "default threaded werkzeug / fake, raw client",
+            raw.ratio("werkzeug", "fake"),
+            at_least=5,
+        ),
+    ]
+
+
+def _getters(get: Callable[..., Any], ports: dict[str, int]) -> dict[str, Callable[[], object]]:
+    def getter(url: str) -> Callable[[], object]:
+        return lambda: get(url).content
+
+    return {name: getter(f"http://127.0.0.1:{port}/set/key/value") for name, port in ports.items()}
+
+
+def tearing_down() -> list[bool]:
+    """Closing a fake while ten long polls are parked in it."""
+    taken: list[float] = []
+
+    def close_with_ten() -> None:
+        bare = Bare()
+        port = int(bare.url.rpartition(":")[2])
+        socks = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
+        for sock in socks:
+            sock.sendall(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+        for _ in socks:
+            bare.engine.parked.acquire()
+        started = perf_counter()
+        bare.close()
+        taken.append(perf_counter() - started)
+        for sock in socks:
+            sock.close()
+
+    for _ in range(20):
+        close_with_ten()
+    worst = max(taken) * 1000
+    print(
+        f"close with ten parked long polls: median {sorted(taken)[10] * 1000:.2f} ms, worst {worst:.2f} ms"
+    )
+    return [line("that, worst of twenty, in units of 50 ms", worst / 50, 1)]
+
+
+def show(title: str, table: Table) -> None:
+    """Print a table under its title."""
+    print(f"\n{title}\n{table}")
+
+
+def main() -> int:
+    """Run all of it; 0 when every limit holds."""
+    holds = [*mounting(), *requesting(), *tearing_down()]
+    return 0 if all(holds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
