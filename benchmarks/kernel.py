@@ -146,12 +146,12 @@ class RawClient:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.sendall(REQUEST)
         answer = sock.recv(65_536)
-        closing = b"Connection: close" in answer
-        while closing and (more := sock.recv(65_536)):
+        while not answer.endswith(BODY):
+            more = sock.recv(65_536)
+            if not more:
+                raise AssertionError(f"not the whole answer: {answer!r}")
             answer += more
-        if not answer.endswith(BODY):
-            raise AssertionError(f"not the whole answer: {answer!r}")
-        if closing:
+        if b"Connection: close" in answer:
             self.close()
 
     def close(self) -> None:
@@ -189,12 +189,12 @@ def mounting() -> list[bool]:
     hub.stop()
     return [
         line(
-            "mount + close / raw bind + listen + close",
+            "mount + close / raw listener",
             table.ratio("mount + close", "raw listener"),
             3,
         ),
         line(
-            "a whole handle / raw bind + listen + close",
+            "a whole handle / raw listener",
             table.ratio("a whole handle", "raw listener"),
         ),
         line(
@@ -269,9 +269,8 @@ def tearing_down() -> list[bool]:
     for _ in range(20):
         close_with_ten()
     worst = max(taken) * 1000
-    print(
-        f"close with ten parked long polls: median {sorted(taken)[10] * 1000:.2f} ms, worst {worst:.2f} ms"
-    )
+    middle = sorted(taken)[10] * 1000
+    print(f"\nclose with ten parked long polls: median {middle:.2f} ms, worst {worst:.2f} ms")
     return [line("that, worst of twenty, in units of 50 ms", worst / 50, 1)]
 
 
