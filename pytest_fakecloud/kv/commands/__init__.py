@@ -1,5 +1,6 @@
 """One module per command group; importing this package binds every function to the table."""
 
+from . import bitmap as bitmap
 from . import expiry as expiry
 from . import generic as generic
 from . import hash as hash
