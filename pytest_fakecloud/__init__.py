@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from .kernel.clock import Clock
     from .kernel.errors import ContractError
     from .kv.handle import KVServer
-    from .queue.capture import CallbackCapture, Destination
+    from .queue.capture import Callback, CallbackCapture, Destination
     from .queue.handle import Queue
     from .vector.handle import VectorIndex
 
 __all__ = [
     "Broker",
+    "Callback",
     "CallbackCapture",
     "Clock",
     "Cloud",
@@ -40,6 +41,7 @@ __all__ = [
 
 _HOMES = {
     "Broker": "broker.handle",
+    "Callback": "queue.capture",
     "CallbackCapture": "queue.capture",
     "Clock": "kernel.clock",
     "Cloud": "cloud",

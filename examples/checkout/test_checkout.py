@@ -2,9 +2,6 @@ import json
 
 import pytest
 from checkout import CartExpired, Checkout
-from qstash import QStash
-from upstash_redis import Redis
-from upstash_vector import Index
 
 from pytest_fakecloud import Broker, CallbackCapture, Cloud, KVServer, Queue, VectorIndex
 
@@ -25,7 +22,7 @@ def checkout(
     queue: Queue,
     callback_capture: CallbackCapture,
 ) -> Checkout:
-    catalogue = Index(url=vector_index.url, token=vector_index.token)
+    catalogue = vector_index.client()
     catalogue.upsert(
         vectors=[
             ("kettle", "electric water kettle", {"stock": 4}),
@@ -34,11 +31,11 @@ def checkout(
         ]
     )
     return Checkout(
-        redis=Redis(url=kv_server.url, token=kv_server.token),
+        redis=kv_server.client(),
         catalogue=catalogue,
         log_url=broker.url,
         log_auth=(broker.username, broker.password),
-        queue=QStash(queue.token, base_url=queue.url),
+        queue=queue.client(),
         mailer_url=MAILER,
         mail_callback_url=callback_capture.callback_url,
     )

@@ -2,10 +2,10 @@ from datetime import timedelta
 
 import pytest
 import responses
-from qstash import QStash, Receiver
+from qstash import Receiver
 from reminders import Reminders
 
-from pytest_fakecloud import CallbackCapture, Queue
+from pytest_fakecloud import Callback, CallbackCapture, Queue
 
 MAILER = "https://mailer.example.com/send"
 
@@ -13,7 +13,7 @@ MAILER = "https://mailer.example.com/send"
 @pytest.fixture
 def reminders(queue: Queue, callback_capture: CallbackCapture) -> Reminders:
     return Reminders(
-        queue=QStash(queue.token, base_url=queue.url),
+        queue=queue.client(),
         receiver=Receiver(queue.current_signing_key, queue.next_signing_key),
         mailer_url=MAILER,
         callback_url=callback_capture.callback_url,
@@ -21,12 +21,17 @@ def reminders(queue: Queue, callback_capture: CallbackCapture) -> Reminders:
     )
 
 
+def received(capture: Callback) -> tuple[str, str]:
+    """The body and the signature, as a web framework would hand them to the application."""
+    return capture.request.get_data(as_text=True), capture.header("Upstash-Signature") or ""
+
+
 @responses.activate
 def test_a_reminder_goes_out_after_a_day(reminders: Reminders, queue: Queue) -> None:
     responses.post(MAILER, status=202)
     reminders.remind("ada", "renew your passport")
     assert queue.advance("23h59m") == []
-    assert [attempt.status for attempt in queue.advance("1m")] == [202]
+    assert [attempt.status for attempt in queue.advance("1m").where(url=MAILER)] == [202]
     queue.assert_delivered(MAILER, json={"to": "ada", "text": "renew your passport"}, times=1)
 
 
@@ -41,11 +46,7 @@ def test_a_mailer_that_is_down_for_an_hour_delays_the_reminder(
     assert timedelta(hours=6) < waited < timedelta(hours=7)
 
     for capture in callback_capture.callbacks:
-        reminders.on_callback(
-            capture.raw.decode(),
-            capture.headers["Upstash-Signature"],
-            callback_capture.callback_url,
-        )
+        reminders.on_callback(*received(capture), callback_capture.callback_url)
     assert reminders.sent == {message_id}
     assert callback_capture.failures == []
 
@@ -56,9 +57,7 @@ def test_after_six_attempts_the_queue_gives_up(
     queue.destinations.answers(MAILER, 500)
     message_id = reminders.remind("ada", "renew your passport")
     failure = callback_capture.wait_for_failure()
-    reminders.on_failure(
-        failure.raw.decode(), failure.headers["Upstash-Signature"], callback_capture.failure_url
-    )
+    reminders.on_failure(*received(failure), callback_capture.failure_url)
     assert reminders.given_up == {message_id}
     assert reminders.sent == set()
     assert (failure.retried, failure.max_retries, failure.status) == (5, 5, 500)

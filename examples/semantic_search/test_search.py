@@ -1,6 +1,5 @@
 import pytest
 from search import Article, HelpSearch
-from upstash_vector import Index
 
 from pytest_fakecloud import VectorIndex
 
@@ -16,7 +15,7 @@ ARTICLES = [
 
 @pytest.fixture
 def search(vector_index: VectorIndex) -> HelpSearch:
-    help_search = HelpSearch(Index(url=vector_index.url, token=vector_index.token))
+    help_search = HelpSearch(vector_index.client())
     help_search.publish(ARTICLES)
     return help_search
 

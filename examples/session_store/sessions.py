@@ -31,7 +31,7 @@ class Sessions:
         session = json.loads(stored)
         session["visits"] += 1
         # XX: a session that ended between the two commands must not come back.
-        if self._redis.set(key, json.dumps(session), ex=IDLE_SECONDS, xx=True) is None:
+        if not self._redis.set(key, json.dumps(session), ex=IDLE_SECONDS, xx=True):
             return None
         return str(session["user"])
 

@@ -1,13 +1,12 @@
 import pytest
 from sessions import Sessions
-from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 
 
 @pytest.fixture
 def sessions(kv_server: KVServer) -> Sessions:
-    return Sessions(Redis(url=kv_server.url, token=kv_server.token))
+    return Sessions(kv_server.client())
 
 
 def test_a_session_ends_after_half_an_hour_of_silence(sessions: Sessions, fakecloud: Cloud) -> None:

@@ -55,9 +55,15 @@ class BrokerApp(App):
             Route("GET", "/produce/{topic}/{message}", "produce", self.produce_path),
             Route("GET POST", "/produce/{topic}", "produce", self.produce),
             Route("GET POST", "/produce", "produce", self.produce),
-            Route("GET POST", "/fetch", "fetch", self.fetch),
-            Route("GET", "/consume/{group}/{instance}/{topic}", "consume", self.consume_path),
-            Route("GET POST", "/consume/{group}/{instance}", "consume", self.consume),
+            Route("GET POST", "/fetch", "fetch", self.fetch, lingers=True),
+            Route(
+                "GET",
+                "/consume/{group}/{instance}/{topic}",
+                "consume",
+                self.consume_path,
+                lingers=True,
+            ),
+            Route("GET POST", "/consume/{group}/{instance}", "consume", self.consume, lingers=True),
             Route("GET POST", "/commit/{group}/{instance}", "commit", self.commit),
             Route(
                 "POST DELETE", "/delete-consumer/{group}/{instance}", "delete-consumer", self.delete

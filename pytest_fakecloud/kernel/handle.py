@@ -192,13 +192,15 @@ class Handle:
 
     def _official(self, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
         try:
-            return make(**options)
+            client = make(**options)
         except ModuleNotFoundError as error:
             package = (error.name or "").replace("_", "-")
             raise ContractError(
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {package}"
             ) from error
+        self._exits.callback(_close_client, client)
+        return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
         """Answer requests to a hard-coded origin (``"https://kv.example.com"``) too.
@@ -295,3 +297,13 @@ class Handle:
     def assert_not_called(self, what: str | None = None, **where: object) -> None:
         """Fails when any client's call matches."""
         self.journal.assert_not_called(what, **where)
+
+
+def _close_client(client: Any) -> None:
+    """Close what an official client keeps open; not all of them have a way to say so."""
+    for owner in (client, *vars(client).values()):
+        connections = getattr(owner, "_client", None)
+        close = getattr(connections, "close", None)
+        # Asynchronous clients have aclose() instead, and a loop of their own to call it in.
+        if close is not None and not hasattr(connections, "aclose"):
+            close()

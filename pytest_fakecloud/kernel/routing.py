@@ -16,13 +16,15 @@ class Route(NamedTuple):
 
     ``methods`` is a text of names (``"GET POST"``), ``pattern`` has literal segments, ``{name}`` for
     one raw segment that is not empty and ``{name*}`` last for the raw rest, slashes included (it may
-    be empty). ``name`` is what faults and the journal call it.
+    be empty). ``name`` is what faults and the journal call it. ``lingers`` marks an endpoint that may
+    wait or stream: a request to it always takes the socket.
     """
 
     methods: str
     pattern: str
     name: str
     endpoint: Callable[[Any], object]
+    lingers: bool = False
 
     @property
     def allowed(self) -> frozenset[str]:

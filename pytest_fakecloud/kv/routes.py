@@ -68,9 +68,9 @@ class KVApp(App):
             Route("GET HEAD", "/", "command", self.no_command),
             Route("POST PUT", "/pipeline", "pipeline", self.pipeline),
             Route("POST PUT", "/multi-exec", "multi-exec", self.multi_exec),
-            Route("GET POST", "/subscribe/{names*}", "subscribe", self.subscribe),
-            Route("GET POST", "/psubscribe/{names*}", "psubscribe", self.subscribe),
-            Route("GET POST", "/monitor", "monitor", self.monitor),
+            Route("GET POST", "/subscribe/{names*}", "subscribe", self.subscribe, lingers=True),
+            Route("GET POST", "/psubscribe/{names*}", "psubscribe", self.subscribe, lingers=True),
+            Route("GET POST", "/monitor", "monitor", self.monitor, lingers=True),
             Route(METHODS, "/{command*}", "command", self.path_command),
         ]
 
