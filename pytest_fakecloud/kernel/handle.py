@@ -125,7 +125,10 @@ class Handle:
         self.journal = Journal(
             context.clock.now_us, service=self.service, handle=self.name, parent=context.journal
         )
-        self.faults = faults or FaultPlan(context.ids.stream(self.name, "faults"), context.clock)
+        # An empty plan is false, and still the one the service asks.
+        if faults is None:
+            faults = FaultPlan(context.ids.stream(self.name, "faults"), context.clock)
+        self.faults = faults
         app.attach(
             clock=context.clock,
             journal=self.journal,
