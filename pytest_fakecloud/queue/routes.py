@@ -236,9 +236,8 @@ class QueueApp(App):
         return {"cancelled": self.engine.cancel(_segment(request, "id"))}
 
     def cancel_messages(self, request: Request) -> object:
-        pairs = _pairs(request)
-        chosen = filters.read_filters(pairs, filters.FOR_MESSAGES, most=2**62)
-        if any(name in ("messageIds", "messageId") for name, _ in pairs) and chosen.empty:
+        chosen = filters.read_filters(_pairs(request), filters.FOR_MESSAGES, most=2**62)
+        if chosen.empty and _names_nothing(request, "messageIds", "messageId"):
             return {"cancelled": 0}
         with self.engine.lock:
             found = [
@@ -433,9 +432,8 @@ class QueueApp(App):
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
     def _chosen_letters(self, request: Request) -> tuple[list[Any], str | None]:
-        pairs = _pairs(request)
-        chosen = filters.read_filters(pairs, filters.FOR_DEAD_LETTERS)
-        if any(name in ("dlqIds", "dlqId") for name, _ in pairs) and chosen.empty:
+        chosen = filters.read_filters(_pairs(request), filters.FOR_DEAD_LETTERS)
+        if chosen.empty and _names_nothing(request, "dlqIds", "dlqId"):
             return [], None
         return self.engine.dead_letters.select(chosen)
 
@@ -567,6 +565,12 @@ def _query(request: Request) -> list[tuple[str, str]]:
 
 def _pairs(request: Request) -> list[tuple[str, str]]:
     return _query(request) + filters.pairs_of(json_object(request))
+
+
+def _names_nothing(request: Request, *names: str) -> bool:
+    """Whether ids were asked for and none was given: that must never mean all."""
+    body = json_object(request)
+    return any(name in body or request.query(name) is not None for name in names)
 
 
 def _cursor(cursor: str | None) -> dict[str, str]:
