@@ -24,6 +24,7 @@ from .model import Config, Dialect, FullUser, ReadOnlyUser, Session, Transport, 
 from .pubsub import PubSub
 from .registry import LOOKUP, CommandSpec
 from .reply import QUEUED, Reply
+from .scripting.scripts import Scripting, ScriptingCopy
 
 __all__ = ["Engine"]
 
@@ -54,6 +55,7 @@ class Engine:
         self.rest_tokens: dict[str, str] = {}
         """REST tokens made for users, to the users' names; a token ends with its user."""
         self.pubsub = PubSub()
+        self.scripting = Scripting(self)
         self.monitors: list[Callable[[int, Session, list[bytes]], None]] = []
         """Called with each command that runs: the instant in microseconds, who, the line."""
         self._sessions = 0

@@ -20,3 +20,5 @@ from . import pubsub as pubsub
 from . import stream as stream
 from . import stream_groups as stream_groups
 from . import stream_info as stream_info
+from . import scripting as scripting
+from . import function as function

@@ -8,7 +8,8 @@ local error, rawset, setmetatable, tonumber, tostring, type, xpcall =
   error, rawset, setmetatable, tonumber, tostring, type, xpcall
 local loadstring, setfenv, collectgarbage = loadstring, setfenv, collectgarbage
 local getinfo, sethook = debug.getinfo, debug.sethook
-local floor, sub, byte, format = math.floor, string.sub, string.byte, string.format
+local floor, sub, byte, dump, format =
+  math.floor, string.sub, string.byte, string.dump, string.format
 local create = coroutine.create
 local clock = py.monotonic
 
@@ -147,11 +148,13 @@ host.READONLY = READONLY
 
 local function refuse() error(READONLY, 2) end
 
--- An empty table that shows another one and lets nobody write to either.
+-- An empty table that shows another one and lets nobody write to either; and a function that lets
+-- it show yet another.
 function host.protect(content)
-  local shown = setmetatable({}, { __index = content, __newindex = refuse, __metatable = false })
+  local behaviour = { __index = content, __newindex = refuse, __metatable = false }
+  local shown = setmetatable({}, behaviour)
   real[shown] = content
-  return shown
+  return shown, function(other) behaviour.__index, real[shown] = other, other end
 end
 
 -- Running -------------------------------------------------------------------------------------------
@@ -192,14 +195,17 @@ function run(body, ...)
 end
 host.run = run
 
+-- "C", "Lua" or "main": what kind of function it is.
+function host.what(body) return getinfo(body, "S").what end
+
 -- Source text to a function of the given environment; binary chunks are not source text.
 function host.compile(source, name, environment)
   if byte(source) == 27 then
     return nil, sub(name, 2) .. ":1: unexpected symbol near 'char(27)'"
   end
   local body, message = loadstring(source, name)
-  if body and environment then setfenv(body, environment) end
-  return body, message
+  if not body then return nil, message end
+  return setfenv(loadstring(py.keep_frames(dump(body)), name), environment)
 end
 
 return host

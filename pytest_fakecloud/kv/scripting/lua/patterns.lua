@@ -119,15 +119,14 @@ local function parse(pattern, anchored)
   return items
 end
 
-local parsed, kept = {}, 0
+local parsed, kept = { [true] = {}, [false] = {} }, 0
 
 local function lookup(pattern, anchored)
-  local key = anchored and pattern or "^" .. pattern
-  local items = parsed[key]
+  local items = parsed[anchored][pattern]
   if not items then
     items = parse(pattern, anchored)
-    if kept >= 200 then parsed, kept = {}, 0 end
-    if #pattern <= 1000 then parsed[key], kept = items, kept + 1 end
+    if kept >= 200 then parsed, kept = { [true] = {}, [false] = {} }, 0 end
+    if #pattern <= 1000 then parsed[anchored][pattern], kept = items, kept + 1 end
   end
   return items
 end
@@ -268,7 +267,7 @@ local function rethrow(message) error(message, 3) end
 
 local function prepare(pattern, anchored)
   local ok, items = pcall(lookup, pattern, anchored)
-  if not ok then error(items, 4) end
+  if not ok then error(items, 3) end
   return items
 end
 
@@ -405,6 +404,7 @@ local function substitute(text, items, replacement, most)
   return concat(parts), count
 end
 
+local OWN_ERRORS = "^invalid replacement value %(a "
 local REPLACEMENTS = { string = true, table = true, ["function"] = true }
 
 local function gsub(...)
@@ -425,8 +425,8 @@ local function gsub(...)
     ok, result, made = pcall(substitute, text, items, replacement, most)
   end
   if not ok then
-    if type(result) == "string" then rethrow(result) end
-    error(result, 0)
+    if type(result) == "string" and raw_find(result, OWN_ERRORS) then rethrow(result) end
+    error(result, 0) -- what a replacement function raised
   end
   return result, made
 end

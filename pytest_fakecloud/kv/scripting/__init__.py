@@ -1,0 +1,1 @@
+"""Lua scripting: the host of EVAL and FCALL, its sandbox and the libraries scripts find there."""

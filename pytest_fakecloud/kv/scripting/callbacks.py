@@ -1,0 +1,185 @@
+"""What the Lua half of the host asks of Python: numbers as bytes, bit operations, reply objects.
+
+Every function takes and returns plain values and cannot fail on what the Lua half passes: an
+exception would reach scripts as a Python object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ...kernel.instants import monotonic
+from ..errors import CommandError, one_line
+from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
+from .tail_calls import keep_frames
+
+__all__ = ["Boxed", "callbacks"]
+
+Number = int | float
+
+
+class Boxed:
+    """A double of a reply, wrapped so that Lua hands it back as it is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Number) -> None:
+        self.value = float(value)
+
+
+def _bits(number: Number) -> int:
+    """The number as 32 bits, rounded as the bit library rounds."""
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            return 0
+        number = round(number)
+    return number & 0xFFFFFFFF
+
+
+def _signed(bits: int) -> int:
+    bits &= 0xFFFFFFFF
+    return bits - 0x100000000 if bits & 0x80000000 else bits
+
+
+def _fold(operation: Callable[[int, int], int]) -> Callable[..., int]:
+    def fold(first: Number, *others: Number) -> int:
+        result = _bits(first)
+        for other in others:
+            result = operation(result, _bits(other))
+        return _signed(result)
+
+    return fold
+
+
+def _rotate(number: Number, places: int) -> int:
+    bits = _bits(number)
+    places &= 31
+    return _signed(bits << places | bits >> (32 - places))
+
+
+def _tohex(number: Number, digits: Number) -> bytes:
+    count = _signed(_bits(digits))
+    text = b"%08x" % _bits(number)
+    if count < 0:
+        count, text = -count, text.upper()
+    return text[-min(count, 8) :] if count else b""
+
+
+def _bit_library() -> dict[str, Callable[..., Any]]:
+    return {
+        "tobit": lambda number: _signed(_bits(number)),
+        "bnot": lambda number: _signed(~_bits(number)),
+        "bswap": lambda number: _signed(int.from_bytes(_bits(number).to_bytes(4, "little"), "big")),
+        "lshift": lambda number, places: _signed(_bits(number) << (_bits(places) & 31)),
+        "rshift": lambda number, places: _signed(_bits(number) >> (_bits(places) & 31)),
+        "arshift": lambda number, places: _signed(_bits(number)) >> (_bits(places) & 31),
+        "rol": lambda number, places: _rotate(number, _bits(places)),
+        "ror": lambda number, places: _rotate(number, -_bits(places)),
+        "band": _fold(int.__and__),
+        "bor": _fold(int.__or__),
+        "bxor": _fold(int.__xor__),
+        "tohex": _tohex,
+    }
+
+
+def _pack_float(number: Number) -> bytes:
+    """A MessagePack float: of 32 bits where nothing is lost."""
+    value = float(number)
+    try:
+        short = struct.pack(">f", value)
+    except OverflowError:
+        return b"\xcb" + struct.pack(">d", value)
+    if struct.unpack(">f", short)[0] == value:
+        return b"\xca" + short
+    return b"\xcb" + struct.pack(">d", value)
+
+
+def _unpack_float(data: bytes) -> float:
+    found: float = struct.unpack(">f" if len(data) == 4 else ">d", data)[0]
+    return found
+
+
+def _to_c_integer(number: Number) -> int:
+    if isinstance(number, float):
+        number = math.trunc(number) if math.isfinite(number) else -(2**63)
+    return number if -(2**63) <= number < 2**64 else -(2**63)
+
+
+def _pack_struct(number: Number, size: int, little: bool) -> bytes:
+    value = _to_c_integer(number) & 0xFFFFFFFFFFFFFFFF
+    data = value.to_bytes(8, "little")
+    data = data[:size] if size <= 8 else data + bytes(size - 8)
+    return data if little else data[::-1]
+
+
+def _unpack_struct(data: bytes, little: bool, signed: bool) -> float:
+    ordered = data if little else data[::-1]
+    return float(int.from_bytes(ordered[:8], "little", signed=signed))
+
+
+def _pack_real(number: Number, kind: bytes, little: bool) -> bytes:
+    value = float(number)
+    order = "<" if little else ">"
+    try:
+        return struct.pack(order + kind.decode(), value)
+    except OverflowError:
+        return struct.pack(order + "f", math.copysign(math.inf, value))
+
+
+def _unpack_real(data: bytes, kind: bytes, little: bool) -> float:
+    found: float = struct.unpack(("<" if little else ">") + kind.decode(), data)[0]
+    return found
+
+
+def _hexadecimal(text: bytes) -> float:
+    try:
+        return float.fromhex(text.decode())
+    except OverflowError:
+        return -math.inf if text.startswith(b"-") else math.inf
+
+
+def _list(*items: Any) -> list[Any]:
+    return list(items)
+
+
+def _extend(items: list[Any], *more: Any) -> None:
+    items.extend(more)
+
+
+def _verbatim(text: bytes, format: bytes) -> Verbatim:
+    return Verbatim(text, format)
+
+
+def callbacks() -> dict[bytes, Callable[..., Any]]:
+    """The functions by the names the Lua half knows them under."""
+    table: dict[str, Callable[..., Any]] = {
+        "monotonic": monotonic,
+        "keep_frames": keep_frames,
+        "find": lambda text, wanted, start: text.find(wanted, int(start)),
+        "sha1hex": lambda text: hashlib.sha1(text, usedforsecurity=False).hexdigest().encode(),
+        "hexadecimal": _hexadecimal,
+        "pack_integer": lambda number: (_to_c_integer(number) & (2**64 - 1)).to_bytes(8, "big"),
+        "unpack_integer": lambda data: float(int.from_bytes(data, "big", signed=True)),
+        "pack_float": _pack_float,
+        "unpack_float": _unpack_float,
+        "pack_struct": _pack_struct,
+        "unpack_struct": _unpack_struct,
+        "pack_real": _pack_real,
+        "unpack_real": _unpack_real,
+        "list": _list,
+        "extend": _extend,
+        "failure": lambda text: CommandError(one_line(text)),
+        "status": lambda text: Status(one_line(text)),
+        "double": Boxed,
+        "map": Map,
+        "set": SetReply,
+        "boolean": Bool,
+        "big_number": BigNumber,
+        "verbatim": _verbatim,
+    }
+    table.update({f"bit_{name}": function for name, function in _bit_library().items()})
+    return {name.encode(): function for name, function in table.items()}

@@ -1,0 +1,144 @@
+"""The error texts of scripting, as Redis 7.0 gives them (observed), and the vendor's where known."""
+
+from __future__ import annotations
+
+from ..errors import CommandError, one_line
+
+
+
+NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
+NOT_BUSY = b"NOTBUSY No scripts in execution right now."
+KEYS_NEGATIVE = b"ERR Number of keys can't be negative"
+KEYS_TOO_MANY = b"ERR Number of keys can't be greater than number of args"
+KEYS_BAD = b"ERR Bad number of keys provided"
+WRITE_FLAG_IN_RO = b"ERR Can not execute a script with write flag using *_ro command."
+OUT_OF_MEMORY = b"ERR not enough memory for the script"
+SCRIPT_FLUSH_MODE = b"ERR SCRIPT FLUSH only support SYNC|ASYNC option"
+SCRIPT_DEBUG_MODE = b"ERR Use SCRIPT DEBUG YES/SYNC/NO"
+
+# -- shebang ---------------------------------------------------------------------------------------
+
+INVALID_SHEBANG = b"ERR Invalid script shebang"
+
+
+def unexpected_engine(text: bytes) -> bytes:
+    """For a script whose first line names another language."""
+    return b"ERR Unexpected engine in script shebang: " + text
+
+
+def unexpected_flag(flag: bytes) -> bytes:
+    """For a flag this dialect does not know."""
+    return b"ERR Unexpected flag in script shebang: " + flag
+
+
+def unknown_shebang_option(option: bytes) -> bytes:
+    """For a word of the first line that is not ``flags=…``."""
+    return b"ERR Unknown lua shebang option: " + option
+
+
+def compile_error(message: str) -> bytes:
+    """For a script that is not Lua."""
+    text = message.encode("utf-8", "surrogateescape")
+    return one_line(b"ERR Error compiling script (new function): " + text)
+
+
+# -- commands called from scripts ------------------------------------------------------------------
+
+UNKNOWN_COMMAND = b"ERR Unknown Redis command called from script"
+WRONG_ARITY = b"ERR Wrong number of args calling Redis command from script"
+NOT_FROM_SCRIPT = b"ERR This Redis command is not allowed from script"
+READ_ONLY = b"ERR Write commands are not allowed from read-only scripts."
+READ_ONLY_VENDOR = b"READONLY Write commands are not allowed from read-only scripts."
+NO_COMMAND_PERMISSION = (
+    b"ERR The user executing the script can't run this command or subcommand"
+)
+NO_KEY_PERMISSION = (
+    b"ERR The user executing the script can't access at least one of the keys mentioned in the "
+    b"command arguments"
+)
+NO_CHANNEL_PERMISSION = (
+    b"ERR The user executing the script can't access at least one of the channels mentioned in "
+    b"the command arguments"
+)
+INVALID_FOR_ACL_CHECK = b"ERR Invalid command passed to redis.acl_check_cmd()"
+FLUSH_WITH_KEY_LOCKING = (  # decided here: only that it is refused is published
+    b"ERR FLUSHDB and FLUSHALL are not allowed in Lua scripts when 'allow-key-locking' flag is set"
+)
+
+
+def dynamic_key(key: bytes) -> bytes:
+    """For a key that was not declared (the vendor's documentation)."""
+    return (
+        b"ERR Dynamic keys are not allowed in Lua scripts when 'allow-key-locking' flag is set. "
+        b"Key was: " + key
+    )
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+FUNCTION_NOT_FOUND = b"ERR Function not found"
+LIBRARY_NOT_FOUND = b"ERR Library not found"
+NO_FUNCTIONS = b"ERR No functions registered"
+NO_METADATA = b"ERR Missing library metadata"
+INVALID_METADATA = b"ERR Invalid library metadata"
+NO_LIBRARY_NAME = b"ERR Library name was not given"
+NAME_TWICE = b"ERR Invalid metadata value, name argument was given multiple times"
+BAD_LIBRARY_NAME = (
+    b"ERR Library names can only contain letters, numbers, or underscores(_) and must be at least "
+    b"one character long"
+)
+FUNCTION_FLUSH_MODE = b"ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
+NO_LIBRARY_ARGUMENT = b"ERR library name argument was not given"
+BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
+BAD_POLICY = b"ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
+LOAD_TIMEOUT = b"ERR FUNCTION LOAD timeout"
+
+
+def bad_metadata(word: bytes) -> bytes:
+    """For a word of the first line that is not ``name=…``."""
+    return b"ERR Invalid metadata value given: " + word
+
+
+def engine_not_found(engine: bytes) -> bytes:
+    """For a library in another language."""
+    return b"ERR Engine '%b' not found" % engine
+
+
+def library_exists(name: bytes) -> bytes:
+    """For a library loaded without REPLACE; restoring says it without quotes."""
+    return b"ERR Library '%b' already exists" % name
+
+
+def library_collides(name: bytes) -> bytes:
+    """For a library of a payload that is there already."""
+    return b"ERR Library %b already exists" % name
+
+
+def function_exists(name: bytes) -> bytes:
+    """For a function another library has."""
+    return b"ERR Function %b already exists" % name
+
+
+def unknown_load_option(option: bytes) -> bytes:
+    """For anything before the code that is not REPLACE."""
+    return b"ERR Unknown option given: " + option
+
+
+def unknown_list_argument(argument: bytes) -> bytes:
+    """For a word FUNCTION LIST does not know."""
+    return b"ERR Unknown argument " + argument
+
+
+def library_compile_error(message: str) -> bytes:
+    """For a library that is not Lua."""
+    return one_line(b"ERR Error compiling function: " + message.encode("utf-8", "surrogateescape"))
+
+
+def registration_error(text: bytes) -> bytes:
+    """For a library whose body failed."""
+    return one_line(b"ERR Error registering functions: " + text)
+
+
+def refusal(text: bytes) -> CommandError:
+    """The text as an error reply."""
+    return CommandError(one_line(text))

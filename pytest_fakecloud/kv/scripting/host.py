@@ -1,0 +1,278 @@
+"""The Lua runtime of one engine: built once, when a script first runs, and used for all of them.
+
+The sandbox, the libraries and the limits are Lua (``lua/*.lua``); this module loads them, carries
+commands and replies across, and keeps what comes in within the memory the runtime may have: Lua
+cannot recover from an allocation that fails while Python hands it a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import lupa.lua51 as lupa
+
+from ..reply import Reply
+from .callbacks import Boxed, callbacks
+from .replies import FAILED, Converter, lua_size
+
+__all__ = ["HostLost", "Limits", "LuaHost", "ScriptFailure"]
+
+_FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
+_FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
+_CALL_WIDTH = 500
+"""Arguments handed over in one call; more of them travel as tables."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one script may use (decided here; the service publishes no figures).
+
+    ``instructions`` of the Lua machine (a coroutine costs 2,000, a command 100), ``seconds`` of
+    real time, for what is not counted in instructions, and ``memory`` in bytes.
+    """
+
+    instructions: int = 50_000_000
+    seconds: float = 5.0
+    memory: int = 64 * 2**20
+
+
+class HostLost(Exception):
+    """Lua ran out of memory outside a script: the runtime is of no use any more."""
+
+
+class ScriptFailure(Exception):
+    """A script raised: ``text`` with its class word, and where, if it was in the script itself."""
+
+    def __init__(self, text: bytes, source: bytes | None, line: int | None) -> None:
+        self.text = text
+        self.source = source
+        self.line = line
+
+
+class LuaHost:
+    """Compiles and runs scripts.
+
+    ``call`` runs one command line for the running script, for a protocol version, and returns its
+    reply or its error; ``may_call`` says whether the user may run a command line, or why that
+    cannot be said; ``clock`` is what ``os.clock`` answers, in seconds; ``flags`` are those functions
+    may carry besides Redis' own.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[list[bytes], int], Any],
+        may_call: Callable[[list[bytes]], bool | bytes],
+        clock: Callable[[], float],
+        limits: Limits,
+        flags: tuple[bytes, ...] = (),
+    ) -> None:
+        self.limits = limits
+        self._call = call
+        self._may_call = may_call
+        self._resp = 2
+        self._bug: BaseException | None = None
+        self._runtime = lupa.LuaRuntime(
+            encoding=None,
+            register_eval=False,
+            register_builtins=False,
+            unpack_returned_tuples=True,
+            attribute_handlers=(_no_attribute, _no_attribute),
+            max_memory=2 * limits.memory + 32 * 2**20,
+        )
+        self._converter = Converter(self._runtime)
+        api = self._load(clock, flags)
+        self._compile = api[b"compile"]
+        self._evaluate = api[b"evaluate"]
+        self._evaluate_tables = api[b"evaluate_tables"]
+        self._call_function = api[b"call_function"]
+        self._load_library = api[b"load_library"]
+
+    def _load(self, clock: Callable[[], float], flags: tuple[bytes, ...]) -> Any:
+        runtime = self._runtime
+        functions = callbacks()
+        functions |= {
+            b"call": self._command,
+            b"may_call": self._permission,
+            b"setresp": self._set_resp,
+            b"clock": clock,
+        }
+        limits = self.limits
+        settings = {
+            b"instructions": limits.instructions,
+            b"seconds": limits.seconds,
+            b"kilobytes": limits.memory // 1024,
+            b"memory_text": b"ERR Script stopped: it used more than %d bytes of memory"
+            % limits.memory,
+            b"instructions_text": b"ERR Script stopped: it ran more than %d instructions"
+            % limits.instructions,
+            b"seconds_text": b"ERR Script stopped: it ran for more than %g seconds"
+            % limits.seconds,
+            b"version": b"7.0.15",
+            b"version_number": 0x7000F,
+            b"flags": {flag: True for flag in (*_FLAGS, *flags)},
+        }
+        bootstrap = runtime.execute(_BOOTSTRAP)
+        sources = {name.encode(): _chunk(name) for name in _FILES}
+        table = runtime.table_from
+        return bootstrap(
+            table(functions),
+            table(settings, recursive=True),
+            _chunk("host"),
+            table(sources),
+        )
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def compile(self, source: bytes) -> Any:
+        """The script as a function of this runtime; raises ``SyntaxError`` with Lua's message."""
+        self._make_room(len(source) * 8)
+        function, message = self._protected(self._compile, source)
+        if function is None:
+            raise SyntaxError(message.decode("utf-8", "surrogateescape"))
+        return function
+
+    def evaluate(self, script: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
+        """Run a compiled script with KEYS and ARGV; raises ``ScriptFailure``."""
+        count = len(keys) + len(arguments)
+        self._make_room(lua_size(keys) + lua_size(arguments))
+        if count <= _CALL_WIDTH:
+            outcome = self._protected(self._evaluate, script, len(keys), *keys, *arguments)
+        else:
+            tables = self._tables(keys, arguments)
+            outcome = self._protected(self._evaluate_tables, script, *tables)
+        return self._finish(outcome)
+
+    def call_function(self, function: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
+        """Run a function of a library; raises ``ScriptFailure``."""
+        self._make_room(lua_size(keys) + lua_size(arguments))
+        tables = self._tables(keys, arguments)
+        return self._finish(self._protected(self._call_function, function, *tables))
+
+    def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
+        """Run the body of a library: what it registers, as name, function, description and flags.
+
+        Raises ``SyntaxError`` and ``ScriptFailure``.
+        """
+        self._make_room(len(source) * 8)
+        outcome = self._protected(self._load_library, source)
+        if outcome[0] is None:
+            raise SyntaxError(outcome[1].decode("utf-8", "surrogateescape"))
+        found: Any = self._finish(outcome)
+        return [tuple(item) for item in found]
+
+    def _tables(self, keys: list[bytes], arguments: list[bytes]) -> tuple[Any, Any]:
+        table = self._runtime.table_from
+        return table(keys), table(arguments)
+
+    def _finish(self, outcome: Any) -> Reply:
+        self._resp = 2
+        if self._bug is not None:
+            bug, self._bug = self._bug, None
+            raise bug
+        if outcome is True:
+            return None
+        if outcome[0]:
+            return _unbox(outcome[1]) if len(outcome) > 1 else None
+        text, source, line = (*outcome[1:], None, None)[:3]
+        raise ScriptFailure(text, source, line)
+
+    @staticmethod
+    def _protected(function: Any, *args: Any) -> Any:
+        try:
+            return function(*args)
+        except lupa.LuaError as error:
+            raise HostLost(str(error)) from None
+
+    def _make_room(self, size: int) -> None:
+        """Raise ``ScriptFailure`` when values of that size could not be handed to Lua."""
+        if size > self.limits.memory:
+            raise ScriptFailure(b"ERR not enough memory for the script's arguments", None, None)
+
+    # -- what Lua calls --------------------------------------------------------------------------
+
+    def _command(self, *args: Any) -> Any:
+        # Nothing may be raised from here: a script could catch it, and hold a Python object.
+        try:
+            kind, value = self._converter.arguments(args)
+            if kind is None:
+                reply = self._call(value, self._resp)
+                if reply.__class__ is bytes and len(reply) < 65536:
+                    return reply
+                if lua_size(reply) > self.limits.memory // 2:
+                    return b"ERR not enough memory for the reply", FAILED
+                return self._converter.to_lua(reply, self._resp)
+            return value, kind
+        except BaseException as bug:
+            self._bug = bug
+            return b"ERR internal error", 4
+
+    def _permission(self, *args: Any) -> Any:
+        try:
+            kind, value = self._converter.arguments(args)
+            if kind is not None:
+                return value, kind
+            allowed = self._may_call(value)
+            return allowed if isinstance(allowed, bool) else (allowed, FAILED)
+        except BaseException as bug:
+            self._bug = bug
+            return b"ERR internal error", 4
+
+    def _set_resp(self, version: int) -> None:
+        self._resp = version
+
+
+_BOOTSTRAP = rb"""
+return function(py, settings, host_source, sources)
+  local globals, load, exposed = {}, loadstring, _G
+  for name, value in pairs(_G) do globals[name] = value end
+  local function trusted(source, ...)
+    local body = assert(load(source, "=host"))
+    return setfenv(body, globals)(...)
+  end
+  local host = trusted(host_source, py, settings)
+  host.null = newproxy(true)
+  local behaviour = getmetatable(host.null)
+  behaviour.__tostring = function() return "userdata: (nil)" end
+  behaviour.__metatable = false
+  trusted(sources.sandbox, host, trusted(sources.patterns, host))
+  local libraries = {}
+  for _, name in ipairs({ "bit", "cjson", "cmsgpack", "struct" }) do
+    libraries[name] = trusted(sources[name], host)
+  end
+  local api = trusted(sources.redis, host, libraries)
+  for name in pairs(globals) do exposed[name] = nil end
+  return api
+end
+"""
+
+
+@cache
+def _chunk(name: str) -> bytes:
+    """A file of this host, compiled: reading the source takes four times as long."""
+    source = files(__package__).joinpath("lua", f"{name}.lua").read_bytes()
+    runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
+    compiled: bytes = runtime.execute(
+        b"local source = ... return string.dump(assert(loadstring(source, '=host')))", source
+    )
+    return compiled
+
+
+def _no_attribute(*_: object) -> None:
+    raise AttributeError("scripts see no Python objects")
+
+
+def _unbox(reply: Any) -> Any:
+    """The reply with doubles as floats: a bare float would have become a Lua number."""
+    if reply.__class__ is Boxed:
+        return reply.value
+    if isinstance(reply, list):
+        for index, item in enumerate(reply):
+            if item.__class__ is Boxed or isinstance(item, list):
+                reply[index] = _unbox(item)
+    return reply
+
+

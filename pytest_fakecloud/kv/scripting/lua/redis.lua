@@ -1,0 +1,347 @@
+-- The redis table, replies in both directions, and the entry points the engine calls.
+local host, libraries = ...
+
+local error, next, pairs, rawget, select, setmetatable, tostring, type, unpack =
+  error, next, pairs, rawget, select, setmetatable, tostring, type, unpack
+local find, sub = string.find, string.sub
+local py, run, protect, charge = host.py, host.run, host.protect, host.charge
+local to_integer = host.to_integer
+
+local resp = 2 -- the protocol version redis.setresp chose
+local DEEPEST = 100 -- levels of a reply
+local CHUNK = 1000 -- values handed over in one call
+
+-- Replies -------------------------------------------------------------------------------------------
+
+local to_reply
+
+local function to_list(items, count)
+  if count <= CHUNK then return py.list(unpack(items, 1, count)) end
+  local list = py.list()
+  for first = 1, count, CHUNK do
+    py.extend(list, unpack(items, first, first + CHUNK - 1 < count and first + CHUNK - 1 or count))
+  end
+  return list
+end
+
+local function flatten(content, depth, with_values)
+  local items, count = {}, 0
+  for key, value in next, content do
+    count = count + 1
+    items[count] = to_reply(key, depth)
+    if with_values then
+      count = count + 1
+      items[count] = to_reply(value, depth)
+    end
+  end
+  charge(count * 10)
+  return to_list(items, count)
+end
+
+local function table_to_reply(value, depth)
+  if depth > DEEPEST then return py.failure("ERR reached lua stack limit") end
+  value = host.real[value] or value
+  local field = rawget(value, "err")
+  if type(field) == "string" then return py.failure(field) end
+  field = rawget(value, "ok")
+  if type(field) == "string" then return py.status(field) end
+  field = rawget(value, "double")
+  if type(field) == "number" then return py.double(field) end
+  field = rawget(value, "map")
+  if type(field) == "table" then return py.map(flatten(field, depth + 1, true)) end
+  field = rawget(value, "set")
+  if type(field) == "table" then return py.set(flatten(field, depth + 1, false)) end
+  field = rawget(value, "big_number")
+  if type(field) == "string" then return py.big_number(field) end
+  field = rawget(value, "verbatim_string")
+  if type(field) == "table" then
+    local text, format = rawget(field, "string"), rawget(field, "format")
+    if type(text) == "string" and type(format) == "string" then return py.verbatim(text, format) end
+  end
+  local items, count = {}, 0
+  while true do
+    local item = rawget(value, count + 1)
+    if item == nil then break end
+    count = count + 1
+    items[count] = to_reply(item, depth + 1)
+  end
+  charge(count * 10)
+  return to_list(items, count)
+end
+
+function to_reply(value, depth)
+  local kind = type(value)
+  if kind == "string" then return value end
+  if kind == "number" then return to_integer(value) end
+  if kind == "boolean" then
+    if resp == 3 then return py.boolean(value) end
+    return value and 1 or nil
+  end
+  if kind == "table" then return table_to_reply(value, depth) end
+  return nil
+end
+
+-- Calling commands ----------------------------------------------------------------------------------
+
+local STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
+
+local function receive(protected, value, kind)
+  if kind == nil then
+    if value == nil and resp == 2 then return false end
+    return value
+  end
+  if kind == STATUS then return { ok = value } end
+  if kind == BUG then error(value, 0) end
+  local failure = { err = value }
+  if kind == FAILED then failure.ignore_error_stats_update = true end
+  if protected then return failure end
+  error(failure, 0)
+end
+
+local function call(...)
+  charge(100)
+  return receive(false, py.call(...))
+end
+
+local function protected_call(...)
+  charge(100)
+  return receive(true, py.call(...))
+end
+
+local function raise(text) error({ err = text }, 0) end
+
+-- The other functions -------------------------------------------------------------------------------
+
+local redis = {
+  LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
+  REPL_ALL = 3, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_NONE = 0,
+  REDIS_VERSION = host.limits.version, REDIS_VERSION_NUM = host.limits.version_number,
+  call = call, pcall = protected_call,
+}
+
+local WRONG_FIELD = "ERR wrong number or type of arguments"
+
+function redis.error_reply(...)
+  local text = ...
+  if select("#", ...) ~= 1 or type(text) ~= "string" then return { err = WRONG_FIELD } end
+  if sub(text, 1, 1) == "-" then text = sub(text, 2) end
+  if not find(text, " ", 1, true) then text = "ERR " .. text end
+  return { err = text }
+end
+
+function redis.status_reply(...)
+  local text = ...
+  if select("#", ...) ~= 1 or type(text) ~= "string" then return { err = WRONG_FIELD } end
+  return { ok = text }
+end
+
+function redis.sha1hex(...)
+  if select("#", ...) ~= 1 then raise("ERR wrong number of arguments") end
+  local value = ...
+  if type(value) == "number" then value = value .. "" end
+  return py.sha1hex(type(value) == "string" and value or "")
+end
+
+function redis.log(...)
+  local level = ...
+  if select("#", ...) < 2 then raise("ERR redis.log() requires two arguments or more.") end
+  if type(level) ~= "number" then
+    raise("ERR First argument must be a number (log level).")
+  end
+  if level < 0 or level > 3 then raise("ERR Invalid debug level.") end
+end
+
+function redis.setresp(...)
+  if select("#", ...) ~= 1 then raise("ERR redis.setresp() requires one argument.") end
+  local version = ...
+  if version ~= 2 and version ~= 3 then raise("ERR RESP version must be 2 or 3.") end
+  resp = version
+  py.setresp(version)
+end
+
+function redis.set_repl(...)
+  local flags = ...
+  if select("#", ...) ~= 1 then raise("ERR redis.set_repl() requires two arguments.") end
+  if type(flags) ~= "number" or flags < 0 or flags > 3 then
+    raise("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+  end
+end
+
+function redis.acl_check_cmd(...)
+  local allowed, kind = py.may_call(...)
+  if kind then raise(allowed) end
+  return allowed
+end
+
+local for_eval = setmetatable({}, { __index = redis })
+for name, value in pairs(redis) do for_eval[name] = value end
+function for_eval.breakpoint() return false end
+function for_eval.debug() end
+function for_eval.replicate_commands() return true end
+
+host.on_reset(function() resp = 2 end)
+
+-- Evaluating ----------------------------------------------------------------------------------------
+
+local function with_libraries(name, api)
+  local content = { redis = api, server = api }
+  for library, functions in pairs(libraries) do content[library] = protect(functions) end
+  return content
+end
+
+local eval_shown, eval_globals = host.new_globals(with_libraries("eval", protect(for_eval)))
+
+local api = {}
+
+-- Source to a function, or nil and the compiler's message.
+function api.compile(source)
+  local body, message = host.compile(source, "@user_script", eval_shown)
+  return body, message
+end
+
+-- Runs a compiled script: true and its reply, or false, text, source and line.
+local function finish(ok, value)
+  if ok then return true, value end
+  local text = rawget(value, "err")
+  if type(text) == "number" then text = text .. "" end
+  if type(text) ~= "string" then text = "ERR unknown error" end
+  return false, text, rawget(value, "source"), rawget(value, "line")
+end
+
+local function keys_and_arguments(count, ...)
+  if count == 0 then return {}, { ... } end
+  local all, keys, arguments = { ... }, {}, {}
+  for index = 1, count do keys[index] = all[index] end
+  for index = count + 1, #all do arguments[index - count] = all[index] end
+  return keys, arguments
+end
+
+function api.evaluate(script, count, ...)
+  eval_globals.KEYS, eval_globals.ARGV = keys_and_arguments(count, ...)
+  return finish(run(function() return to_reply(script(), 1) end))
+end
+
+-- The same with the keys and arguments as two tables, for more than a call can carry.
+function api.evaluate_tables(script, keys, arguments)
+  eval_globals.KEYS, eval_globals.ARGV = keys, arguments
+  return finish(run(function() return to_reply(script(), 1) end))
+end
+
+function api.call_function(callback, keys, arguments)
+  return finish(run(function() return to_reply(callback(keys, arguments), 1) end))
+end
+
+-- Libraries -----------------------------------------------------------------------------------------
+
+local registered -- what the library being loaded has registered, nil at any other time
+
+local function named_arguments(given)
+  local found = {}
+  for key, value in pairs(given) do
+    if type(key) ~= "string" then
+      if type(key) == "number" then raise("ERR unknown argument given to redis.register_function") end
+      raise("ERR named argument key given to redis.register_function is not a string")
+    end
+    if key == "function_name" then
+      if type(value) ~= "string" then
+        raise("ERR function_name argument given to redis.register_function must be a string")
+      end
+    elseif key == "description" then
+      if type(value) ~= "string" then
+        raise("ERR description argument given to redis.register_function must be a string")
+      end
+    elseif key == "callback" then
+      if type(value) ~= "function" then
+        raise("ERR callback argument given to redis.register_function must be a function")
+      end
+    elseif key == "flags" then
+      if type(value) ~= "table" then
+        raise("ERR flags argument to redis.register_function must be a table representing function flags")
+      end
+    else
+      raise("ERR unknown argument given to redis.register_function")
+    end
+    found[key] = value
+  end
+  if not found.function_name then
+    raise("ERR redis.register_function must get a function name argument")
+  end
+  if not found.callback then raise("ERR redis.register_function must get a callback argument") end
+  return found
+end
+
+local function read_flags(flags)
+  local found = {}
+  for index = 1, #flags do
+    local flag = rawget(flags, index)
+    if type(flag) ~= "string" or not host.limits.flags[flag] then raise("ERR unknown flag given") end
+    found[index] = flag
+  end
+  return found
+end
+
+local function register_function(...)
+  if not registered then
+    raise("ERR redis.register_function can only be called on FUNCTION LOAD command")
+  end
+  local count, first, second = select("#", ...), ...
+  if count < 1 or count > 2 then raise("ERR wrong number of arguments to redis.register_function") end
+  local found
+  if count == 1 then
+    if type(first) ~= "table" then
+      raise("ERR calling redis.register_function with a single argument is only applicable to"
+        .. " Lua table (representing named arguments).")
+    end
+    found = named_arguments(first)
+  else
+    if type(first) == "number" then first = first .. "" end
+    if type(first) ~= "string" then
+      raise("ERR first argument to redis.register_function must be a string")
+    end
+    if type(second) ~= "function" then
+      raise("ERR second argument to redis.register_function must be a function")
+    end
+    found = { function_name = first, callback = second }
+  end
+  local name = found.function_name
+  if not find(name, "^[%w_]+$") then
+    raise("ERR Library names can only contain letters, numbers, or underscores(_) and must be at"
+      .. " least one character long")
+  end
+  if registered[name] then raise("ERR Function already exists in the library") end
+  local flags = read_flags(found.flags or {})
+  registered[name] = true
+  registered[#registered + 1] = py.list(name, found.callback, found.description, py.list(unpack(flags)))
+end
+
+local function version_of(table_)
+  return {
+    LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3, log = table_.log,
+    REDIS_VERSION = table_.REDIS_VERSION, REDIS_VERSION_NUM = table_.REDIS_VERSION_NUM,
+    register_function = register_function,
+  }
+end
+
+local for_functions = {}
+for name, value in pairs(redis) do for_functions[name] = value end
+local function_shown, function_globals, choose =
+  host.new_globals(with_libraries("function", protect(for_functions)))
+local load_api = protect(version_of(redis))
+local load_globals = setmetatable({ redis = load_api, server = load_api },
+  getmetatable(function_globals))
+
+-- Loads a library: true and what it registered, or false and the error; nil when it does not compile.
+function api.load_library(source)
+  local body, message = host.compile(source, "@user_function", function_shown)
+  if not body then return nil, message end
+  registered = {}
+  choose(load_globals)
+  local ok, value = run(body)
+  choose(function_globals)
+  local found = registered
+  registered = nil
+  if not ok then return finish(false, value) end
+  return true, to_list(found, #found)
+end
+
+return api

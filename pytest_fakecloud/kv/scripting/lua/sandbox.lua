@@ -1,0 +1,344 @@
+-- The globals scripts see: Lua's harmless functions, guarded where C could run for long or where a
+-- read-only table would show that it is empty. No file, process, module, debug or environment access.
+local host, patterns = ...
+
+local error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber, type,
+  unpack = error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber,
+  type, unpack
+local floor, find = math.floor, string.find
+local check_integer, check_string, check_table, argument_error, type_error =
+  host.check_integer, host.check_string, host.check_table, host.argument_error, host.type_error
+local charge, check_size, real, READONLY = host.charge, host.check_size, host.real, host.READONLY
+
+-- Tables --------------------------------------------------------------------------------------------
+
+local function guard(value)
+  if real[value] then error(READONLY, 0) end
+end
+
+local function get_raw(...)
+  local count, target, key = select("#", ...), ...
+  check_table(count, 1, target)
+  if count < 2 then argument_error(0, 2, "value expected") end
+  return rawget(real[target] or target, key)
+end
+
+local function set_raw(...)
+  local count, target, key, value = select("#", ...), ...
+  check_table(count, 1, target)
+  if count < 3 then argument_error(0, count + 1, "value expected") end
+  guard(target)
+  if key == nil then error("table index is nil", 0) end
+  if key ~= key then error("table index is NaN", 0) end
+  return rawset(target, key, value)
+end
+
+local function set_metatable(...)
+  local count, target, metatable = select("#", ...), ...
+  check_table(count, 1, target)
+  if metatable ~= nil and type(metatable) ~= "table" or count < 2 then
+    argument_error(0, 2, "nil or table expected")
+  end
+  guard(target)
+  local present = getmetatable(target)
+  if type(present) == "table" and rawget(present, "__metatable") ~= nil or
+     present ~= nil and type(present) ~= "table" then
+    error("cannot change a protected metatable", 2)
+  end
+  return setmetatable(target, metatable)
+end
+
+local function get_metatable(...)
+  if select("#", ...) == 0 then argument_error(0, 1, "value expected") end
+  local value = ...
+  if real[value] or value == host.null then return nil end
+  return getmetatable(value)
+end
+
+local function next_pair(...)
+  local count, target, key = select("#", ...), ...
+  check_table(count, 1, target)
+  local ok, found, value = pcall(next, real[target] or target, key)
+  if not ok then error(found, 2) end
+  return found, value
+end
+
+local function copy(content)
+  local twin = {}
+  for key, value in pairs(content) do twin[key] = value end
+  return twin
+end
+
+local function all_pairs(...)
+  local target = ...
+  check_table(select("#", ...), 1, target)
+  local content = real[target]
+  return next, content and copy(content) or target, nil
+end
+
+local LONGEST_SHIFT = 1e7 -- more elements than fit into the memory a script may use
+
+local raw_insert, raw_remove, raw_sort = table.insert, table.remove, table.sort
+
+local function insert(...)
+  local count, target = select("#", ...), ...
+  check_table(count, 1, target)
+  guard(target)
+  local length = #target
+  if count == 2 then
+    rawset(target, length + 1, (select(2, ...)))
+    return
+  end
+  if count ~= 3 then error("wrong number of arguments to 'insert'", 2) end
+  local position = check_integer(count, 2, (select(2, ...)))
+  if length + 1 - position > LONGEST_SHIFT then error("table too large to shift", 2) end
+  if length - position > 1000 then charge(length - position) end
+  raw_insert(target, position, (select(3, ...)))
+end
+
+local function remove(...)
+  local count, target, position = select("#", ...), ...
+  check_table(count, 1, target)
+  guard(target)
+  local length = #target
+  position = position == nil and count < 2 and length or check_integer(count, 2, position)
+  if length - position > LONGEST_SHIFT then error("table too large to shift", 2) end
+  if length - position > 1000 then charge(length - position) end
+  return raw_remove(target, position)
+end
+
+local function sort(...)
+  local count, target, before = select("#", ...), ...
+  check_table(count, 1, target)
+  if before ~= nil and type(before) ~= "function" then
+    type_error(0, 2, "function", count, before)
+  end
+  guard(target)
+  if not before then
+    -- Comparing long strings takes long; a comparison in Lua is counted.
+    local work, length = 0, #target
+    for index = 1, length do
+      local value = rawget(target, index)
+      work = work + (type(value) == "string" and #value or 8)
+    end
+    if work * 20 > 2e6 then
+      before = function(left, right)
+        if type(left) == "string" then charge(floor(#left / 100)) end
+        return left < right
+      end
+    end
+  end
+  local ok, message = pcall(raw_sort, target, before)
+  if not ok then
+    if message == "invalid order function for sorting" then error(message, 2) end
+    error(message, 0)
+  end
+end
+
+local function for_each(...)
+  local count, target, action = select("#", ...), ...
+  check_table(count, 1, target)
+  if type(action) ~= "function" then type_error(0, 2, "function", count, action) end
+  for key, value in pairs(real[target] or target) do
+    local result = action(key, value)
+    if result ~= nil then return result end
+  end
+end
+
+-- Strings -------------------------------------------------------------------------------------------
+
+local raw_rep = string.rep
+
+local function rep(...)
+  local count, text, times = select("#", ...), ...
+  text, times = check_string(count, 1, text), check_integer(count, 2, times)
+  if text == "" or times <= 0 then return "" end
+  check_size(#text * times)
+  return raw_rep(text, times)
+end
+
+-- Calls ---------------------------------------------------------------------------------------------
+
+-- A failed pcall gives the text of an error table, as the server's own pcall does.
+local function plain(ok, ...)
+  local value = ...
+  if not ok and type(value) == "table" then
+    local text = rawget(value, "err")
+    if text ~= nil then return ok, text end
+  end
+  return ok, ...
+end
+
+local function protected_call(...)
+  if select("#", ...) == 0 then argument_error(0, 1, "value expected") end
+  return plain(pcall(...))
+end
+
+local create, wrap_resume = host.create_coroutine, coroutine.resume
+
+local function new_coroutine(...)
+  local count, body = select("#", ...), ...
+  if type(body) ~= "function" or find(host.what(body), "^C") then
+    argument_error(0, 1, "Lua function expected")
+  end
+  return create(body)
+end
+
+local function resumed(ok, ...)
+  if not ok then error((...), 0) end
+  return ...
+end
+
+local function wrapped_coroutine(...)
+  local count, body = select("#", ...), ...
+  if type(body) ~= "function" or find(host.what(body), "^C") then
+    argument_error(0, 1, "Lua function expected")
+  end
+  local thread = create(body)
+  return function(...) return resumed(wrap_resume(thread, ...)) end
+end
+
+local function collect(...)
+  local count, option = select("#", ...), ...
+  option = option == nil and "collect" or check_string(count, 1, option)
+  if option == "count" then return collectgarbage("count") end
+  if option == "collect" or option == "step" then
+    charge(100000) -- takes long when there is much to look at
+    return collectgarbage(option)
+  end
+  if find(option, "^[sr]e?t[oa]p?") and (option == "stop" or option == "restart")
+     or option == "setpause" or option == "setstepmul" then
+    return 0 -- the collector is not one script's to set
+  end
+  argument_error(0, 1, "invalid option '" .. option .. "'")
+end
+
+-- The numbers of the server's own generator, the same in every script unless it seeds them.
+local low, middle, high = 0x330E, 0, 0
+
+local function seed(value)
+  value = floor(value) % 2 ^ 32
+  low, middle, high = 0x330E, value % 65536, floor(value / 65536)
+end
+host.on_reset(function() low, middle, high = 0x330E, 0, 0 end)
+
+local function draw()
+  -- x = 0x5DEECE66D * x + 0xB modulo 2^48, in 16-bit pieces
+  local first = 0xE66D * low + 0xB
+  local second = 0xE66D * middle + 0xDEEC * low + floor(first / 65536)
+  local third = 0xE66D * high + 0xDEEC * middle + 5 * low + floor(second / 65536)
+  low, middle, high = first % 65536, second % 65536, third % 65536
+  return high * 32768 + floor(middle / 2)
+end
+
+local function random(...)
+  local count = select("#", ...)
+  local number = (draw() % 2147483647) / 2147483647
+  if count == 0 then return number end
+  local least, most = ...
+  if count == 1 then
+    most = check_integer(count, 1, least)
+    if most < 1 then argument_error(0, 1, "interval is empty") end
+    return floor(number * most) + 1
+  elseif count == 2 then
+    least, most = check_integer(count, 1, least), check_integer(count, 2, most)
+    if least > most then argument_error(0, 2, "interval is empty") end
+    return floor(number * (most - least + 1)) + least
+  end
+  error("wrong number of arguments", 2)
+end
+
+local function random_seed(...)
+  seed(check_integer(select("#", ...), 1, (...)))
+end
+
+-- The tables ----------------------------------------------------------------------------------------
+
+local function chosen(library, names)
+  local found = {}
+  for name in string.gmatch(names, "%S+") do found[name] = library[name] end
+  return found
+end
+
+local protect = host.protect
+local libraries = {}
+
+local string_library = chosen(string, "byte char format len lower reverse sub upper")
+for name, body in pairs(patterns) do string_library[name] = body end
+string_library.rep = rep
+libraries.string = protect(string_library)
+
+local table_library = chosen(table, "concat getn maxn setn")
+table_library.insert, table_library.remove, table_library.sort = insert, remove, sort
+table_library.foreach = for_each
+table_library.foreachi = function(...)
+  local count, target, action = select("#", ...), ...
+  check_table(count, 1, target)
+  if type(action) ~= "function" then type_error(0, 2, "function", count, action) end
+  for index = 1, #target do
+    local result = action(index, rawget(target, index))
+    if result ~= nil then return result end
+  end
+end
+libraries.table = protect(table_library)
+
+local math_library = copy(math)
+math_library.random, math_library.randomseed = random, random_seed
+libraries.math = protect(math_library)
+
+libraries.coroutine = protect({
+  create = new_coroutine, wrap = wrapped_coroutine, resume = coroutine.resume,
+  running = coroutine.running, status = coroutine.status, yield = coroutine.yield,
+})
+
+libraries.os = protect({ clock = host.py.clock })
+
+local BASE = "assert error gcinfo ipairs rawequal select tonumber tostring type unpack xpcall"
+
+-- ("x"):rep(2) finds its methods here, and nobody else finds the table.
+local strings = getmetatable("")
+strings.__index = string_library
+strings.__metatable = protect({ __index = libraries.string })
+
+-- A new set of globals: returns the table scripts run in, the one that fills it, and a function that
+-- lets another table fill it.
+function host.new_globals(content)
+  local globals = chosen(_G, BASE)
+  local shown
+  local function load_string(...)
+    local count, source, name = select("#", ...), ...
+    source = check_string(count, 1, source)
+    name = name == nil and source or check_string(count, 2, name)
+    return host.compile(source, name, shown)
+  end
+  globals.loadstring = load_string
+  globals.load = function(...)
+    local count, reader, name = select("#", ...), ...
+    if type(reader) ~= "function" then type_error(0, 1, "function", count, reader) end
+    local pieces = {}
+    while true do
+      local piece = reader()
+      if piece == nil or piece == "" then break end
+      if type(piece) ~= "string" then return nil, "reader function must return a string" end
+      pieces[#pieces + 1] = piece
+    end
+    return host.compile(table.concat(pieces), name == nil and "=(load)" or name, shown)
+  end
+  globals.rawget, globals.rawset, globals.next, globals.pairs = get_raw, set_raw, next_pair, all_pairs
+  globals.getmetatable, globals.setmetatable = get_metatable, set_metatable
+  globals.pcall, globals.collectgarbage = protected_call, collect
+  globals._VERSION = _VERSION
+  for name, library in pairs(libraries) do globals[name] = library end
+  for name, value in pairs(content) do globals[name] = value end
+  local choose
+  shown, choose = host.protect(globals)
+  globals._G = shown
+  setmetatable(globals, { __index = function(_, name)
+    local kind = type(name)
+    if kind ~= "string" and kind ~= "number" then
+      error("Second argument to luaProtectedTableError must be a string or number", 2)
+    end
+    error("Script attempted to access nonexistent global variable '" .. name .. "'", 2)
+  end })
+  return shown, globals, choose
+end

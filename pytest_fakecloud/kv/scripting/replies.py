@@ -1,0 +1,106 @@
+"""Values between the engine and Lua: arguments of commands one way, replies the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import CommandError
+from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
+from ..syntax import format_double
+
+__all__ = ["BUG", "FAILED", "REFUSED", "STATUS", "Converter", "lua_size"]
+
+STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
+"""Kinds of a command's result, as ``redis.lua`` tells them apart; without one it is a plain value:
+a status, an error of a command, a refusal before any command ran, a fault of this engine."""
+
+NO_ARGUMENTS = b"ERR Please specify at least one argument for this redis lib call"
+BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integers"
+
+
+def number_text(number: int | float) -> bytes:
+    """A Lua number as an argument of a command: 17 significant digits."""
+    if isinstance(number, int) and abs(number) < 10**17:
+        return b"%d" % number
+    return b"%.17g" % number
+
+
+def lua_size(value: Any) -> int:
+    """About how many bytes a value takes in Lua's memory."""
+    if isinstance(value, bytes | bytearray):
+        return len(value) + 24
+    if isinstance(value, list):
+        return 64 + sum(16 + lua_size(item) for item in value)
+    return 160
+
+
+class Converter:
+    """Makes replies into values of one runtime."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._table = runtime.table_from
+
+    def arguments(self, args: tuple[Any, ...]) -> tuple[int | None, Any]:
+        """The command line a script gave, or ``REFUSED`` and the reason."""
+        if not args:
+            return REFUSED, NO_ARGUMENTS
+        argv: list[bytes] = []
+        for arg in args:
+            kind = arg.__class__
+            if kind is bytes:
+                argv.append(arg)
+            elif kind is int or kind is float:
+                argv.append(number_text(arg))
+            else:
+                return REFUSED, BAD_ARGUMENTS
+        return None, argv
+
+    def to_lua(self, reply: Any, resp: int) -> Any:
+        """The result of ``redis.call``: a value, or a value and its kind."""
+        kind = reply.__class__
+        if kind is int or reply is None or kind is bytes:
+            return reply
+        if kind is Status:
+            return reply.text, STATUS
+        if isinstance(reply, CommandError):
+            return reply.text, FAILED
+        return self._nested(reply, resp)
+
+    def _nested(self, reply: Any, resp: int) -> Any:
+        kind = reply.__class__
+        if kind is bytes or kind is int:
+            return reply
+        if reply is None:
+            return False if resp == 2 else None
+        if isinstance(reply, list):
+            return self._aggregate(reply, resp)
+        if kind is Status:
+            return self._table({b"ok": reply.text})
+        if isinstance(reply, CommandError):
+            return self._table({b"err": reply.text})
+        if isinstance(reply, float):
+            return format_double(reply) if resp == 2 else self._table({b"double": reply})
+        if kind is Bool:
+            return int(reply.value) if resp == 2 else reply.value
+        if kind is bytearray:
+            return bytes(reply)
+        return self._text(reply, resp)
+
+    def _aggregate(self, reply: list[Any], resp: int) -> Any:
+        items = [self._nested(item, resp) for item in reply]
+        if resp == 3 and isinstance(reply, Map):
+            pairs = dict(zip(items[::2], items[1::2], strict=True))
+            return self._table({b"map": self._table(pairs)})
+        if resp == 3 and isinstance(reply, SetReply):
+            return self._table({b"set": self._table(dict.fromkeys(items, True))})
+        return self._table(items)
+
+    def _text(self, reply: Any, resp: int) -> Any:
+        if isinstance(reply, Verbatim):
+            if resp == 2:
+                return reply.text
+            text = self._table({b"string": reply.text, b"format": reply.format})
+            return self._table({b"verbatim_string": text})
+        if isinstance(reply, BigNumber):
+            return reply.text if resp == 2 else self._table({b"big_number": reply.text})
+        return False if resp == 2 else None  # the nil of an array

@@ -1,0 +1,378 @@
+"""Scripts and function libraries of one engine, and how they run.
+
+A script runs atomically: the engine's lock is held, and time stands still for all its commands.
+What it wrote before it failed stays, as in the real service. Decided here: a script that exceeds
+its limits (``host.Limits``) fails like one that raised an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..dumping import VERSION, verify
+from ..errors import CommandError, one_line
+from ..reply import Reply
+from ..values.packing import Reader, Writer
+from . import errors
+from .shebang import KEY_LOCKING, library_name, script_shebang
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..model import Session
+    from ..registry import CommandSpec
+    from .host import LuaHost, ScriptFailure
+
+__all__ = ["Function", "Library", "Script", "Scripting", "ScriptingCopy"]
+
+_MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
+"""Not writes, yet refused to read-only scripts."""
+_FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
+
+
+@dataclass(eq=False)
+class Script:
+    """One script: its text, its flags (None without a shebang line) and, once run, its function."""
+
+    source: bytes
+    body: bytes
+    flags: frozenset[bytes] | None
+    compiled: Any = None
+
+
+@dataclass(eq=False, frozen=True)
+class Function:
+    """One function of a library; ``callback`` is what the Lua host runs."""
+
+    name: bytes
+    callback: Any
+    description: bytes | None
+    flags: tuple[bytes, ...]
+
+
+@dataclass(eq=False, frozen=True)
+class Library:
+    """One function library."""
+
+    name: bytes
+    source: bytes
+    functions: dict[bytes, Function]
+
+
+@dataclass(frozen=True)
+class ScriptingCopy:
+    """The scripts and the sources of the libraries, as ``snapshot`` found them."""
+
+    scripts: dict[bytes, Script]
+    libraries: tuple[bytes, ...]
+
+
+@dataclass(eq=False)
+class _Run:
+    session: Session
+    read_only: bool
+    keys: frozenset[bytes] | None
+
+
+class Scripting:
+    """What EVAL, SCRIPT, FUNCTION and FCALL work on. The Lua host is built when first needed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.scripts: dict[bytes, Script] = {}
+        self.libraries: dict[bytes, Library] = {}
+        self.functions: dict[bytes, Function] = {}
+        self._host: LuaHost | None = None
+        self._run: _Run | None = None
+
+    @property
+    def vendor(self) -> bool:
+        """Whether errors and flags follow the vendor's dialect."""
+        return self.engine.dialect == "vendor"
+
+    @property
+    def host(self) -> LuaHost:
+        """The Lua runtime."""
+        if self._host is None:
+            from .host import Limits, LuaHost  # lupa is for those who run scripts
+
+            flags = (KEY_LOCKING,) if self.vendor else ()
+            self._host = LuaHost(self._command, self._may_call, self._clock, Limits(), flags)
+        return self._host
+
+    # -- scripts ---------------------------------------------------------------------------------
+
+    def load(self, source: bytes) -> bytes:
+        """Keep a script; its SHA-1 in hexadecimal. Raises ``CommandError`` when it is not one."""
+        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+        if sha not in self.scripts:
+            shebang = script_shebang(source, self.vendor)
+            script = Script(source, shebang.body, shebang.flags)
+            self._compile(script)
+            self.scripts[sha] = script
+        return sha
+
+    def _compile(self, script: Script) -> None:
+        from .host import HostLost, ScriptFailure
+
+        try:
+            script.compiled = self.host.compile(script.body)
+        except SyntaxError as error:
+            raise CommandError(errors.compile_error(str(error))) from None
+        except ScriptFailure as failure:
+            raise CommandError(failure.text) from None
+        except HostLost:
+            self._lose_host()
+            raise CommandError(errors.OUT_OF_MEMORY) from None
+
+    def evaluate(
+        self, session: Session, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
+    ) -> Reply:
+        """Run a kept script; raises NOSCRIPT when there is none of that digest."""
+        script = self.scripts.get(sha)
+        if script is None:
+            raise CommandError(errors.NO_SCRIPT)
+        if script.compiled is None:
+            self._compile(script)
+        flags = script.flags
+        no_writes = flags is not None and b"no-writes" in flags
+        if read_only and flags is not None and not no_writes and not self.vendor:
+            raise CommandError(errors.WRITE_FLAG_IN_RO)
+        declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
+        run = _Run(session, read_only or no_writes, declared)
+        return self._guarded(run, sha, lambda: self.host.evaluate(script.compiled, keys, args))
+
+    # -- libraries -------------------------------------------------------------------------------
+
+    def load_library(self, source: bytes, replace: bool) -> bytes:
+        """Load a function library; its name. Raises ``CommandError`` and changes nothing then."""
+        library = self._read_library(source)
+        if not replace and library.name in self.libraries:
+            raise CommandError(errors.library_exists(library.name))
+        self._check_functions(library, self.functions, self.libraries.get(library.name))
+        self.delete_library(library.name)
+        self._add(library)
+        return library.name
+
+    def _read_library(self, source: bytes) -> Library:
+        from .host import HostLost, ScriptFailure
+
+        name, body = library_name(source)
+        try:
+            registered = self.host.load_library(body)
+        except SyntaxError as error:
+            raise CommandError(errors.library_compile_error(str(error))) from None
+        except ScriptFailure as failure:
+            stopped = failure.text.startswith(b"ERR Script stopped: it ran")
+            text = errors.LOAD_TIMEOUT if stopped else failure.text
+            raise CommandError(errors.registration_error(text)) from None
+        except HostLost:
+            self._lose_host()
+            raise CommandError(errors.OUT_OF_MEMORY) from None
+        if not registered:
+            raise CommandError(errors.NO_FUNCTIONS)
+        functions = {
+            function_name: Function(function_name, callback, description, tuple(flags))
+            for function_name, callback, description, flags in registered
+        }
+        return Library(name, source, functions)
+
+    @staticmethod
+    def _check_functions(
+        library: Library, present: dict[bytes, Function], replaced: Library | None
+    ) -> None:
+        for name in library.functions:
+            if name in present and (replaced is None or name not in replaced.functions):
+                raise CommandError(errors.function_exists(name))
+
+    def _add(self, library: Library) -> None:
+        self.libraries[library.name] = library
+        self.functions.update(library.functions)
+
+    def delete_library(self, name: bytes) -> bool:
+        """Remove a library and its functions; whether it was there."""
+        library = self.libraries.pop(name, None)
+        if library is None:
+            return False
+        for function_name in library.functions:
+            del self.functions[function_name]
+        return True
+
+    def flush_libraries(self) -> None:
+        """Remove every library."""
+        self.libraries.clear()
+        self.functions.clear()
+
+    def call_function(
+        self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
+    ) -> Reply:
+        """Run a function of a library; raises when there is none of that name.
+
+        FCALL_RO of a function that is not flagged ``no-writes`` is refused by Redis; the vendor
+        runs it as long as it only reads.
+        """
+        function = self.functions.get(name)
+        if function is None:
+            raise CommandError(errors.FUNCTION_NOT_FOUND)
+        no_writes = b"no-writes" in function.flags
+        if read_only and not no_writes and not self.vendor:
+            raise CommandError(errors.WRITE_FLAG_IN_RO)
+        declared = frozenset(keys) if KEY_LOCKING in function.flags else None
+        run = _Run(session, read_only or no_writes, declared)
+        return self._guarded(
+            run, name, lambda: self.host.call_function(function.callback, keys, args)
+        )
+
+    # -- payloads and copies ---------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """All libraries as a payload for FUNCTION RESTORE: this engine's own, checksummed format."""
+        writer = Writer()
+        writer.integer(len(self.libraries))
+        for library in self.libraries.values():
+            writer.blob(library.source)
+        body = _TAG + writer.payload() + VERSION.to_bytes(2, "little")
+        return body + hashlib.blake2b(body, digest_size=8).digest()
+
+    def restore_dump(self, payload: bytes, policy: bytes) -> None:
+        """Load the libraries of a payload; nothing changes when one of them cannot be loaded.
+
+        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``.
+        """
+        if not verify(payload) or not payload.startswith(_TAG):
+            raise CommandError(errors.BAD_DUMP)
+        try:
+            reader = Reader(payload[len(_TAG) : -10])
+            sources = [reader.blob() for _ in range(reader.integer())]
+        except ValueError:
+            raise CommandError(errors.BAD_DUMP) from None
+        libraries = [self._read_library(source) for source in sources]
+        kept = {} if policy == b"FLUSH" else dict(self.libraries)
+        for library in libraries:
+            if library.name in kept and policy == b"APPEND":
+                raise CommandError(errors.library_collides(library.name))
+            kept.pop(library.name, None)
+            functions = {name: f for other in kept.values() for name, f in other.functions.items()}
+            self._check_functions(library, functions, None)
+            kept[library.name] = library
+        self.flush_libraries()
+        for library in kept.values():
+            self._add(library)
+
+    def snapshot(self) -> ScriptingCopy:
+        """What scripts and libraries there are."""
+        sources = tuple(library.source for library in self.libraries.values())
+        return ScriptingCopy(dict(self.scripts), sources)
+
+    def restore(self, saved: ScriptingCopy) -> None:
+        """Put scripts and libraries back; libraries are loaded anew, so their variables are too."""
+        self.scripts = dict(saved.scripts)
+        self.flush_libraries()
+        for source in saved.libraries:
+            self._add(self._read_library(source))
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def _guarded(self, run: _Run, name: bytes, action: Any) -> Reply:
+        from .host import HostLost, ScriptFailure
+
+        session = run.session
+        before = (session.db, session.resp, session.in_script)
+        session.in_script = True
+        self._run = run
+        try:
+            reply: Reply = action()
+        except ScriptFailure as failure:
+            raise CommandError(self._failure_text(failure, name)) from None
+        except HostLost:
+            self._lose_host()
+            raise CommandError(errors.OUT_OF_MEMORY) from None
+        finally:
+            self._run = None
+            session.db, session.resp, session.in_script = before
+        if isinstance(reply, CommandError):
+            raise reply
+        return reply
+
+    def _lose_host(self) -> None:
+        """Begin with a new runtime, and load into it what the old one held."""
+        self._host = None
+        for script in self.scripts.values():
+            script.compiled = None
+        self.restore(self.snapshot())
+
+    def _failure_text(self, failure: ScriptFailure, name: bytes) -> bytes:
+        text = one_line(failure.text)
+        if failure.source is None or failure.line is None:
+            return b"ERR Error running script: " + text if self.vendor else text
+        if not self.vendor:
+            return b"%b script: %b, on %b:%d." % (text, name, failure.source, failure.line)
+        place = b"%b:%d" % (failure.source, failure.line)
+        inner = text.removeprefix(b"ERR %b: " % place.removeprefix(b"@"))
+        return b"ERR Error running script: %b: %b\nstack traceback:\n\t%b: in main chunk\n\t[G]: ?" % (
+            place, inner, place,
+        )  # fmt: skip
+
+    def _command(self, argv: list[bytes], resp: int) -> Reply:
+        run = self._run
+        assert run is not None
+        try:
+            spec = self._allowed(run, argv)
+            run.session.resp = resp
+            return self.engine.run(run.session, spec, argv)
+        except CommandError as error:
+            return error
+
+    def _allowed(self, run: _Run, argv: list[bytes]) -> CommandSpec:
+        try:
+            spec = self.engine.resolve(argv)
+        except CommandError:
+            raise CommandError(errors.UNKNOWN_COMMAND) from None
+        if not spec.least <= len(argv) <= spec.most:
+            raise CommandError(errors.WRONG_ARITY)
+        if "noscript" in spec.flags:
+            raise CommandError(errors.NOT_FROM_SCRIPT)
+        if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
+            raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
+        if not run.session.user.unrestricted:
+            self._check_user(run.session, spec, argv)
+        if run.keys is not None:
+            if spec.name in _FLUSHES:
+                raise CommandError(errors.FLUSH_WITH_KEY_LOCKING)
+            for place, key_spec in spec.key_positions(argv):
+                if "not_key" not in key_spec.flags and argv[place] not in run.keys:
+                    raise errors.refusal(errors.dynamic_key(argv[place]))
+        return spec
+
+    def _check_user(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        try:
+            session.user.check(spec, argv)
+        except CommandError as error:
+            text = error.text
+            if b"keys" in text or b"a key" in text:
+                raise CommandError(errors.NO_KEY_PERMISSION) from None
+            if b"channel" in text:
+                raise CommandError(errors.NO_CHANNEL_PERMISSION) from None
+            raise CommandError(errors.NO_COMMAND_PERMISSION) from None
+
+    def _may_call(self, argv: list[bytes]) -> bool | bytes:
+        run = self._run
+        if run is None:
+            return errors.NOT_FROM_SCRIPT
+        try:
+            spec = self.engine.resolve(argv)
+        except CommandError:
+            return errors.INVALID_FOR_ACL_CHECK
+        try:
+            if not run.session.user.unrestricted:
+                run.session.user.check(spec, argv)
+        except CommandError:
+            return False
+        return True
+
+    def _clock(self) -> float:
+        return (self.engine.now_us - self.engine.started_us) / 1_000_000
+
+
+_TAG = b"\xf5"

@@ -1,0 +1,79 @@
+"""The first line of a script or library: ``#!lua flags=no-writes`` or ``#!lua name=mylib``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..errors import CommandError
+from . import errors
+
+__all__ = ["KEY_LOCKING", "SCRIPT_FLAGS", "Shebang", "library_name", "script_shebang"]
+
+SCRIPT_FLAGS = frozenset(
+    {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
+)
+KEY_LOCKING = b"allow-key-locking"
+"""The vendor's own flag: only declared keys may be touched."""
+
+_NAME = re.compile(rb"[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True)
+class Shebang:
+    """What the first line of a script says; ``body`` still begins with its line break.
+
+    ``flags`` is None when there is no such line: the script then behaves as before there were any.
+    """
+
+    flags: frozenset[bytes] | None
+    body: bytes
+
+
+def script_shebang(source: bytes, vendor: bool) -> Shebang:
+    """Read the first line of a script; raises ``CommandError`` for what it may not say."""
+    if not source.startswith(b"#!"):
+        return Shebang(None, source)
+    end = source.find(b"\n")
+    if end < 0:
+        raise CommandError(errors.INVALID_SHEBANG)
+    words = source[:end].split()
+    if words[0] != b"#!lua":
+        raise errors.refusal(errors.unexpected_engine(words[0]))
+    known = SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
+    flags: set[bytes] = set()
+    for word in words[1:]:
+        if not word.startswith(b"flags="):
+            raise errors.refusal(errors.unknown_shebang_option(word))
+        listed = word.removeprefix(b"flags=")
+        for flag in listed.split(b",") if listed else ():
+            if flag not in known:
+                raise errors.refusal(errors.unexpected_flag(flag))
+            flags.add(flag)
+    return Shebang(frozenset(flags), source[end:])
+
+
+def library_name(source: bytes) -> tuple[bytes, bytes]:
+    """The name of a library and its body; raises ``CommandError`` for a bad first line."""
+    if not source.startswith(b"#!"):
+        raise CommandError(errors.NO_METADATA)
+    end = source.find(b"\n")
+    if end < 0:
+        raise CommandError(errors.INVALID_METADATA)
+    engine, *words = source[2:end].split(b" ")
+    name = None
+    for word in words:
+        if not word.strip():
+            continue
+        if not word.lower().startswith(b"name="):
+            raise errors.refusal(errors.bad_metadata(word))
+        if name is not None:
+            raise CommandError(errors.NAME_TWICE)
+        name = word[5:].strip()
+    if name is None:
+        raise CommandError(errors.NO_LIBRARY_NAME)
+    if not _NAME.fullmatch(name):
+        raise CommandError(errors.BAD_LIBRARY_NAME)
+    if engine.lower() != b"lua":
+        raise errors.refusal(errors.engine_not_found(engine))
+    return name, source[end:]

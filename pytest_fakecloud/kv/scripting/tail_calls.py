@@ -1,0 +1,92 @@
+"""Ordinary calls in place of tail calls, in a compiled Lua 5.1 chunk.
+
+A tail call drops the frame of the caller, and with it the line that error messages name. The
+server's functions are written in C, for which Lua keeps the frame; the ones of this host are
+written in Lua. So ``return redis.call(…)`` has to become a call whose results are then returned,
+which is the same instruction with another operation code.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+
+__all__ = ["keep_frames"]
+
+_HEADER = 12
+_CALL, _TAIL_CALL = 28, 29
+_NIL, _BOOLEAN, _NUMBER, _STRING = 0, 1, 3, 4
+
+
+def keep_frames(chunk: bytes) -> bytes:
+    """The chunk, as ``string.dump`` gives it, without tail calls."""
+    if chunk[:5] != b"\x1bLuaQ" or chunk[9] != 4 or chunk[10] != 8:
+        return chunk  # another build of Lua: positions may be lost, nothing else
+    return bytes(_Chunk(chunk).without_tail_calls())
+
+
+class _Chunk:
+    def __init__(self, chunk: bytes) -> None:
+        self._chunk = bytearray(chunk)
+        order = "<" if chunk[6] else ">"
+        self._int = struct.Struct(order + "i")
+        self._size = struct.Struct(order + ("Q" if chunk[8] == 8 else "I"))
+        self._swapped = bool(chunk[6]) != (sys.byteorder == "little")
+        self._at = _HEADER
+
+    def without_tail_calls(self) -> bytearray:
+        self._function()
+        return self._chunk
+
+    def _integer(self) -> int:
+        found: int = self._int.unpack_from(self._chunk, self._at)[0]
+        self._at += 4
+        return found
+
+    def _string(self) -> None:
+        length: int = self._size.unpack_from(self._chunk, self._at)[0]
+        self._at += self._size.size + length
+
+    def _function(self) -> None:
+        self._string()
+        self._at += 12  # first line, last line, four bytes of counts
+        self._code()
+        for _ in range(self._integer()):
+            self._constant()
+        for _ in range(self._integer()):
+            self._function()
+        lines = self._integer()
+        self._at += 4 * lines
+        for _ in range(self._integer()):  # local variables
+            self._string()
+            self._at += 8
+        for _ in range(self._integer()):  # upvalues
+            self._string()
+
+    def _code(self) -> None:
+        count = self._integer()
+        end = self._at + 4 * count
+        code = array("I", self._chunk[self._at : end])
+        if self._swapped:
+            code.byteswap()
+        tails = [place for place, word in enumerate(code) if word & 0x3F == _TAIL_CALL]
+        for place in tails:
+            code[place] += _CALL - _TAIL_CALL
+        if tails:
+            if self._swapped:
+                code.byteswap()
+            self._chunk[self._at : end] = code.tobytes()
+        self._at = end
+
+    def _constant(self) -> None:
+        kind = self._chunk[self._at]
+        self._at += 1
+        if kind == _BOOLEAN:
+            self._at += 1
+        elif kind == _NUMBER:
+            self._at += 8
+        elif kind == _STRING:
+            self._string()
+        elif kind != _NIL:
+            raise ValueError(f"a constant of type {kind}")
