@@ -269,6 +269,11 @@ def _method(value: str) -> str:
     return method
 
 
+def _timeout(value: str) -> int:
+    # The workflow clients send a bare number of seconds.
+    return read_duration(f"{value.strip()}s" if value.strip().isdecimal() else value, "timeout")
+
+
 def _not_before(value: str) -> int:
     instant = read_integer(value, "not before") * SECOND
     if instant > LATEST_US:
@@ -287,7 +292,7 @@ _SETTINGS: Mapping[str, tuple[str, Any]] = {
     "notbefore": ("not_before_us", _not_before),
     "retries": ("retries", lambda text: read_integer(text, "retries")),
     "retry-delay": ("retry_delay", check_expression),
-    "timeout": ("timeout_us", lambda text: read_duration(text, "timeout")),
+    "timeout": ("timeout_us", _timeout),
     "callback": ("callback", lambda text: check_url(text.strip(), "callback")),
     "failure-callback": (
         "failure_callback",
