@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import orjson
+
 from .errors import ContractError, ServiceError
 from .journal import Call, Journal
 from .reading import query_items
-from .routing import Found, Route, RouteTable, WrongMethod
+from .routing import Found, Route, RouteTable
 
 if TYPE_CHECKING:
     from .clock import Clock
@@ -251,7 +253,11 @@ class App:
 
     def dump(self, value: object) -> bytes:
         """The JSON bytes of an answer."""
-        return _encode(value).encode("utf-8", "surrogatepass")
+        try:
+            return orjson.dumps(value)
+        except TypeError:
+            # Integers beyond 64 bits, keys that are no text, lone surrogates.
+            return _encode(value).encode("utf-8", "surrogatepass")
 
     # -- the pipeline ----------------------------------------------------------------------------
 
@@ -265,9 +271,9 @@ class App:
         try:
             self.clock.settle()
             found = self.table.find(request.method, request.path)
-            if isinstance(found, Found):
-                call.route = found.route.name
-                request.params = found.params
+            if isinstance(found, tuple):
+                route, request.params = found
+                call.route = route.name
             request.principal = self.authenticate(request)
             if self.faults.active:
                 response = self.faults.run(request, partial(self._serve, request, found))
@@ -280,16 +286,16 @@ class App:
         self._record(call, response)
         return response
 
-    def _serve(self, request: Request, found: Found | WrongMethod | None) -> Response:
+    def _serve(self, request: Request, found: Found) -> Response:
         try:
-            if isinstance(found, Found):
-                result = found.route.endpoint(request)
+            if isinstance(found, tuple):
+                result = found[0].endpoint(request)
             elif found is None:
                 self._unrouted(request)
                 result = self.unknown_path(request)
             else:
                 self._unrouted(request, found)
-                result = self.wrong_method(request, found.allowed)
+                result = self.wrong_method(request, found)
         except ServiceError as error:
             result = self.render_error(error)
         return self._finished(result)
@@ -331,13 +337,13 @@ class App:
             handle=self.name,
         )
 
-    def _unrouted(self, request: Request, found: WrongMethod | None = None) -> None:
+    def _unrouted(self, request: Request, allowed: frozenset[str] | None = None) -> None:
         call = request.call
         call.problem = "unrouted"
-        if found is None:
+        if allowed is None:
             reason = f"no route for it; nearest: {self.table.nearest(request.method, request.path)}"
         else:
-            reason = f"the path takes {', '.join(sorted(found.allowed))}"
+            reason = f"the path takes {', '.join(sorted(allowed))}"
         call.note = reason
         self.problems.report(
             "unrouted",

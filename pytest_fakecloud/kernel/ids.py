@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random as _random
+import weakref
 from collections.abc import MutableSequence, Sequence
 from typing import TypeVar
 
@@ -22,6 +23,10 @@ class RandomStream:
         self._random = _random.Random(seed)
         self.random = self._random.random
         self.gauss = self._random.gauss
+
+    def reseed(self, seed: bytes) -> None:
+        """Start over from another seed."""
+        self._random.seed(seed)
 
     def randrange(self, start: int, stop: int | None = None) -> int:
         """A number in ``range(start)`` or ``range(start, stop)``."""
@@ -63,7 +68,22 @@ class Ids:
 
     def __init__(self, seed: int | str) -> None:
         self.seed = seed
+        self._streams: list[tuple[weakref.ref[RandomStream], tuple[str, ...]]] = []
 
     def stream(self, *purpose: str) -> RandomStream:
         """A fresh stream for the purpose; the same words give the same values again."""
-        return RandomStream(hashlib.sha256("/".join((str(self.seed), *purpose)).encode()).digest())
+        stream = RandomStream(self._digest(purpose))
+        self._streams.append((weakref.ref(stream), purpose))
+        return stream
+
+    def reseed(self, seed: int | str) -> None:
+        """Start every stream over from another seed, those handed out before included."""
+        self.seed = seed
+        self._streams = [pair for pair in self._streams if pair[0]() is not None]
+        for reference, purpose in self._streams:
+            stream = reference()
+            if stream is not None:
+                stream.reseed(self._digest(purpose))
+
+    def _digest(self, purpose: tuple[str, ...]) -> bytes:
+        return hashlib.sha256("/".join((str(self.seed), *purpose)).encode()).digest()

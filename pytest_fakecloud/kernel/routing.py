@@ -6,9 +6,9 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["Found", "Route", "RouteTable", "WrongMethod"]
+__all__ = ["Found", "Route", "RouteTable"]
 
 
 class Route(NamedTuple):
@@ -37,17 +37,8 @@ class Route(NamedTuple):
         return None if found is None else found.groupdict("")
 
 
-class Found(NamedTuple):
-    """The route of a request and its raw parameters."""
-
-    route: Route
-    params: dict[str, str]
-
-
-class WrongMethod(NamedTuple):
-    """The path exists, for other methods."""
-
-    allowed: frozenset[str]
+Found: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
+"""A route and the raw parameters; or the methods the path takes, when it exists for others; or None."""
 
 
 class _Entry(NamedTuple):
@@ -69,7 +60,7 @@ class RouteTable:
         # shared by all fakes of a service is made once.
         self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
-    def find(self, method: str, path: str) -> Found | WrongMethod | None:
+    def find(self, method: str, path: str) -> Found:
         """Where a request goes: a route, the methods that would be right, or nowhere."""
         entries = self._by_head.get(path.split("/", 2)[1], self._others)
         others: frozenset[str] = frozenset()
@@ -77,9 +68,9 @@ class RouteTable:
             found = shape.fullmatch(path)
             if found is not None:
                 if method in allowed:
-                    return Found(self.routes[number], found.groupdict(""))
+                    return self.routes[number], found.groupdict("")
                 others |= allowed
-        return WrongMethod(others) if others else None
+        return others or None
 
     def nearest(self, method: str, path: str) -> str:
         """A hint for reports: the known routes most like the request."""

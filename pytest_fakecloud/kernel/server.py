@@ -308,7 +308,7 @@ class HTTPHandler(WSGIRequestHandler):
         answer = self.run_app if self.native else self.run_wsgi_app
         # A request that has only half come when the client leaves is nobody's: it never reaches the
         # engine.
-        while data := sock.recv(65_536 if reader.pending is None else 1_048_576):
+        while data := sock.recv(16_384 if reader.pending is None else 1_048_576):
             reader.feed(data)
             while messages:
                 message = messages.popleft()
@@ -586,23 +586,17 @@ def encode(message: Message, answer: Answer) -> bytes:
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
-    extra = ""
-    if answer.headers:
-        extra = "".join([_header(name, value) for name, value in answer.headers])
+    extra = "".join([_header(*pair) for pair in answer.headers]) if answer.headers else ""
     if answer.content_type is not None:
         extra += f"Content-Type: {answer.content_type}\r\n"
-    if status in _BODILESS or status < 200:
+    if status not in _BODILESS:
+        extra += f"Content-Length: {len(body)}\r\n"
+    if status in _BODILESS or message.method == "HEAD":
         body = b""
-        framing = ""
-    else:
-        framing = f"Content-Length: {len(body)}\r\n"
-        if message.method == "HEAD":
-            body = b""
-    head = (
-        f"{_status_line(status)}Date: {http_date()}\r\n{extra}{framing}"
-        f"{_connection_header(message)}\r\n"
-    )
-    return _bytes(head) + body
+    if not message.keep_alive or message.version != "1.1":
+        extra += _connection_header(message)
+    head = f"{_status_line(status)}Date: {http_date()}\r\n{extra}\r\n"
+    return (head.encode("ascii") if head.isascii() else _bytes(head)) + body
 
 
 def _chunk(part: bytes) -> bytes:
