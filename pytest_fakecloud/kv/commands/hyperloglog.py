@@ -21,7 +21,8 @@ def _find(session: Session, key: bytes) -> bytes | None:
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:
-    session.db.set(key, value, keep_ttl=True)
+    # A buffer, as OBJECT ENCODING calls a string changed in place `raw`.
+    session.db.set(key, bytearray(value), keep_ttl=True)
 
 
 def _sparse_limit(session: Session) -> int:

@@ -219,8 +219,8 @@ def xreadgroup(session: Session, args: Args) -> Reply:
             else:
                 consumer = _consumer(session, group, words.consumer)
             if each.after is not None:
-                entries = _history(session, stream, consumer, each.after, words.count)
-                found.append((each.key, entries))
+                history = _history(session, stream, consumer, each.after, words.count)
+                found.append((each.key, history))
             elif stream.length and stream.highest_id > group.last_id:
                 entries = stream.range(group.last_id + 1, count=words.count or -1)
                 if not words.noack:
@@ -255,7 +255,7 @@ def _deliver(
         stream.advance(group, entry_id)
         if pending:
             group.deliver(entry_id, consumer, session.now_ms)
-    consumer.active_ms = session.now_ms
+            consumer.active_ms = session.now_ms
 
 
 def _history(

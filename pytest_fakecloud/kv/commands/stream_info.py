@@ -127,7 +127,7 @@ def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Map:
         b"entries-read", _entries_read(group),
         b"lag", stream.lag(group),
         b"pel-count", len(group.pending),
-        b"pel", pending,
+        b"pending", pending,
         b"consumers", [_full_consumer(each, count) for each in group.sorted_consumers()],
     ])  # fmt: skip
 
@@ -143,5 +143,5 @@ def _full_consumer(consumer: Consumer, count: int) -> Map:
         b"seen-time", consumer.seen_ms,
         b"active-time", consumer.active_ms,
         b"pel-count", len(consumer.pending),
-        b"pel", pending,
+        b"pending", pending,
     ])  # fmt: skip

@@ -392,9 +392,11 @@ class Stream:
 
     # -- counting what groups have read ------------------------------------------------------------
 
-    def deleted_from(self, start: int) -> bool:
-        """Whether an entry at or after `start` was deleted by name: counting on is unsafe."""
-        return bool(self.length and self.max_deleted_id) and start <= self.max_deleted_id
+    def _countable(self, group: Group) -> bool:
+        """Whether a group's counter is known and no entry behind its last id was deleted by name."""
+        return group.entries_read != UNKNOWN_ENTRIES_READ and not (
+            self.length and self.max_deleted_id and group.last_id <= self.max_deleted_id
+        )
 
     def entries_up_to(self, entry_id: int) -> int:
         """How many entries were ever added up to this id, where that can be told.
@@ -422,16 +424,20 @@ class Stream:
         """How many entries the group has still to read, or None where that cannot be told."""
         if not self.entries_added:
             return 0
-        if group.entries_read != UNKNOWN_ENTRIES_READ and not self.deleted_from(group.last_id):
+        if self._countable(group):
             return self.entries_added - group.entries_read
         read = self.entries_up_to(group.last_id)
         return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
 
     def advance(self, group: Group, entry_id: int) -> None:
-        """Move a group on to an entry it has just been given, counting it as read."""
+        """Move a group on to an entry it has just been given, counting it as read.
+
+        A group still before the first entry may have any counter, so it is estimated anew, as the
+        servers since 7.2.6 do (7.0 could arrive at a negative lag).
+        """
         if entry_id <= group.last_id:
             return
-        if group.entries_read != UNKNOWN_ENTRIES_READ and not self.deleted_from(entry_id):
+        if self._countable(group) and group.last_id >= self.first_id:
             group.entries_read += 1
         elif self.entries_added:
             group.entries_read = self.entries_up_to(entry_id)

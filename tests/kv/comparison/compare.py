@@ -1,0 +1,178 @@
+"""Runs the same command lines on a face of the engine and on real servers, and counts differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .faces import Face, as_json
+from .known import reason_for
+from .normalise import normalise
+from .servers import RealServer
+from .templates import RANDOM
+from .values import KINDS
+from .wire import Error
+
+RUN = 60
+"""Command lines between two flushes."""
+
+_POPULATION = {
+    b"SPOP": b"SMEMBERS",
+    b"SRANDMEMBER": b"SMEMBERS",
+    b"HRANDFIELD": b"HGETALL",
+    b"ZRANDMEMBER": b"ZRANGE",
+}
+_CONTENT: dict[bytes, list[bytes]] = {
+    b"string": [b"GET"],
+    b"list": [b"LRANGE", b"0", b"-1"],
+    b"set": [b"SMEMBERS"],
+    b"zset": [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
+    b"hash": [b"HGETALL"],
+    b"stream": [b"XINFO", b"STREAM", b"FULL", b"COUNT", b"0"],
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A reply no server gave."""
+
+    group: str
+    line: list[bytes]
+    ours: Any
+    theirs: dict[str, Any]
+    reason: str | None
+
+    def __str__(self) -> str:
+        def short(value: Any) -> str:
+            text = repr(value)
+            return text if len(text) <= 1000 else text[:997] + "..."
+
+        words = b" ".join(word or b'""' for word in self.line)
+        lines = [f"[{self.group}] {short(words)}", f"    ours    {short(self.ours)}"]
+        lines += [f"    {name:8}{short(reply)}" for name, reply in self.theirs.items()]
+        lines.append(f"    {self.reason or 'unexplained'}")
+        return "\n".join(lines)
+
+
+@dataclass
+class Tally:
+    """How many replies were compared and which differed, by group."""
+
+    compared: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+
+    def rate(self, group: str | None = None) -> float:
+        """The share of replies that differ, of one group or of all."""
+        if group is None:
+            return len(self.differences) / max(sum(self.compared.values()), 1)
+        found = sum(each.group == group for each in self.differences)
+        return found / max(self.compared[group], 1)
+
+
+class Comparison:
+    """One face against some servers."""
+
+    def __init__(self, face: Face, servers: list[RealServer]) -> None:
+        self.face = face
+        self.servers = servers
+        self.tally = Tally()
+
+    def run(self, group: str, lines: Iterable[list[bytes]]) -> None:
+        """Run the lines from empty databases; a difference ends the run, as state differs then."""
+        self._everywhere([b"FLUSHALL"])
+        for line in lines:
+            if self.face.as_json and not _is_text(line):
+                continue
+            if not self._one(group, line):
+                return
+        self._state(group)
+
+    def _everywhere(self, line: list[bytes]) -> None:
+        self.face.call(line)
+        for server in self.servers:
+            server.call(line)
+
+    def _one(self, group: str, line: list[bytes]) -> bool:
+        name = line[0].upper()
+        population = self._population(line) if name.decode("latin-1") in RANDOM else None
+        ours = self.face.call(line)
+        able = [each for each in self.servers if name in each.commands]
+        theirs = {each.name: each.call(line) for each in able}
+        if not able:
+            return True
+        self.tally.compared[group] += 1
+        if population is not None:
+            same = any(self._same_shape(line, ours, reply, population) for reply in theirs.values())
+        else:
+            same = any(self._same(line, ours, reply) for reply in theirs.values())
+        if not same:
+            reason = reason_for(line, ours, theirs)
+            self.tally.differences.append(Difference(group, line, ours, theirs, reason))
+            return False
+        if name == b"SPOP" and len(line) > 1:
+            # What chance left behind differs: go on without it.
+            self._everywhere([b"DEL", line[1]])
+        return True
+
+    def _same(self, line: list[bytes], ours: Any, reply: Any) -> bool:
+        reply = normalise(line, reply)
+        ours = normalise(line, ours)
+        if self.face.as_json and not isinstance(reply, Error):
+            return bool(normalise(line, as_json(reply)) == ours)
+        return bool(reply == ours)
+
+    def _population(self, line: list[bytes]) -> list[Any]:
+        name = line[0].upper()
+        if name == b"RANDOMKEY":
+            found = self.face.call([b"KEYS", b"*"])
+        elif len(line) > 1:
+            tail = [b"0", b"-1", b"WITHSCORES"] if name == b"ZRANDMEMBER" else []
+            found = self.face.call([_POPULATION[name], line[1], *tail])
+        else:
+            found = []
+        return found if isinstance(found, list) else []
+
+    def _same_shape(
+        self, line: list[bytes], ours: Any, reply: Any, population: list[Any]
+    ) -> bool:
+        """Chance may choose others, but as many, all from the collection, and no pair torn apart."""
+        if isinstance(reply, list) and isinstance(ours, list):
+            distinct = len(line) < 3 or not line[2].startswith(b"-")
+            width = 2 if line[-1].upper() in (b"WITHSCORES", b"WITHVALUES") else 1
+            chosen = [repr(item) for item in ours[::width]]
+            return (
+                len(reply) == len(ours)
+                and all(item in population for item in ours)
+                and (not distinct or len(set(chosen)) == len(chosen))
+            )
+        if isinstance(reply, bytes) and ours is not None and not isinstance(ours, Error):
+            return ours in population
+        return self._same(line, ours, reply)
+
+    def _state(self, group: str) -> None:
+        for kind in KINDS:
+            for number in range(3):
+                key = f"{kind}{number}".encode()
+                type_line = [b"TYPE", key]
+                kind_of = self.servers[0].call(type_line)
+                command = _CONTENT.get(kind_of.text)
+                if command is None:
+                    continue
+                if not self._one(group, type_line):
+                    return
+                at = 2 if command[0] == b"XINFO" else 1
+                line = [*command[:at], key, *command[at:]]
+                for each in (line, [b"OBJECT", b"ENCODING", key], [b"TTL", key]):
+                    if not self._one(group, each):
+                        return
+
+
+def _is_text(line: list[bytes]) -> bool:
+    try:
+        for word in line:
+            word.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""The ways into the engine that are compared: in process, the REST interface, the database port."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from http.client import HTTPConnection
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.reply import to_resp
+
+from . import wire
+
+
+class Face(Protocol):
+    """One way in; `as_json` says that its replies have lost what JSON cannot say."""
+
+    name: str
+    as_json: bool
+
+    def call(self, argv: list[bytes]) -> Any:
+        """Run a command line; the reply as `wire` or JSON values."""
+
+    def close(self) -> None:
+        """Give up what it holds."""
+
+
+class InProcess:
+    """The engine itself, its replies written as RESP2 and read back."""
+
+    name = "in process"
+    as_json = False
+
+    def __init__(self, seed: int = 1) -> None:
+        self.engine = Engine(Clock(), Ids(seed), "redis")
+        self.session = self.engine.session()
+
+    def call(self, argv: list[bytes]) -> Any:
+        try:
+            reply = self.engine.execute(self.session, argv)
+        except CommandError as error:
+            return wire.Error(error.text)
+        return wire.read(io.BytesIO(to_resp(reply, 2)))
+
+    def close(self) -> None:
+        """Nothing to give up."""
+
+
+def as_json(reply: Any) -> Any:
+    """A RESP2 reply as the REST interface shows it, written down independently of the engine."""
+    if isinstance(reply, wire.Status):
+        return reply.text.decode("utf-8", "replace")
+    if isinstance(reply, wire.NilArray):
+        return None
+    if isinstance(reply, bytes):
+        return reply.decode("utf-8", "replace")
+    if isinstance(reply, list):
+        return [as_json(item) for item in reply]
+    return reply
+
+
+class Rest:
+    """POST requests with one JSON array each, on one kept connection."""
+
+    name = "REST"
+    as_json = True
+
+    def __init__(self, url: str, token: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        self._connection = HTTPConnection(parts.hostname, parts.port)
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def call(self, argv: list[bytes]) -> Any:
+        # JSON cannot carry bytes that are not UTF-8; the caller leaves such lines out.
+        body = json.dumps([word.decode() for word in argv])
+        self._connection.request("POST", "/", body, self._headers)
+        answer = json.loads(self._connection.getresponse().read())
+        if "error" in answer:
+            return wire.Error(answer["error"].encode())
+        return answer["result"]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Port:
+    """The native protocol on the database port."""
+
+    name = "database port"
+    as_json = False
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self._socket = socket.create_connection((parts.hostname, parts.port))
+        self._stream = self._socket.makefile("rb")
+        if parts.password:
+            reply = self.call([b"AUTH", parts.password.encode()])
+            assert reply == wire.Status(b"OK"), reply
+
+    def call(self, argv: list[bytes]) -> Any:
+        self._socket.sendall(wire.pack(argv))
+        return wire.read(self._stream)
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()

@@ -1,0 +1,73 @@
+"""Random command lines from templates, some of them broken on purpose."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+
+from .templates import TEMPLATES
+from .values import JUNK, Values
+
+BROKEN = 0.08
+"""The share of lines that get a wrong argument, one too many or one too few."""
+
+_TOKEN = re.compile(r"\[|\]|<[a-z]+>\+?|\([^)]*\)|[^\s\[\]]+")
+
+
+class Generator:
+    """An endless supply of (group, command line) from one seed."""
+
+    def __init__(self, seed: int, groups: tuple[str, ...] = tuple(TEMPLATES)) -> None:
+        self.rng = random.Random(seed)
+        self.values = Values(self.rng)
+        self.groups = groups
+
+    def lines(self, group: str, count: int) -> Iterator[list[bytes]]:
+        """That many command lines of a group."""
+        self.values.last_ms = 0
+        for _ in range(count):
+            yield self.line(self.rng.choice(TEMPLATES[group]))
+
+    def line(self, template: str) -> list[bytes]:
+        """One command line made from a template."""
+        tokens = _TOKEN.findall(template)
+        words, _ = self._expand(tokens, 0, True)
+        if self.rng.random() < BROKEN:
+            words = self._break(words)
+        if self.rng.random() < 0.1:
+            words[0] = words[0].lower()
+        return words
+
+    def _expand(self, tokens: list[str], at: int, wanted: bool) -> tuple[list[bytes], int]:
+        words: list[bytes] = []
+        while at < len(tokens):
+            token = tokens[at]
+            at += 1
+            if token == "]":
+                break
+            if token == "[":
+                inner, at = self._expand(tokens, at, self.rng.random() < 0.4)
+                words += inner
+            elif token.startswith("<"):
+                times = self.rng.choice((1, 1, 2, 3, 4)) if token.endswith("+") else 1
+                for _ in range(times):
+                    words += self.values.make(token.rstrip("+")[1:-1])
+            elif token.startswith("(") and token.endswith(")"):
+                words.append(self.rng.choice(token[1:-1].split("|")).encode())
+            else:
+                words.append(token.encode())
+        return (words if wanted else []), at
+
+    def _break(self, words: list[bytes]) -> list[bytes]:
+        how = self.rng.randrange(4)
+        if how == 0 and len(words) > 1:
+            return words[: self.rng.randrange(1, len(words))]
+        if how == 1:
+            return [*words, self.rng.choice(JUNK)]
+        if len(words) > 1:
+            at = self.rng.randrange(1, len(words))
+            if how == 2:
+                return [*words[:at], self.rng.choice(JUNK), *words[at + 1 :]]
+            return [*words[:at], words[at], *words[at:]]
+        return words

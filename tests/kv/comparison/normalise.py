@@ -1,0 +1,144 @@
+"""What may differ between two right answers. Every rule has a reason; the list is printed.
+
+A rule looks at a command and the replies of one side, and returns the reply with what may differ
+taken out. The same rules are applied to both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .templates import UNORDERED
+from .wire import Error, NilArray
+
+Rule = Callable[[list[bytes], Any], Any]
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """A rule, the commands it is for, and why."""
+
+    commands: frozenset[str]
+    reason: str
+    apply: Rule
+
+
+def _key(value: Any) -> str:
+    return repr(value)
+
+
+def _multiset(line: list[bytes], reply: Any) -> Any:
+    if not isinstance(reply, list):
+        return reply
+    name = line[0].upper().decode()
+    if name in ("SCAN", "SSCAN", "HSCAN", "ZSCAN") and len(reply) == 2:
+        return [reply[0], _sorted(reply[1], 2 if name in ("HSCAN", "ZSCAN") else 1)]
+    return _sorted(reply, 2 if name == "HGETALL" else 1)
+
+
+def _sorted(items: Any, width: int) -> Any:
+    if not isinstance(items, list) or len(items) % width:
+        return items
+    groups = [items[i : i + width] for i in range(0, len(items), width)]
+    return sorted(groups, key=_key)
+
+
+class Near:
+    """An instant or a span of which a minute more or less is the same."""
+
+    def __init__(self, value: int, minute: int) -> None:
+        self.value = value
+        self.minute = minute
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Near) and abs(self.value - other.value) <= self.minute
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"about {self.value}"
+
+
+def _ttl(line: list[bytes], reply: Any) -> Any:
+    """Positive times to live within a minute of each other are the same."""
+    if isinstance(reply, int) and reply > 1000:
+        return Near(reply, 60_000 if line[0].upper().startswith((b"P", b"HP")) else 60)
+    if isinstance(reply, list):
+        return [_ttl(line, item) for item in reply]
+    return reply
+
+
+_AUTO_ID = re.compile(rb"\d{13}-\d+\Z")
+
+
+def _clock_ids(line: list[bytes], reply: Any) -> Any:
+    if isinstance(reply, bytes) and _AUTO_ID.match(reply):
+        return b"<id of the clock>"
+    if isinstance(reply, list):
+        return [_clock_ids(line, item) for item in reply]
+    return reply
+
+
+def _milliseconds(line: list[bytes], reply: Any) -> Any:
+    if isinstance(reply, int) and not isinstance(reply, bool) and reply > 1_600_000_000_000:
+        return "<now>"
+    if isinstance(reply, list):
+        return [_milliseconds(line, item) for item in reply]
+    return reply
+
+
+_IDLE = (b"idle", b"inactive")
+
+
+def _idle(line: list[bytes], reply: Any) -> Any:
+    """In XINFO CONSUMERS the values behind idle and inactive, in XPENDING the third of four."""
+    if not isinstance(reply, list):
+        return reply
+    if line[0].upper() == b"XPENDING":
+        return [
+            [*item[:2], "<idle>", item[3]] if isinstance(item, list) and len(item) == 4 else item
+            for item in reply
+        ]
+    found = []
+    for item in reply:
+        pairs = list(item) if isinstance(item, list) else item
+        if isinstance(pairs, list):
+            for at in range(0, len(pairs) - 1, 2):
+                if pairs[at] in _IDLE and isinstance(pairs[at + 1], int) and pairs[at + 1] >= 0:
+                    pairs[at + 1] = "<idle>"
+        found.append(pairs)
+    return found
+
+
+RULES: tuple[Normalisation, ...] = (
+    Normalisation(UNORDERED, "the order of sets, hashes and scans is the hash table's", _multiset),
+    Normalisation(
+        frozenset({"TTL", "PTTL", "HTTL", "HPTTL", "EXPIRETIME", "PEXPIRETIME"}),
+        "time passes between asking two servers",
+        _ttl,
+    ),
+    Normalisation(
+        frozenset({"XADD", "XRANGE", "XREVRANGE", "XREAD", "XREADGROUP", "XINFO", "XPENDING",
+                   "XCLAIM", "XAUTOCLAIM"}),
+        "ids made from the clock differ by the time between two servers",
+        _clock_ids,
+    ),  # fmt: skip
+    Normalisation(frozenset({"XINFO"}), "instants of delivery are each server's now", _milliseconds),
+    Normalisation(
+        frozenset({"XINFO", "XPENDING"}), "idle times are measured on each server's clock", _idle
+    ),
+)
+
+
+def normalise(line: list[bytes], reply: Any) -> Any:
+    """The reply without what may differ."""
+    if isinstance(reply, Error | NilArray) or not line:
+        return reply
+    name = line[0].upper().decode("latin-1")
+    for rule in RULES:
+        if name in rule.commands:
+            reply = rule.apply(line, reply)
+    return reply
