@@ -46,7 +46,7 @@ def same(given: str | bytes | None, expected: str) -> bool:
     if given is None:
         return False
     if isinstance(given, str):
-        given = given.encode("utf-8", "surrogateescape")
+        given = given.encode("utf-8", "surrogatepass")
     if hmac.compare_digest(given, expected.encode()):
         return True
     try:

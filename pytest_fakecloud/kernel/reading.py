@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import unquote_plus, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 __all__ = ["decode_segment", "flag", "integer", "json_value", "query_items", "segment_bytes"]
 
@@ -30,7 +30,7 @@ def query_items(query_string: str) -> list[tuple[str, str]]:
 
 
 def _unquote(raw: str) -> str:
-    return unquote_plus(raw.encode("latin-1").decode("utf-8", "surrogateescape"), errors="replace")
+    return unquote_to_bytes(raw.replace("+", " ").encode("latin-1")).decode("utf-8", "replace")
 
 
 def json_value(body: bytes) -> Any:
