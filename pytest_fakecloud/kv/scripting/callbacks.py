@@ -32,12 +32,9 @@ class Boxed:
 
 
 def _bits(number: Number) -> int:
-    """The number as 32 bits, rounded as the bit library rounds."""
-    if isinstance(number, float):
-        if not math.isfinite(number):
-            return 0
-        number = round(number)
-    return number & 0xFFFFFFFF
+    """The number as 32 bits: the library adds this constant and takes what then is lowest."""
+    low: int = struct.unpack_from("<I", struct.pack("<d", number + 6755399441055744.0))[0]
+    return low
 
 
 def _signed(bits: int) -> int:
@@ -104,9 +101,11 @@ def _unpack_float(data: bytes) -> float:
 
 
 def _to_c_integer(number: Number) -> int:
-    if isinstance(number, float):
-        number = math.trunc(number) if math.isfinite(number) else -(2**63)
-    return number if -(2**63) <= number < 2**64 else -(2**63)
+    if number >= 2**64:
+        return 0
+    if number != number or number < -(2**63):
+        return -(2**63)
+    return math.trunc(number)
 
 
 def _pack_struct(number: Number, size: int, little: bool) -> bytes:

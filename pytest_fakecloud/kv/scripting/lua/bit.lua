@@ -1,7 +1,7 @@
 -- The bit library: 32-bit integers, computed by the engine, which has operators for them.
 local host = ...
 local py, check_number = host.py, host.check_number
-local select = select
+local select, unpack = select, unpack
 
 local function unary(compute)
   return function(...)
@@ -19,9 +19,11 @@ end
 local function fold(compute)
   return function(...)
     local count = select("#", ...)
-    check_number(count, 1, (...))
-    for index = 2, count do check_number(count, index, (select(index, ...))) end
-    return compute(...)
+    local numbers = { check_number(count, 1, (...)) }
+    for index = 2, count do
+      numbers[index] = check_number(count, index, (select(index, ...)))
+    end
+    return compute(unpack(numbers))
   end
 end
 

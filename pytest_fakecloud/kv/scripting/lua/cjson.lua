@@ -68,7 +68,7 @@ local encode_value
 
 local function encode_table(config, value, depth, out)
   if depth > config.encode_depth then
-    error("Cannot serialise, excessive depth (" .. depth .. ")", 0)
+    error("Cannot serialise, excessive nesting (" .. depth .. ")", 0)
   end
   local length = array_length(config, value)
   if length > 0 then
@@ -91,7 +91,7 @@ local function encode_table(config, value, depth, out)
     elseif kind == "string" then
       out[#out + 1] = quote(key) .. ":"
     else
-      cannot(value, "table key must be a number or string")
+      cannot(key, "table key must be a number or string")
     end
     encode_value(config, item, depth, out)
   end
@@ -230,7 +230,7 @@ local function next_number()
     return "T_NUMBER", sign == "-" and -1 / 0 or 1 / 0
   elseif sub(word, 1, 3) == "nan" then
     at = sign_stop + 4
-    return "T_NUMBER", 0 / 0
+    return "T_NUMBER", -(0 / 0)
   end
   return fail_at(at, "invalid number")
 end

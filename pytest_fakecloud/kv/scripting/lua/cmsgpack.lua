@@ -1,8 +1,8 @@
 -- The cmsgpack library, version 0.4.0 as the server ships it.
 local host = ...
 
-local error, next, pcall, rawset, select, tonumber, tostring, type =
-  error, next, pcall, rawset, select, tonumber, tostring, type
+local error, next, pcall, rawget, rawset, select, type =
+  error, next, pcall, rawget, rawset, select, type
 local byte, char, concat, floor, sub = string.byte, string.char, table.concat, math.floor, string.sub
 local argument_error, check_integer, check_string, py =
   host.argument_error, host.check_integer, host.check_string, host.py
@@ -66,12 +66,8 @@ end
 local function is_array(value)
   local count, most = 0, 0
   for key in next, value do
-    local number = tonumber(key)
-    if not number or type(key) ~= "number" and type(key) ~= "string" or number <= 0
-       or floor(number) ~= number then
-      return false
-    end
-    if number > most then most = number end
+    if type(key) ~= "number" or key <= 0 or floor(key) ~= key then return false end
+    if key > most then most = key end
     count = count + 1
   end
   return count == most
@@ -161,8 +157,8 @@ local function map(length)
   for _ = 1, length do
     local key = unpack_value()
     local value = unpack_value()
-    if key == nil then error("table index is nil", 0) end
-    if key ~= key then error("table index is NaN", 0) end
+    if key == nil then error({ err = "ERR table index is nil" }, 0) end
+    if key ~= key then error({ err = "ERR table index is NaN" }, 0) end
     rawset(found, key, value)
   end
   return found
@@ -177,7 +173,7 @@ local UNPACK = {
   [0xcc] = function() return unsigned(1) end,
   [0xcd] = function() return unsigned(2) end,
   [0xce] = function() return unsigned(4) end,
-  [0xcf] = function() return unsigned(8) end,
+  [0xcf] = function() return signed(8) end, -- as the C library has it
   [0xd0] = function() return signed(1) end,
   [0xd1] = function() return signed(2) end,
   [0xd2] = function() return signed(4) end,
@@ -218,7 +214,9 @@ local function unpack_all(text, limit, offset)
   while at <= #data and count < limit do
     count = count + 1
     found[count] = unpack_value()
-    if count > 4000 then error("too many return values for unpack; use unpack_one or unpack_limit instead.", 0) end
+    if count > 4000 then
+      error("too many return values for unpack; use unpack_one or unpack_limit instead.", 0)
+    end
   end
   if everything then return unpack(found, 1, count) end
   return at > #data and -1 or at - 1, unpack(found, 1, count)

@@ -67,7 +67,7 @@ local function parse(pattern, anchored)
   local nul = raw_find(pattern, "%z")
   if nul then pattern = sub(pattern, 1, nul - 1) end -- as the C matcher reads it
   local items, open, closed = {}, {}, {}
-  local wild, at = 0, 1
+  local wild, at, back = 0, 1, false
   local anchor = anchored and sub(pattern, 1, 1) == "^"
   if anchor then at = 2 end
   while at <= #pattern do
@@ -99,6 +99,7 @@ local function parse(pattern, anchored)
       at = stop
     elseif this == "%" and raw_find(after, "^%d") then
       item, at = { op = BACK, index = byte(after) - 48 }, at + 2
+      back = true
       wild = wild + 1
     elseif this == "$" and at == #pattern then
       item, at = { op = FINISH }, at + 1
@@ -115,7 +116,7 @@ local function parse(pattern, anchored)
     items[#items + 1] = item
   end
   items.wild, items.anchor, items.captures = wild, anchor, #closed
-  items.unfinished = #open > 0
+  items.may_fail = #open > 0 or back -- the C matcher would blame this file
   return items
 end
 
@@ -133,7 +134,7 @@ end
 
 -- Whether Lua's own matcher is sure to be quick.
 local function affordable(items, length)
-  if #items > LONGEST or items.unfinished then return false end
+  if #items > LONGEST or items.may_fail then return false end
   local steps = length + 1
   local power = items.wild + (items.anchor and 0 or 1)
   if power < 1 then return true end
@@ -404,7 +405,12 @@ local function substitute(text, items, replacement, most)
   return concat(parts), count
 end
 
-local OWN_ERRORS = "^invalid replacement value %(a "
+local OWN_ERRORS = { ["invalid capture index"] = true, ["unfinished capture"] = true }
+
+local function is_own(message)
+  return OWN_ERRORS[message] or raw_find(message, "^invalid replacement value %(a ")
+end
+
 local REPLACEMENTS = { string = true, table = true, ["function"] = true }
 
 local function gsub(...)
@@ -425,7 +431,7 @@ local function gsub(...)
     ok, result, made = pcall(substitute, text, items, replacement, most)
   end
   if not ok then
-    if type(result) == "string" and raw_find(result, OWN_ERRORS) then rethrow(result) end
+    if type(result) == "string" and is_own(result) then rethrow(result) end
     error(result, 0) -- what a replacement function raised
   end
   return result, made

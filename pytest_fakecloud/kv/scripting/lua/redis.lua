@@ -173,7 +173,7 @@ function redis.acl_check_cmd(...)
   return allowed
 end
 
-local for_eval = setmetatable({}, { __index = redis })
+local for_eval = {}
 for name, value in pairs(redis) do for_eval[name] = value end
 function for_eval.breakpoint() return false end
 function for_eval.debug() end
@@ -183,13 +183,13 @@ host.on_reset(function() resp = 2 end)
 
 -- Evaluating ----------------------------------------------------------------------------------------
 
-local function with_libraries(name, api)
+local function with_libraries(api)
   local content = { redis = api, server = api }
   for library, functions in pairs(libraries) do content[library] = protect(functions) end
   return content
 end
 
-local eval_shown, eval_globals = host.new_globals(with_libraries("eval", protect(for_eval)))
+local eval_shown, eval_globals = host.new_globals(with_libraries(protect(for_eval)))
 
 local api = {}
 
@@ -314,21 +314,15 @@ local function register_function(...)
   registered[#registered + 1] = py.list(name, found.callback, found.description, py.list(unpack(flags)))
 end
 
-local function version_of(table_)
-  return {
-    LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3, log = table_.log,
-    REDIS_VERSION = table_.REDIS_VERSION, REDIS_VERSION_NUM = table_.REDIS_VERSION_NUM,
-    register_function = register_function,
-  }
-end
+local function_shown, function_globals, choose = host.new_globals(with_libraries(protect(redis)))
 
-local for_functions = {}
-for name, value in pairs(redis) do for_functions[name] = value end
-local function_shown, function_globals, choose =
-  host.new_globals(with_libraries("function", protect(for_functions)))
-local load_api = protect(version_of(redis))
-local load_globals = setmetatable({ redis = load_api, server = load_api },
-  getmetatable(function_globals))
+-- While a library loads, it sees little more than register_function.
+local load_api = protect(setmetatable({
+  LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3, log = redis.log,
+  REDIS_VERSION = redis.REDIS_VERSION, REDIS_VERSION_NUM = redis.REDIS_VERSION_NUM,
+  register_function = register_function,
+}, host.strict))
+local load_globals = setmetatable({ redis = load_api, server = load_api }, host.strict)
 
 -- Loads a library: true and what it registered, or false and the error; nil when it does not compile.
 function api.load_library(source)

@@ -59,7 +59,7 @@ local function next_pair(...)
   local count, target, key = select("#", ...), ...
   check_table(count, 1, target)
   local ok, found, value = pcall(next, real[target] or target, key)
-  if not ok then error(found, 2) end
+  if not ok then error(found, 0) end
   return found, value
 end
 
@@ -170,7 +170,7 @@ local function plain(ok, ...)
 end
 
 local function protected_call(...)
-  if select("#", ...) == 0 then argument_error(0, 1, "value expected") end
+  if select("#", ...) == 0 then return false end
   return plain(pcall(...))
 end
 
@@ -185,7 +185,10 @@ local function new_coroutine(...)
 end
 
 local function resumed(ok, ...)
-  if not ok then error((...), 0) end
+  if not ok then
+    local value = ...
+    error(value, type(value) == "string" and 3 or 0)
+  end
   return ...
 end
 
@@ -198,6 +201,9 @@ local function wrapped_coroutine(...)
   return function(...) return resumed(wrap_resume(thread, ...)) end
 end
 
+-- What the collector would answer; it is not one script's to set.
+local UNCHANGED = { stop = 0, restart = 0, setpause = 200, setstepmul = 200 }
+
 local function collect(...)
   local count, option = select("#", ...), ...
   option = option == nil and "collect" or check_string(count, 1, option)
@@ -206,21 +212,17 @@ local function collect(...)
     charge(100000) -- takes long when there is much to look at
     return collectgarbage(option)
   end
-  if find(option, "^[sr]e?t[oa]p?") and (option == "stop" or option == "restart")
-     or option == "setpause" or option == "setstepmul" then
-    return 0 -- the collector is not one script's to set
-  end
+  if UNCHANGED[option] then return UNCHANGED[option] end
   argument_error(0, 1, "invalid option '" .. option .. "'")
 end
 
--- The numbers of the server's own generator, the same in every script unless it seeds them.
-local low, middle, high = 0x330E, 0, 0
+-- The server's own generator: one sequence for all scripts, begun anew by math.randomseed.
+local low, middle, high = 0x330E, 0xABCD, 0x1234
 
 local function seed(value)
   value = floor(value) % 2 ^ 32
   low, middle, high = 0x330E, value % 65536, floor(value / 65536)
 end
-host.on_reset(function() low, middle, high = 0x330E, 0, 0 end)
 
 local function draw()
   -- x = 0x5DEECE66D * x + 0xB modulo 2^48, in 16-bit pieces
@@ -300,6 +302,15 @@ local strings = getmetatable("")
 strings.__index = string_library
 strings.__metatable = protect({ __index = libraries.string })
 
+-- What is missing from these tables is an error, not nil.
+host.strict = { __index = function(_, name)
+  local kind = type(name)
+  if kind ~= "string" and kind ~= "number" then
+    error("Second argument to luaProtectedTableError must be a string or number", 2)
+  end
+  error("Script attempted to access nonexistent global variable '" .. name .. "'", 2)
+end }
+
 -- A new set of globals: returns the table scripts run in, the one that fills it, and a function that
 -- lets another table fill it.
 function host.new_globals(content)
@@ -333,12 +344,6 @@ function host.new_globals(content)
   local choose
   shown, choose = host.protect(globals)
   globals._G = shown
-  setmetatable(globals, { __index = function(_, name)
-    local kind = type(name)
-    if kind ~= "string" and kind ~= "number" then
-      error("Second argument to luaProtectedTableError must be a string or number", 2)
-    end
-    error("Script attempted to access nonexistent global variable '" .. name .. "'", 2)
-  end })
+  setmetatable(globals, host.strict)
   return shown, globals, choose
 end

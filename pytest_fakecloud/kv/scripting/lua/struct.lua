@@ -91,7 +91,9 @@ function lib.pack(...)
     local this, size
     this, size, place = option(format, place)
     put(rep("\0", padding(state, this, size, total)))
-    local value = argument <= count and (select(argument, ...)) or nil
+    local value
+    if argument <= count then value = (select(argument, ...)) end
+    if argument == count + 1 then count = argument end -- what is missing is read as nil
     if this == "x" then
       put("\0")
     elseif this == "f" or this == "d" then
@@ -101,7 +103,7 @@ function lib.pack(...)
       value = check_string(count, argument, value)
       if size == 0 and this == "c" then size = #value end
       if this == "s" then size = #value end
-      if #value < size then argument_error(0, argument, "string too short") end
+      if #value < size then argument_error(0, argument + 1, "string too short") end
       put(sub(value, 1, size))
       if this == "s" then put("\0") end
       argument = argument + 1
@@ -120,7 +122,8 @@ function lib.unpack(...)
   local count, format, data, position = select("#", ...), ...
   format, data = check_string(count, 1, format), check_string(count, 2, data)
   position = position == nil and 1 or check_integer(count, 3, position)
-  if position < 1 then argument_error(0, 3, "offset must be 1 or greater") end
+  if position == 0 then argument_error(0, 3, "offset must be 1 or greater") end
+  if position < 0 then argument_error(0, 2, "data string too short") end
   position = position - 1
   local state, found, length, place = start(), {}, 0, 1
   local function keep(value)
@@ -138,8 +141,8 @@ function lib.unpack(...)
       keep(py.unpack_real(sub(data, position + 1, position + size), this, state.little))
     elseif this == "c" then
       if size == 0 then
-        local previous = found[length]
-        if type(previous) ~= "number" then error("format 'c0' needs a previous size", 2) end
+        local previous = tonumber(found[length])
+        if not previous then error("format 'c0' needs a previous size", 2) end
         size = host.to_integer(previous)
         length = length - 1
         if size < 0 or size > #data - position then
@@ -172,11 +175,10 @@ function lib.size(...)
     local this, size
     this, size, place = option(format, place)
     total = total + padding(state, this, size, total)
-    if this == "s" then
-      argument_error(0, 1, "variable-size format in 'size'")
-    elseif this == "c" and size == 0 then
-      argument_error(0, 1, "variable-length format in 'size'")
-    elseif not SIZES[this] and this ~= "c" and this ~= "i" and this ~= "I" then
+    if this == "s" or this == "c" and size == 0 then
+      local shown = this == "s" and "s" or "c0"
+      argument_error(0, 1, "option '" .. shown .. "' has no fixed size")
+    elseif not find(this, "%w") then
       place = control(state, this, format, place)
     end
     total = total + size
