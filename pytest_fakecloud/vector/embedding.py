@@ -179,9 +179,9 @@ class Embedder:
             ) from error
         try:
             return self._read(value)
-        except VectorError as error:
+        except (VectorError, TypeError, ValueError, OverflowError) as error:
             raise unprocessable(
-                f"The embedding of the text {text[:80]!r} is not usable: {error.message}"
+                f"The embedding of the text {text[:80]!r} is not usable: {error}"
             ) from None
 
     def _read(self, value: Any) -> tuple[Floats | None, SparseVector | None]:
@@ -224,7 +224,7 @@ def _sparse(value: Any) -> SparseVector | None:
     if isinstance(value, Mapping) and is_sequence(value.get("indices")):
         value = {
             "indices": [int(index) for index in value["indices"]],
-            "values": [float(number) for number in value.get("values") or ()],
+            "values": [float(number) for number in value.get("values", ())],
         }
     return as_sparse(value)
 

@@ -130,8 +130,8 @@ class Engine:
             if records:
                 home = self._home(namespace)
                 self._spend("update", len(records), self.limits.daily_updates)
-                self._open(dimension)
                 self._namespaces.setdefault(namespace, home)
+                self._open(dimension)
                 self._put(namespace, home, records)
 
     def load(self, groups: Mapping[str, Sequence[Record]]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_fakecloud.vector.engine import Engine
 from pytest_fakecloud.vector.fusion import fuse, normalised, reciprocal_ranks
-from pytest_fakecloud.vector.model import Fusion, Kind, Query, Record, Weighting
+from pytest_fakecloud.vector.model import Fusion, Kind, Query, Record, Similarity, Weighting
 from pytest_fakecloud.vector.similarity import Ranking
 
 from .building import engine, floats, ids, scored, sparse
@@ -44,9 +44,7 @@ def published() -> Engine:
             [("id0", "0.032795697")],
         ),
         (
-            Query(
-                None, sparse({2: 0.5, 3: 0.5}), 1, weighting=Weighting.IDF, fusion=Fusion.DBSF
-            ),
+            Query(None, sparse({2: 0.5, 3: 0.5}), 1, weighting=Weighting.IDF, fusion=Fusion.DBSF),
             [("id2", "0.26666638")],
         ),
         (
@@ -55,9 +53,7 @@ def published() -> Engine:
         ),
     ],
 )
-def test_published_numbers(
-    published: Engine, query: Query, hits: list[tuple[str, str]]
-) -> None:
+def test_published_numbers(published: Engine, query: Query, hits: list[tuple[str, str]]) -> None:
     assert scored(published.query("", [query])[0]) == hits
 
 
@@ -105,15 +101,10 @@ def test_a_hybrid_query_looks_deeper_than_top_k(published: Engine) -> None:
 
 @pytest.mark.parametrize("similarity", ["EUCLIDEAN", "DOT_PRODUCT"])
 def test_dbsf_fuses_every_similarity(similarity: str) -> None:
-    from pytest_fakecloud.vector.model import Similarity
-
     index = engine(kind=Kind.HYBRID, similarity=Similarity(similarity))
     index.upsert(
         "",
-        [
-            Record(str(row), floats(row, 1), sparse({row % 2: 1.0 + row}))
-            for row in range(6)
-        ],
+        [Record(str(row), floats(row, 1), sparse({row % 2: 1.0 + row})) for row in range(6)],
     )
     hits = index.query("", [Query(floats(5, 1), sparse({1: 1.0}), 6, fusion=Fusion.DBSF)])[0]
     assert ids(hits)[0] == "5"

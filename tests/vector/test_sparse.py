@@ -14,7 +14,9 @@ from pytest_fakecloud.vector.sparse import SparseIndex, merged
 
 from .building import sparse
 
-SMALL = st.dictionaries(st.integers(-3, 8), st.sampled_from([-2.0, -1.0, 0.5, 1.0, 3.0]), max_size=6)
+SMALL = st.dictionaries(
+    st.integers(-3, 8), st.sampled_from([-2.0, -1.0, 0.5, 1.0, 3.0]), max_size=6
+)
 
 
 @settings(max_examples=150, deadline=None)

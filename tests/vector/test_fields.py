@@ -1,0 +1,226 @@
+"""Reading JSON values: what is wrong is named, nothing is guessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.vector.errors import VectorError
+from pytest_fakecloud.vector.fields import FieldReader, as_floats, as_sparse
+from pytest_fakecloud.vector.model import Fusion, QueryMode, UpdateMode, Weighting
+from pytest_fakecloud.vector.settings import Limits
+
+READER = FieldReader(Limits())
+
+
+def limited(**limits: int) -> FieldReader:
+    return FieldReader(Limits.of(limits))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-(2**70), 2**70) | st.floats(-3e38, 3e38), max_size=20))
+def test_numbers_become_float32(values: list[float]) -> None:
+    floats = as_floats(values)
+    assert floats.dtype == np.float32
+    assert floats.tolist() == [float(np.float32(value)) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "text"),
+    [
+        ("text", 400, "Invalid field vector: expected an array of numbers, got 'text'"),
+        ({"a": 1}, 400, "expected an array of numbers, got an object"),
+        ([1, "2"], 400, r"Invalid field vector\[1\]: expected a number, got '2'"),
+        ([1, 2.5, None], 400, r"Invalid field vector\[2\]: expected a number, got null"),
+        ([True], 400, r"vector\[0\]: expected a number, got true"),
+        ([[1]], 400, r"vector\[0\]: expected a number, got an array"),
+        ([1e39], 422, "every number must be finite and within the range of a 32-bit float"),
+        ([10**400], 422, "32-bit float"),
+        ([float("nan")], 422, "finite"),
+        ([float("-inf")], 422, "finite"),
+    ],
+)
+def test_what_is_no_vector(value: Any, status: int, text: str) -> None:
+    with pytest.raises(VectorError, match=text) as caught:
+        as_floats(value)
+    assert caught.value.status == status
+
+
+def test_sparse_vectors_keep_order_and_duplicates() -> None:
+    vector = as_sparse({"indices": [5, -(2**31), 5, 2**31 - 1], "values": [1, 2, 3, 0]})
+    assert vector.indices.tolist() == [5, -(2**31), 5, 2**31 - 1]
+    assert vector.values.tolist() == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([1], "Invalid field sparseVector: expected an object with indices and values"),
+        ({"values": [1]}, "sparseVector.indices: expected an array of integers, got null"),
+        ({"indices": [1]}, "sparseVector.values: expected an array of numbers, got null"),
+        ({"indices": [1.5], "values": [1]}, r"indices\[0\]: expected a signed 32-bit integer"),
+        ({"indices": [True], "values": [1]}, r"indices\[0\]: .* got true"),
+        ({"indices": [2**31], "values": [1]}, r"indices\[0\]: expected a signed 32-bit"),
+        ({"indices": [1, 2], "values": [1]}, "2 indices, but 1 values"),
+        ({"indices": [1], "values": [float("inf")]}, "finite"),
+    ],
+)
+def test_what_is_no_sparse_vector(value: Any, text: str) -> None:
+    with pytest.raises(VectorError, match=text):
+        as_sparse(value)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "The request body is empty, JSON was expected"),
+        (b" \n", "body is empty"),
+        (b"{", "The request body is not valid JSON"),
+        (b'{"a": NaN}', "not valid JSON"),
+        (b'"\xff"', "not valid JSON"),
+        (b'{"id": "\\ud800"}', "not valid JSON"),
+        (b"[" * 10_000 + b"]" * 10_000, "not valid JSON"),
+    ],
+)
+def test_bodies_that_are_not_json(body: bytes, text: str) -> None:
+    with pytest.raises(VectorError, match=text) as caught:
+        READER.json(body)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([], "The request body must be a JSON object, got an array"),
+        (None, "must be a JSON object, got null"),
+        ({"top_k": 1}, "unknown field 'top_k', did you mean 'topK'"),
+        ({"includeVector": True}, "did you mean 'includeVectors'"),
+        ({"zzz": 1}, "unknown field 'zzz'$"),
+        ({"x" * 200: 1}, "unknown field 'x{80}'$"),
+    ],
+)
+def test_unknown_fields_are_named(value: Any, text: str) -> None:
+    with pytest.raises(VectorError, match=text):
+        READER.fields(value)
+
+
+def test_fields_of_other_commands_are_ignored() -> None:
+    assert READER.fields({"id": "a", "namespace": "x", "topK": 5})["id"] == "a"
+
+
+def test_ids_are_text() -> None:
+    assert [READER.id(value) for value in ("", "a", 33, -1)] == ["", "a", "33", "-1"]
+    assert READER.ids("a") == ["a"]
+    assert READER.ids(5) == ["5"]
+    assert READER.ids([1, "b"]) == ["1", "b"]
+    for bad in (None, True, 1.5, [1], {}):
+        with pytest.raises(VectorError, match="Invalid field id: expected a string or an integer"):
+            READER.id(bad)
+    with pytest.raises(VectorError, match=r"Invalid field ids\[1\]"):
+        READER.ids(["a", None])
+    with pytest.raises(VectorError, match="Invalid field ids: expected an array"):
+        READER.ids(True)
+
+
+@pytest.mark.parametrize(
+    ("value", "slot"), [(None, 0), ("", 0), ("0", 0), (0, 0), ("17", 17), (17, 17)]
+)
+def test_cursors(value: Any, slot: int) -> None:
+    assert READER.cursor({"cursor": value}) == slot
+    assert READER.cursor({}) == 0
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", -1, "1.5", 1.5, True, [], {}, "٣", "9" * 30])
+def test_cursors_that_are_not_numbers(value: Any) -> None:
+    with pytest.raises(VectorError, match=r"Invalid cursor .*: start with '0'") as caught:
+        READER.cursor({"cursor": value})
+    assert caught.value.status == 400
+
+
+def test_numbers_flags_and_words() -> None:
+    assert READER.number({"n": 5.0}, "n", 1) == 5
+    assert READER.number({"n": None}, "n", 7) == 7
+    assert READER.flag({"f": True}, "f") is True
+    assert READER.flag({"f": None}, "f") is False
+    assert READER.choice({"w": "idf"}, "w", Weighting) is Weighting.IDF
+    assert READER.choice({}, "w", Weighting) is None
+    for bad in (0, -1, 1.5, "5", True, 2**31):
+        with pytest.raises(VectorError, match="Invalid field n: expected a whole number"):
+            READER.number({"n": bad}, "n", 1)
+    for word in (1, "true"):
+        with pytest.raises(VectorError, match="Invalid field f: expected true or false"):
+            READER.flag({"f": word}, "f")
+    for choice in ("BM25", 1):
+        with pytest.raises(VectorError, match="Invalid field w: expected RRF or DBSF"):
+            READER.choice({"w": choice}, "w", Fusion)
+    for text in (1, [], False):
+        with pytest.raises(VectorError, match="Invalid field t: expected a string"):
+            READER.text({"t": text}, "t")
+    with pytest.raises(VectorError, match="Missing field t: expected a string"):
+        READER.required_text({}, "t")
+
+
+def test_metadata_is_an_object_of_limited_size() -> None:
+    assert READER.metadata({"metadata": {"a": None}}) == {"a": None}
+    assert READER.metadata({"metadata": None}) is None
+    fits = {"a": "x" * (48 * 1024 - len('{"a":""}'))}
+    assert READER.metadata({"metadata": fits}) == fits
+    with pytest.raises(
+        VectorError, match="Metadata size limit exceeded: 49153 bytes, maximum: 49152 bytes"
+    ):
+        READER.metadata({"metadata": {"a": fits["a"] + "x"}})
+    with pytest.raises(VectorError, match="Invalid field metadata: expected an object"):
+        READER.metadata({"metadata": [1]})
+
+
+def test_metadata_that_could_never_be_answered_is_refused() -> None:
+    deep: Any = {}
+    for _ in range(260):
+        deep = {"a": deep}
+    with pytest.raises(VectorError, match="Invalid field metadata") as caught:
+        READER.metadata({"metadata": deep})
+    assert caught.value.status == 400
+
+
+def test_sizes_under_limits() -> None:
+    with pytest.raises(VectorError, match="Data size limit exceeded: 3 bytes, maximum: 2 bytes"):
+        limited(data_bytes=2).data({"data": "é1"})
+    with pytest.raises(VectorError, match="Id size limit exceeded: 3 bytes"):
+        limited(id_bytes=2).id("é1")
+    with pytest.raises(VectorError, match="Id count limit exceeded: 3, maximum: 2"):
+        limited(ids_per_call=2).ids(["a", "b", "c"])
+    with pytest.raises(VectorError, match="topK limit exceeded: 3, maximum: 2"):
+        limited(top_k=2).query({"vector": [1], "topK": 3})
+    with pytest.raises(VectorError, match="Sparse vector size limit exceeded: 1001, maximum: 1000"):
+        READER.sparse({"sparseVector": {"indices": [1] * 1001, "values": [1] * 1001}})
+
+
+def test_a_record_with_explicit_nulls() -> None:
+    record = READER.record(
+        {"id": 1, "vector": [1], "sparseVector": None, "metadata": None, "data": None}
+    )
+    assert (record.id, record.sparse, record.metadata, record.data) == ("1", None, None, None)
+    with pytest.raises(VectorError, match="A vector must be a JSON object"):
+        READER.record("x")
+    with pytest.raises(VectorError, match="A vector has an unknown field 'values'"):
+        READER.record({"id": 1, "values": [1]})
+
+
+def test_a_query_with_defaults() -> None:
+    query = READER.query({"vector": [1]})
+    assert (query.top_k, query.filter, query.weighting, query.fusion) == (10, "", None, Fusion.RRF)
+    assert query.with_vectors is False
+    assert READER.query_mode({}) is QueryMode.HYBRID
+    assert READER.max_idle_us({}) == 3600 * 1_000_000
+
+
+def test_a_change_changes_something() -> None:
+    assert READER.change({"id": "a", "data": ""}).mode is UpdateMode.OVERWRITE
+    patch = READER.change({"id": "a", "metadata": {}, "metadataUpdateMode": "PATCH"})
+    assert patch.mode is UpdateMode.PATCH
+    with pytest.raises(VectorError, match="The update changes nothing: give at least one of"):
+        READER.change({"id": "a", "metadata": None})

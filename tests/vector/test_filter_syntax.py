@@ -1,0 +1,120 @@
+"""What the filter language accepts, and where its errors point."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.vector.errors import VectorError
+from pytest_fakecloud.vector.filter_syntax import (
+    All,
+    Any_,
+    Compare,
+    Contains,
+    Glob,
+    HasField,
+    In,
+    parse,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a = 1", Compare("a", "=", 1)),
+        ("a=1", Compare("a", "=", 1)),
+        ("a != 'x'", Compare("a", "!=", "x")),
+        ('a = "it\'s"', Compare("a", "=", "it's")),
+        (r"a = 'it\'s \"b\" \\'", Compare("a", "=", 'it\'s "b" \\')),
+        ("a = TRUE", Compare("a", "=", True)),
+        ("a = false", Compare("a", "=", False)),
+        ("a <= -1.5", Compare("a", "<=", -1.5)),
+        ("a > 0.0000000001", Compare("a", ">", 1e-10)),
+        ("a > 1e3", Compare("a", ">", 1000.0)),
+        ("a.b[0][#-1].c_d-e >= +2", Compare("a.b[0][#-1].c_d-e", ">=", 2)),
+        ("a IN (1, 'x', true)", In("a", (1, "x", True), False)),
+        ("a not in ('x')", In("a", ("x",), True)),
+        ("a GLOB '*x*'", Glob("a", "*x*", False)),
+        ("a NOT GLOB 'x'", Glob("a", "x", True)),
+        ("a contains 1", Contains("a", 1, False)),
+        ("a NOT CONTAINS 'x'", Contains("a", "x", True)),
+        ("HAS FIELD a.b", HasField("a.b", False)),
+        ("has not field a", HasField("a", True)),
+        ("(((a = 1)))", Compare("a", "=", 1)),
+        (
+            "a = 1 OR b = 2 AND c = 3",
+            Any_((Compare("a", "=", 1), All((Compare("b", "=", 2), Compare("c", "=", 3))))),
+        ),
+        (
+            "(a = 1 OR b = 2) and\n c = 3",
+            All((Any_((Compare("a", "=", 1), Compare("b", "=", 2))), Compare("c", "=", 3))),
+        ),
+        ("industries#-1] = 1", Compare("industries#-1]", "=", 1)),
+        ("order = 1", Compare("order", "=", 1)),
+        ("android = 1", Compare("android", "=", 1)),
+        ("_x = 1", Compare("_x", "=", 1)),
+    ],
+)
+def test_accepted(text: str, tree: object) -> None:
+    assert parse(text) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("industries[] = 'x'", "line 1:10 token recognition error at: '['"),
+        ("industries[", "line 1:10 token recognition error at: '['"),
+        (".a = 1", "line 1:0 token recognition error at: '.'"),
+        ("a = 'x", "line 1:4 token recognition error at: ''x'"),
+        ("a ~ 1", "line 1:2 token recognition error at: '~'"),
+        ("a = 1\nAND b ! 2", "line 2:6 token recognition error at: '!'"),
+        ("a =", "line 1:3 mismatched input <EOF> expecting a string, a number, true or false"),
+        ("a == 1", "line 1:3 mismatched input '='"),
+        ("a = null", "line 1:4 mismatched input 'null'"),
+        ("a < 'x'", "line 1:4 mismatched input ''x'' expecting a number"),
+        ("a < true", "line 1:4 mismatched input 'true' expecting a number"),
+        ("a GLOB 1", "line 1:7 mismatched input '1' expecting a string"),
+        ("a IN ()", "line 1:6 mismatched input ')'"),
+        ("a IN 1", "line 1:5 mismatched input '1' expecting '('"),
+        ("a IN (1", "line 1:7 mismatched input <EOF> expecting ',' or ')'"),
+        ("a NOT = 1", "line 1:6 mismatched input '=' expecting IN, GLOB or CONTAINS"),
+        ("NOT a = 1", "line 1:0 mismatched input 'NOT'"),
+        ("a = 1 b = 2", "line 1:6 mismatched input 'b' expecting AND, OR"),
+        ("a = 1 AND", "line 1:9 mismatched input <EOF>"),
+        ("(a = 1", "line 1:6 mismatched input <EOF> expecting ')'"),
+        ("a = 1)", "line 1:5 mismatched input ')'"),
+        ("HAS a", "line 1:4 mismatched input 'a' expecting FIELD or NOT FIELD"),
+        ("HAS FIELD 1", "line 1:10 mismatched input '1' expecting a field"),
+        ("1 = a", "line 1:0 mismatched input '1'"),
+        ("and = 1", "line 1:0 mismatched input 'and'"),
+        ("   ", "line 1:3 mismatched input <EOF>"),
+    ],
+)
+def test_errors_name_line_and_column(text: str, where: str) -> None:
+    with pytest.raises(VectorError) as caught:
+        parse(text)
+    assert caught.value.status == 400
+    assert caught.value.message.startswith(f"Invalid filter. At {where}")
+
+
+def test_parentheses_nest_a_hundred_deep_and_no_deeper() -> None:
+    assert parse("(" * 100 + "a = 1" + ")" * 100) == Compare("a", "=", 1)
+    for text in ("(" * 101 + "a = 1" + ")" * 101, "(" * 10_000):
+        with pytest.raises(VectorError, match="line 1:100 parentheses are nested more than 100"):
+            parse(text)
+
+
+def test_long_chains_are_no_nesting() -> None:
+    tree = parse(" OR ".join(["a = 1"] * 20_000))
+    assert isinstance(tree, Any_)
+    assert len(tree.terms) == 20_000
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="ab.[]#-01 '\"\\()=!<>,ANDORHSFIELTGBCnotin\n", max_size=40))
+def test_any_text_is_a_tree_or_a_service_error(text: str) -> None:
+    with suppress(VectorError):
+        parse(text)

@@ -1,0 +1,319 @@
+"""What a test does through the handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.vector.handle import VectorIndex
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context.alone(now="2026-01-01T00:00:00Z", seed=3)
+
+
+@pytest.fixture
+def index(context: Context) -> Iterator[VectorIndex]:
+    with VectorIndex(context, dimension=2) as index:
+        yield index
+
+
+def post(index: VectorIndex, path: str, body: object, **options: Any) -> Any:
+    answer = httpx.post(index.url + path, json=body, headers=index.headers, **options)
+    return answer.json().get("result", answer.json())
+
+
+def query(index: VectorIndex, **fields: Any) -> list[str]:
+    return [hit["id"] for hit in post(index, "/query", {"vector": [1, 0], **fields})]
+
+
+# -- identity ------------------------------------------------------------------------------------
+
+
+def test_env_and_clients(index: VectorIndex) -> None:
+    assert index.env == {
+        "UPSTASH_VECTOR_REST_URL": index.url,
+        "UPSTASH_VECTOR_REST_TOKEN": index.token,
+    }
+    pytest.importorskip("upstash_vector")
+    assert index.client().upsert([("a", [1, 0])]) == "Success"
+    assert index.async_client(retries=1)._retries == 1
+
+
+def test_rotating_refuses_both_old_tokens(index: VectorIndex) -> None:
+    old = [index.token, index.read_only_token]
+    new = index.rotate_token()
+    assert new == index.token
+    for token in old:
+        answer = httpx.post(index.url + "/info", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 401
+    assert post(index, "/info", None)["vectorCount"] == 0
+
+
+def test_handles_are_numbered_and_named_in_errors(context: Context) -> None:
+    with (
+        VectorIndex(context) as one,
+        VectorIndex(context) as two,
+        VectorIndex(context, name="x") as x,
+    ):
+        assert [one.name, two.name, x.name] == ["vector_index", "vector_index_2", "x"]
+        assert post(x, "/delete-namespace/n", None)["error"].startswith(
+            "Namespace n for the index x "
+        )
+
+
+# -- data ----------------------------------------------------------------------------------------
+
+
+def test_load_and_vectors(index: VectorIndex) -> None:
+    index.load({"a": [0.1, 0.2], "b": {"vector": [1, 0], "metadata": {"x": 1}, "data": "d"}})
+    index.load([("c", [1, 1])], namespace="ns")
+    vectors = index.vectors()
+    assert vectors == [
+        {"id": "a", "vector": [0.1, 0.2]},
+        {"id": "b", "vector": [1.0, 0.0], "metadata": {"x": 1}, "data": "d"},
+    ]
+    assert vectors.where(id="b").only()["data"] == "d"
+    assert index.vectors("ns").only()["id"] == "c"
+    assert index.vectors("missing") == []
+    assert index.namespaces() == ["", "ns"]
+    assert query(index) == ["b", "a"]
+    vectors[1]["metadata"]["x"] = 2
+    assert index.vectors()[1]["metadata"] == {"x": 1}
+
+
+def test_what_vectors_gives_can_be_loaded(context: Context, tmp_path: Path) -> None:
+    with VectorIndex(context, kind="hybrid", embedding=True) as one:
+        one.load({"a": "hello", "b": "world"})
+        with VectorIndex(context, kind="hybrid", dimension=384) as two:
+            two.load(one.vectors())
+            assert two.vectors() == one.vectors()
+
+
+def test_load_is_all_or_nothing(index: VectorIndex) -> None:
+    with pytest.raises(
+        ContractError, match=r"does not fit this index: Invalid vector dimension: 1"
+    ):
+        index.load([{"id": "a", "vector": [1, 2]}, {"id": "b", "vector": [1], "namespace": "ns"}])
+    with pytest.raises(ContractError, match="record 1 cannot be loaded"):
+        index.load([("a", [1, 2]), ("b", ["x", 2])])
+    assert index.vectors() == []
+    assert index.namespaces() == [""]
+
+
+def test_load_skips_faults_quotas_and_holding(context: Context) -> None:
+    with VectorIndex(context, dimension=2, limits={"daily_updates": 0}) as index:
+        index.faults.answer(500)
+        index.hold_pending()
+        index.load({"a": [1, 0]})
+        index.faults.clear()
+        assert index.pending() == []
+        assert query(index) == ["a"]
+        index.assert_upserted(times=0)
+
+
+def test_namespaces_setting(context: Context) -> None:
+    with VectorIndex(context, namespaces=["a", "b"]) as index:
+        assert index.namespaces() == ["", "a", "b"]
+    with VectorIndex(context, namespaces={"a": {"x": [1, 2]}, "": [("y", [1, 2])]}) as index:
+        assert [index.vectors(name).only()["id"] for name in ("a", "")] == ["x", "y"]
+        post(index, "/reset?all", None)
+        index.reset()
+        assert [len(index.vectors(name)) for name in ("a", "")] == [1, 1]
+
+
+def test_reset_and_snapshots(index: VectorIndex) -> None:
+    index.load({"a": [1, 0]})
+    index.set_baseline()
+    post(index, "/upsert", {"id": "b", "vector": [1, 0]})
+    snapshot = index.snapshot()
+    index.faults.answer(500)
+    index.reset()
+    assert [item["id"] for item in index.vectors()] == ["a"]
+    assert query(index) == ["a"]
+    index.restore(snapshot)
+    assert query(index) == ["a", "b"]
+
+
+# -- pending -------------------------------------------------------------------------------------
+
+
+def test_pending_as_a_block(index: VectorIndex) -> None:
+    with index.pending():
+        post(index, "/upsert/ns", {"id": "a", "vector": [1, 0]})
+        assert index.pending() == [{"id": "a", "vector": [1.0, 0.0], "namespace": "ns"}]
+        assert post(index, "/query/ns", {"vector": [1, 0]}) == []
+        info = post(index, "/info", None)
+        assert (info["vectorCount"], info["pendingVectorCount"]) == (0, 1)
+        assert post(index, "/fetch/ns", {"ids": ["a"]}) == [{"id": "a"}]
+        assert post(index, "/range/ns", {})["vectors"] == [{"id": "a"}]
+    assert index.pending() == []
+    assert len(post(index, "/query/ns", {"vector": [1, 0]})) == 1
+
+
+def test_a_block_inside_a_hold_does_not_release(index: VectorIndex) -> None:
+    index.hold_pending()
+    with index.pending():
+        post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+    assert index.pending().only()["id"] == "a"
+    index.release_pending()
+    assert index.pending() == []
+
+
+def test_ready_after_a_time_and_after_reads(context: Context) -> None:
+    with VectorIndex(context, ready_after="5s") as index:
+        post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+        assert query(index) == []
+        context.clock.advance("5s")
+        assert query(index) == ["a"]
+    with VectorIndex(context, ready_after_reads=1) as index:
+        post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+        assert (query(index), query(index)) == ([], ["a"])
+
+
+# -- the approximate world -----------------------------------------------------------------------
+
+
+def test_approximate_settings(context: Context) -> None:
+    data = {str(n): {"vector": [1, n / 100], "metadata": {"n": n}} for n in range(100)}
+    with VectorIndex(context, recall=0.3, filter_budget=10) as index:
+        index.load(data)
+        hits = query(index, topK=10)
+        assert hits[0] == "0"
+        assert hits != [str(n) for n in range(10)]
+        assert len(query(index, topK=10, filter="n >= 5")) < 10
+    with VectorIndex(context, shuffle_ties=True) as index:
+        index.load({str(n): [1, 0] for n in range(20)})
+        assert len({tuple(query(index, topK=5)) for _ in range(5)}) > 1
+    with VectorIndex(context, recall=0.0, lose_first=True) as index:
+        index.load(data)
+        assert query(index) == []
+
+
+# -- filters and assertions ----------------------------------------------------------------------
+
+
+def test_matches(index: VectorIndex) -> None:
+    assert index.matches("n > 1 AND HAS FIELD x", {"n": 2, "x": None})
+    assert not index.matches("n > 1", {"n": 1})
+    assert not index.matches("n > 1", None)
+    assert index.matches("", {})
+    with pytest.raises(ContractError, match=r"Invalid filter\. At line 1:2"):
+        index.matches("n ~ 1", {})
+
+
+def test_assert_upserted(index: VectorIndex) -> None:
+    post(
+        index,
+        "/upsert",
+        [
+            {"id": 1, "vector": [1, 0], "metadata": {"x": 1}},
+            {"id": "b", "vector": [0, 1], "metadata": None},
+        ],
+    )
+    post(index, "/upsert/n%20s", {"id": "c", "vector": [1, 0], "data": "text"})
+    post(index, "/upsert", {"id": "bad", "vector": [1]})
+    found = index.assert_upserted(1, metadata={"x": 1})
+    assert found == [{"id": "1", "vector": [1.0, 0.0], "metadata": {"x": 1}, "namespace": ""}]
+    assert index.assert_upserted("c", namespace="n s", data="text").only()["id"] == "c"
+    assert len(index.assert_upserted(times=3)) == 3
+    assert index.assert_upserted(vector=[0, 1]).only()["id"] == "b"
+    assert index.assert_upserted(metadata=lambda m: m["x"] == 1).only()["id"] == "1"
+    index.assert_upserted("bad", times=0)
+    with pytest.raises(
+        AssertionError, match=r"expected an upsert of id='z'.*\n.*id is '1', not 'z'"
+    ):
+        index.assert_upserted("z")
+
+
+def test_an_upsert_whose_answer_was_lost_counts(index: VectorIndex) -> None:
+    index.faults.lose_answer(times=1)
+    with pytest.raises(httpx.TransportError):
+        post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+    assert index.vectors().only()["id"] == "a"
+    index.assert_upserted("a", times=1)
+    index.faults.drop(times=1)
+    with pytest.raises(httpx.TransportError):
+        post(index, "/upsert", {"id": "b", "vector": [1, 0]})
+    index.assert_upserted("b", times=0)
+
+
+def test_assert_queried(index: VectorIndex) -> None:
+    query(index)
+    query(index, topK=3, filter="n = 1")
+    post(index, "/query/ns", [{"vector": [0, 1], "topK": 3}, {"vector": [1, 1], "topK": 4}])
+    post(index, "/resumable-query", {"vector": [1, 0], "topK": 7})
+    assert index.assert_queried(top_k=10, filter="", namespace="").only()["vector"] == [1, 0]
+    assert index.assert_queried(top_k=3, times=2).last["namespace"] == "ns"
+    assert index.assert_queried(filter="n = 1").only()["topK"] == 3
+    assert index.assert_queried(filter=lambda text: "n" in text).only()["topK"] == 3
+    index.assert_queried(vector=[1, 1], times=1)
+    index.assert_queried(top_k=7, times=1)
+    index.assert_queried(times=5)
+    index.assert_queried(data="x", times=0)
+    with pytest.raises(AssertionError, match=r"a query with filter='n = 2' at least once, found 0"):
+        index.assert_queried(filter="n = 2")
+
+
+def test_assertions_on_calls(index: VectorIndex) -> None:
+    query(index)
+    assert index.assert_called("query", times=1).only().status == 200
+    index.assert_called("POST /query")
+    index.assert_not_called("upsert")
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"kind": "wide"}, "kind='wide' is unknown: give one of 'DENSE', 'SPARSE', 'HYBRID'"),
+        ({"similarity": "cos"}, "similarity='cos' is unknown"),
+        ({"dimension": 0}, "dimension=0 must be a whole number of at least 1"),
+        ({"dimension": "2"}, "dimension='2' must be a whole number"),
+        ({"range_limit": 0}, "range_limit=0 must be"),
+        ({"ready_after_reads": 0}, "ready_after_reads=0 must be"),
+        ({"ready_after": "soon"}, "soon"),
+        ({"namespaces": "abc"}, "namespaces='abc' is one text"),
+        ({"limits": {"x": 1}}, "limits has no 'x'"),
+        ({"recall": 2}, "recall must be between 0 and 1"),
+        ({"embedding": 5}, "embedding=5 is not understood"),
+        ({"embedding": "gpt"}, "embedding='gpt' is no known model"),
+    ],
+)
+def test_settings_without_meaning(context: Context, settings: Any, reason: str) -> None:
+    with pytest.raises(ContractError, match=reason):
+        VectorIndex(context, **settings)
+    assert context.handles == []
+
+
+def test_words_may_be_in_any_case(context: Context) -> None:
+    with VectorIndex(context, kind="HYBRID", similarity="euclidean") as index:  # type: ignore[arg-type]
+        info = post(index, "/info", None)
+        assert (info["indexType"], info["similarityFunction"]) == ("HYBRID", "EUCLIDEAN")
+
+
+def test_an_embedding_of_ones_own(context: Context) -> None:
+    def letters(text: str) -> list[float]:
+        return [text.count("a"), text.count("b")]
+
+    with VectorIndex(context, embedding=letters) as index:
+        post(index, "/upsert-data", [{"id": "a", "data": "aaa"}, {"id": "b", "data": "bb"}])
+        assert index.vectors()[0]["vector"] == [3.0, 0.0]
+        hits = post(index, "/query-data", {"data": "b", "topK": 1})
+        assert hits == [{"id": "b", "score": 1.0}]
+        assert post(index, "/info", None)["denseIndex"]["embeddingModel"] == "letters"
+    with VectorIndex(context, embedding={"x": [1, 2]}) as index:
+        post(index, "/upsert-data", {"id": "a", "data": "x"})
+        answer = post(index, "/upsert-data", {"id": "b", "data": "y"})
+        assert answer["status"] == 422
+        assert "no vector for the text 'y'" in answer["error"]
+        assert [problem.kind for problem in context.problems] == []

@@ -1,0 +1,50 @@
+"""Limits and the approximate world as they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.vector.settings import Approximation, Limits
+
+
+def test_the_documented_limits_are_on_and_the_others_off() -> None:
+    limits = Limits.of(None)
+    assert (limits.metadata_bytes, limits.data_bytes) == (48 * 1024, 1024 * 1024)
+    assert (limits.sparse_entries, limits.prefix_fetch) == (1000, 1000)
+    assert limits.top_k is limits.dimension is limits.daily_queries is None
+
+
+def test_given_limits_take_the_place_of_the_defaults() -> None:
+    limits = Limits.of({"top_k": 10, "metadata_bytes": None})
+    assert (limits.top_k, limits.metadata_bytes, limits.data_bytes) == (10, None, 1024 * 1024)
+    assert Limits.of(limits) is limits
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"topk": 1}, "limits has no 'topk'; the limits are metadata_bytes, .*top_k"),
+        ({"top_k": "1"}, "must be a whole number or None, not '1'"),
+        ({"top_k": True}, "must be a whole number or None, not True"),
+        ({"top_k": -1}, "must be a whole number or None, not -1"),
+    ],
+)
+def test_limits_without_meaning(given: Any, reason: str) -> None:
+    with pytest.raises(ContractError, match=reason):
+        Limits.of(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"recall": 1.5}, "recall must be between 0 and 1, not 1.5"),
+        ({"recall": -0.1}, "recall must be between 0 and 1"),
+        ({"filter_budget": 0}, "filter_budget must be at least 1, not 0"),
+    ],
+)
+def test_approximations_without_meaning(given: Any, reason: str) -> None:
+    with pytest.raises(ContractError, match=reason):
+        Approximation(**given)
