@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer
     from .queue.capture import CallbackCapture, Destination
     from .queue.handle import Queue
+    from .remote import RemoteCloud
     from .transport.tls import Authority
     from .vector.handle import VectorIndex
 
@@ -45,6 +47,8 @@ SERVICES: Mapping[str, tuple[str, str]] = {
 }
 """Fixture name to the module and class of its handle; imported when first asked for."""
 
+PLACE_SETTINGS = ("host", "port", "token")
+"""Settings that every handle takes besides its own."""
 SHORTCUTS = ("kv_server", "vector_index", "broker", "queue")
 """Fixtures whose handles can be reached in process."""
 
@@ -92,6 +96,7 @@ class Cloud:
         self._recorded = Problems()
         self._allowed: list[tuple[str, dict[str, object]]] = []
         self._context = Context(self.clock, Ids(self.seed), self.journal, self._recorded, delivery)
+        self._starting = threading.RLock()
         self._dispatcher = Dispatcher(self.clock)
         self._listeners: list[Callable[[Handle], None]] = []
         self._exits: list[Callable[[], None]] = []
@@ -139,7 +144,24 @@ class Cloud:
 
             origin = parse_origin(handle.url)
             origins.add(origin, app)
+            origins.refresh()
             handle.on_close(lambda: origins.remove(origin))
+
+    @staticmethod
+    def connect(url: str, token: str | None = None) -> RemoteCloud:
+        """The cloud of a stand-alone server (``pytest-fakecloud serve``), with the same handles.
+
+        ``token`` is its control token; it may also stand in the URL (``?token=…``) or in the
+        variable ``PYTEST_FAKECLOUD_TOKEN``.
+        """
+        from .remote import connect
+
+        return connect(url, token)
+
+    def reseed(self, seed: int | str) -> None:
+        """Start all randomness over from another seed."""
+        self._context.ids.reseed(seed)
+        self.seed = seed
 
     # -- handles ---------------------------------------------------------------------------------
 
@@ -168,18 +190,29 @@ class Cloud:
         return cast("Destination", self.start("destination", settings))
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a handle by the name of its fixture; unknown settings are a ``ContractError``."""
+        """Start a handle by the name of its fixture; unknown settings are a ``ContractError``.
+
+        Besides the handle's own settings: ``host`` and ``port`` to stand at a chosen address, and
+        ``token`` for chosen credentials.
+        """
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
         handle_class = _handle_class(fixture)
-        known = setting_names(handle_class)
+        known = [*setting_names(handle_class), *PLACE_SETTINGS]
         unknown = sorted(set(settings) - set(known))
         if unknown:
             raise ContractError(
                 f"{fixture} has no setting {', '.join(map(repr, unknown))}; "
                 f"it has: {', '.join(known)}"
             )
-        handle = handle_class(self._context, **settings)
+        own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
+        with self._starting:
+            self._context.place = {k: settings[k] for k in ("host", "port") if k in settings}
+            self._context.wanted_token = settings.get("token")
+            try:
+                handle = handle_class(self._context, **own)
+            finally:
+                self._context.place, self._context.wanted_token = {}, None
         self._open_transport(handle)
         for listener in self._listeners:
             listener(handle)

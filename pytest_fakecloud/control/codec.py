@@ -85,7 +85,10 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
             "v": [encode(item, objects) for item in value],
         }
     if isinstance(value, Mapping):
-        return {TAG: "dict", "v": [[encode(k, objects), encode(v, objects)] for k, v in value.items()]}
+        return {
+            TAG: "dict",
+            "v": [[encode(k, objects), encode(v, objects)] for k, v in value.items()],
+        }
     return {
         TAG: "object",
         "id": objects.keep(value),
@@ -182,9 +185,10 @@ def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
 
 def _make(name: str, fields: Mapping[str, Any]) -> Any:
     made_class: Any = class_named(name)
-    if not dataclasses.is_dataclass(made_class) and made_class is not Call:
+    data = made_class is Call or dataclasses.is_dataclass(made_class)
+    if not data:
         raise ContractError(f"{name} is no data: this server and client are of different versions")
-    made: Any = object.__new__(made_class)
+    made = made_class.__new__(made_class)
     for key, item in fields.items():
         object.__setattr__(made, key, item)
     return made

@@ -63,6 +63,10 @@ class Context:
     tls: Any = None
     handles: list[Handle] = field(default_factory=list)
     interceptor: Callable[[Handle, str], AbstractContextManager[object]] | None = None
+    place: dict[str, Any] = field(default_factory=dict)
+    """Host and port of the next handle, where they are wanted and not just any."""
+    wanted_token: str | None = None
+    """The token of the next handle, where it is wanted and not a random one."""
     _numbers: dict[str, itertools.count[int]] = field(default_factory=dict)
 
     @classmethod
@@ -94,7 +98,9 @@ class Context:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        return self.hub.mount(app, **options)
+        # Only the handle itself stands at the wanted place; what else it mounts goes anywhere.
+        place, self.place = self.place, {}
+        return self.hub.mount(app, **{**place, **options})
 
 
 class Handle:
@@ -121,7 +127,8 @@ class Handle:
         self.name = context.name_for(self.fixture, name)
         self.clock = context.clock
         self.app = app
-        self.token = new_token()
+        self.token = context.wanted_token or new_token()
+        context.wanted_token = None
         self.journal = Journal(
             context.clock.now_us, service=self.service, handle=self.name, parent=context.journal
         )

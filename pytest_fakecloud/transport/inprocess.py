@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..kernel.app import Answer, App, Request
-from ..kernel.routing import Found
 from ..kernel.server import http_date
 from .hooks import Hook
 
@@ -43,7 +42,7 @@ class Shortcut:
             return False
         path = target.partition("?")[0]
         found = self.app.table.find(method, path)
-        return not (isinstance(found, Found) and found.route.lingers)
+        return not (isinstance(found, tuple) and found[0].lingers)
 
     def send(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes

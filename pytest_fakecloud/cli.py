@@ -1,0 +1,316 @@
+"""``pytest-fakecloud serve`` and ``pytest-fakecloud run -- COMMAND``: the fakes without pytest."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .kernel.errors import ContractError
+
+if TYPE_CHECKING:
+    from .cloud import Cloud
+    from .control.api import ControlApp
+
+__all__ = ["main"]
+
+SERVICES = {"kv": "kv_server", "vector": "vector_index", "broker": "broker", "queue": "queue"}
+VARIABLE = "PYTEST_FAKECLOUD_"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+EXIT_USAGE = 2
+EXIT_CANNOT_START = 3
+EXIT_NO_COMMAND = 127
+
+
+class Usage(Exception):
+    """A wrong option, variable or file; the text says which and what is right."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code.
+
+    0 after a graceful stop, 2 for wrong options, 3 when a server cannot start; ``run`` gives the
+    command's own exit code, 127 when there is no such command.
+    """
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        options = _options(given)
+        return _serve(options) if given.command == "serve" else _run(options, given.program)
+    except Usage as error:
+        print(f"pytest-fakecloud: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except (ContractError, OSError) as error:
+        print(f"pytest-fakecloud: cannot start: {error}", file=sys.stderr)
+        return EXIT_CANNOT_START
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pytest-fakecloud",
+        description="Real HTTP fakes of a key-value store, a vector index, a log broker and a "
+        "message queue.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser(
+        "serve", help="run the fakes until stopped", description="Run the fakes until stopped."
+    )
+    run = commands.add_parser(
+        "run",
+        help="run a command with the fakes and their environment variables",
+        description="Run a command with the fakes and their environment variables; its exit code "
+        "is the result.",
+    )
+    for one in (serve, run):
+        _add_options(one)
+    serve.add_argument(
+        "--json", action="store_true", help="print the summary as one JSON object, for scripts"
+    )
+    run.add_argument("--journal", metavar="FILE", help="write what happened as an HTTP archive")
+    run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "services",
+        nargs="*",
+        metavar="SERVICE",
+        help=f"which fakes: {', '.join(SERVICES)} (default: all)",
+    ) if parser.prog.endswith("serve") else parser.add_argument(
+        "--services", metavar="NAMES", help=f"which fakes, comma-separated: {', '.join(SERVICES)}"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with these options")
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--control-port", type=int, help="port of control API and console")
+    parser.add_argument("--control-token", help="token of the control API (default: random)")
+    for name in SERVICES:
+        parser.add_argument(f"--{name}-port", type=int, help=f"port of {name} (default: any free)")
+        parser.add_argument(f"--{name}-token", help=f"token of {name} (default: random)")
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            metavar="SETTING=VALUE",
+            default=[],
+            help=f"a setting of {name}, the value as JSON or text; may be repeated",
+        )
+    parser.add_argument("--seed", help="random seed (default: random)")
+    parser.add_argument("--now", help="start of the clock, as ISO text with offset; freezes it")
+    parser.add_argument("--clock", choices=("running", "frozen"), help="the clock's mode")
+    parser.add_argument("--tls", action="store_true", default=None, help="serve HTTPS")
+
+
+# -- options: flag, then environment, then file ----------------------------------------------------
+
+
+def _options(given: argparse.Namespace) -> dict[str, Any]:
+    file = given.config or os.environ.get(f"{VARIABLE}CONFIG")
+    from_file = _file(Path(file)) if file else {}
+    flags = vars(given)
+
+    def value(name: str, *, number: bool = False) -> Any:
+        if flags.get(name) is not None:
+            return flags[name]
+        text = os.environ.get(VARIABLE + name.upper())
+        if text is not None:
+            if not number:
+                return text
+            if not text.isdigit():
+                raise Usage(f"{VARIABLE}{name.upper()}={text!r} is no port number")
+            return int(text)
+        return from_file.get(name)
+
+    chosen = value("services") or list(SERVICES)
+    names = chosen.split(",") if isinstance(chosen, str) else list(chosen)
+    names = [name.strip() for name in names if name.strip()]
+    unknown = [name for name in names if name not in SERVICES]
+    if unknown:
+        raise Usage(f"{', '.join(unknown)} is no service; the services are: {', '.join(SERVICES)}")
+    services = {}
+    for name in names:
+        settings = dict(from_file.get(name, {}))
+        settings.update(_settings(os.environ.get(f"{VARIABLE}{name.upper()}", "").split()))
+        settings.update(_settings(flags[name]))
+        for key, number in (("port", True), ("token", False)):
+            chosen_value = value(f"{name}_{key}", number=number)
+            if chosen_value is not None:
+                settings[key] = chosen_value
+        services[name] = settings
+    tls = value("tls")
+    return {
+        "services": services,
+        "host": value("host") or "127.0.0.1",
+        "control_port": value("control_port", number=True) or 0,
+        "control_token": value("control_token"),
+        "seed": value("seed"),
+        "now": value("now"),
+        "clock": value("clock"),
+        "tls": tls in (True, "1", "true", "yes"),
+        "json": flags.get("json", False),
+        "journal": value("journal"),
+    }
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Usage(f"cannot read {path}: {error}") from error
+    known = {"services", "host", "control_port", "control_token", "seed", "now", "clock", "tls"}
+    known |= {"journal", *SERVICES}
+    unknown = sorted(set(content) - known)
+    if unknown:
+        raise Usage(
+            f"{path}: {', '.join(unknown)} is unknown; known are: {', '.join(sorted(known))}"
+        )
+    return content
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    settings = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign:
+            raise Usage(f"{word!r} is no SETTING=VALUE")
+        try:
+            settings[name] = json.loads(text)
+        except ValueError:
+            settings[name] = text
+    return settings
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]]:
+    from .cloud import Cloud
+    from .control.api import ControlApp
+    from .kernel.faults import FaultPlan
+    from .kernel.journal import Journal
+
+    with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
+        for name, settings in options["services"].items():
+            place = {"host": options["host"], **settings}
+            cloud.start(SERVICES[name], place)
+        app = ControlApp(cloud, options["control_token"])
+        app.attach(
+            clock=cloud.clock,
+            journal=Journal(cloud.clock.now_us, service="control", handle="control"),
+            faults=FaultPlan(cloud._context.ids.stream("control"), cloud.clock),
+            problems=type(cloud._recorded)(),
+            name="control",
+        )
+        mount = cloud._context.mount(app, host=options["host"], port=options["control_port"])
+        mount.on_close.append(app.end_streams)
+        try:
+            yield cloud, app, mount.url
+        finally:
+            mount.close()
+
+
+def _serve(options: Mapping[str, Any]) -> int:
+    stop = threading.Event()
+    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: stop.set())
+    with _cloud(options) as (cloud, app, url):
+        _warn_of_other_addresses(options["host"])
+        print(_summary(cloud, app, url, options), flush=True)
+        # In short naps: on Windows a signal is only seen between two waits.
+        while not stop.wait(0.5):
+            pass
+    return 0
+
+
+def _run(options: Mapping[str, Any], program: list[str]) -> int:
+    command = program[1:] if program[:1] == ["--"] else program
+    if not command:
+        raise Usage("run needs a command: pytest-fakecloud run -- npm test")
+    with _cloud(options) as (cloud, app, url):
+        _warn_of_other_addresses(options["host"])
+        environment = {
+            **os.environ,
+            **cloud.env,
+            f"{VARIABLE}URL": url,
+            f"{VARIABLE}TOKEN": app.token,
+        }
+        try:
+            process = subprocess.Popen(command, env=environment)
+        except OSError as error:
+            print(f"pytest-fakecloud: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
+            return EXIT_NO_COMMAND
+        code = _wait_for(process)
+        if options["journal"]:
+            from .control.record import write
+
+            write(cloud, Path(options["journal"]))
+        if code:
+            from .report import section
+
+            print(section(cloud), file=sys.stderr)
+        return code
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> int:
+    """The command's exit code; signals meant for us go to the command, which decides."""
+    for name in ("SIGTERM", "SIGINT"):
+        signal.signal(
+            getattr(signal, name), lambda number, _: process.send_signal(signal.Signals(number))
+        )
+    code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _warn_of_other_addresses(host: str) -> None:
+    if host not in LOOPBACK:
+        print(
+            f"pytest-fakecloud: warning: {host} is reachable from other machines; the fakes are "
+            "for tests and must not face a network you do not trust",
+            file=sys.stderr,
+        )
+
+
+def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]) -> str:
+    if options["json"]:
+        from .control.views import describe
+
+        return json.dumps(
+            {
+                "control": {"url": url, "token": app.token},
+                "console": f"{url}/?token={app.token}",
+                "seed": cloud.seed,
+                "handles": [describe(handle) for handle in cloud.handles],
+                "env": {**cloud.env, f"{VARIABLE}URL": url, f"{VARIABLE}TOKEN": app.token},
+            }
+        )
+    lines = ["pytest-fakecloud is ready", ""]
+    for handle in cloud.handles:
+        lines.append(f"  {handle.name:<14} {handle.url}")
+    lines += [
+        f"  {'console':<14} {url}/?token={app.token}",
+        "",
+        "Paste into the shell of your application:",
+        "",
+        *(f"  export {name}={_quoted(value)}" for name, value in cloud.env.items()),
+        f"  export {VARIABLE}URL={url}",
+        f"  export {VARIABLE}TOKEN={app.token}",
+        "",
+        f"seed {cloud.seed!r}, clock {cloud.clock.mode}; stop with Ctrl+C",
+    ]
+    return "\n".join(lines)
+
+
+def _quoted(value: str) -> str:
+    import shlex
+
+    return shlex.quote(value)

@@ -1,0 +1,503 @@
+"""The control API: a cloud from outside its process, under ``/__control__/``."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import queue as queues
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..kernel.app import Answer, App, Request, Stream
+from ..kernel.auth import bearer_token, new_token, same
+from ..kernel.errors import ContractError, ServiceError
+from ..kernel.handle import Handle
+from ..kernel.journal import Call, Entry
+from ..kernel.reading import decode_segment, json_value
+from ..kernel.routing import Route
+from ..report import rows
+from .codec import Objects, decode, encode, encode_error
+from .views import describe, view
+
+if TYPE_CHECKING:
+    from ..cloud import Cloud
+
+__all__ = ["PREFIX", "ControlApp"]
+
+PREFIX = "/__control__"
+HEARTBEAT_SECONDS = 15.0
+_OPEN = frozenset({"ready", "console", "openapi"})
+
+
+class Refused(ServiceError):
+    """A request the control API cannot perform."""
+
+
+class ControlApp(App):
+    """Routes of the control API and of the console page.
+
+    Every request carries the control token, as ``Authorization: Bearer`` or as query ``token``,
+    except for readiness, the OpenAPI file and the page itself. Errors are
+    ``{"error": {"type", "message"}}``.
+    """
+
+    service = "control"
+
+    def __init__(self, cloud: Cloud, token: str | None = None) -> None:
+        self.cloud = cloud
+        self.token = token or new_token()
+        self._objects = Objects()
+        self._snapshots: dict[str, Any] = {}
+        self._snapshot_numbers = itertools.count(1)
+        self._streams: set[queues.SimpleQueue[Entry | None]] = set()
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def routes(self) -> list[Route]:
+        """All endpoints; the OpenAPI file is generated from this list."""
+        handle = f"{PREFIX}/handles/{{name}}"
+        return [
+            Route("GET", "/", "console", self.console),
+            Route("GET", f"{PREFIX}/ready", "ready", self.ready),
+            Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
+            Route("GET", f"{PREFIX}/state", "state", self.state),
+            Route("POST", f"{PREFIX}/reset", "reset", self.reset),
+            Route("POST", f"{PREFIX}/begin", "begin", self.begin),
+            Route("GET", f"{PREFIX}/clock", "clock", self.get_clock),
+            Route("POST", f"{PREFIX}/clock", "move_clock", self.move_clock),
+            Route("GET", f"{PREFIX}/seed", "seed", self.get_seed),
+            Route("PUT", f"{PREFIX}/seed", "set_seed", self.set_seed),
+            Route("GET", f"{PREFIX}/journal", "journal", self.journal_rows),
+            Route("GET", f"{PREFIX}/journal/stream", "journal_stream", self.stream, lingers=True),
+            Route("GET", f"{PREFIX}/problems", "problems", self.get_problems),
+            Route("POST", f"{PREFIX}/handles", "start_handle", self.start_handle),
+            Route("GET", handle, "handle", self.get_handle),
+            Route("DELETE", handle, "close_handle", self.close_handle),
+            Route("GET", f"{handle}/view", "view", self.get_view),
+            Route("GET", f"{handle}/faults", "faults", self.get_faults),
+            Route("POST", f"{handle}/faults", "add_fault", self.add_fault),
+            Route("DELETE", f"{handle}/faults", "clear_faults", self.clear_faults),
+            Route("DELETE", f"{handle}/faults/{{id}}", "remove_fault", self.remove_fault),
+            Route("GET", f"{handle}/attempts", "attempts", self.get_attempts),
+            Route("GET", f"{handle}/dead-letters", "dead_letters", self.get_dead_letters),
+            Route("POST", f"{handle}/dead-letters/{{id}}", "retry", self.retry_dead_letter),
+            Route("GET", f"{PREFIX}/snapshots", "snapshots", self.get_snapshots),
+            Route("POST", f"{PREFIX}/snapshots", "take_snapshot", self.take_snapshot),
+            Route("POST", f"{PREFIX}/snapshots/{{id}}", "restore_snapshot", self.restore_snapshot),
+            Route("DELETE", f"{PREFIX}/snapshots/{{id}}", "drop_snapshot", self.drop_snapshot),
+            Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True),
+        ]
+
+    def authenticate(self, request: Request) -> object:
+        """The control token, except where no secret is shown."""
+        if request.call.route in _OPEN:
+            return None
+        if not same(
+            bearer_token(request.header("authorization")) or request.query("token"), self.token
+        ):
+            raise Refused(401, "the control API needs its token: Authorization: Bearer <token>")
+        return None
+
+    def render_error(self, error: ServiceError) -> Answer:
+        """``{"error": {"type", "message"}}``."""
+        return Answer(
+            {"error": {"type": type(error).__name__, "message": error.message}},
+            error.status,
+            error.headers,
+        )
+
+    # -- the server itself -----------------------------------------------------------------------
+
+    def console(self, request: Request) -> Answer:
+        """The console page."""
+        from .console import page
+
+        return Answer(page(), content_type="text/html; charset=utf-8")
+
+    def ready(self, request: Request) -> object:
+        """Whether the server takes requests."""
+        return {"ready": not self.cloud.closed}
+
+    def openapi(self, request: Request) -> object:
+        """This API as an OpenAPI 3.1 file."""
+        from .openapi import document
+
+        return document(self.table.routes)
+
+    def state(self, request: Request) -> object:
+        """The cloud at a glance: handles with addresses and variables, clock, seed."""
+        return {
+            "seed": self.cloud.seed,
+            "clock": self._clock(),
+            "handles": [describe(handle) for handle in self.cloud.handles],
+            "problems": len(self.cloud.problems),
+        }
+
+    def reset(self, request: Request) -> object:
+        """Return one handle (``{"handle": name}``) or all to their baseline."""
+        name = _object(request).get("handle")
+        if name is None:
+            self.cloud.reset()
+        else:
+            self._handle(name).reset()
+        return self._clock()
+
+    def begin(self, request: Request) -> object:
+        """Start over as for a new test: baselines, connections ended, clock at its start."""
+        self._objects.forget()
+        self.cloud.begin()
+        return self._clock()
+
+    # -- clock and seed --------------------------------------------------------------------------
+
+    def _clock(self) -> dict[str, Any]:
+        clock = self.cloud.clock
+        due = clock.next_due()
+        return {
+            "now": clock.now().isoformat(),
+            "mode": clock.mode,
+            "next_due": None if due is None else due.isoformat(),
+        }
+
+    def get_clock(self, request: Request) -> object:
+        """The clock: now, mode, when something falls due next."""
+        return self._clock()
+
+    def move_clock(self, request: Request) -> object:
+        """Freeze, resume or move the clock.
+
+        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}`` with ``"by"`` (a
+        duration) or ``"to"`` (an instant).
+        """
+        body = _object(request)
+        clock = self.cloud.clock
+        action = body.get("action")
+        with _contract():
+            if action == "advance":
+                fired = clock.advance(body.get("by", ""))
+            elif action == "move_to":
+                fired = clock.move_to(body.get("to", ""))
+            elif action == "advance_to_next":
+                fired = clock.advance_to_next()
+            elif action == "freeze":
+                clock.freeze()
+                fired = []
+            elif action == "resume":
+                clock.resume()
+                fired = []
+            else:
+                raise ContractError(
+                    f"{action!r} is no action: give freeze, resume, advance, move_to or "
+                    "advance_to_next"
+                )
+        return {**self._clock(), "fired": [f"{one.at.isoformat()} {one.label}" for one in fired]}
+
+    def get_seed(self, request: Request) -> object:
+        """The random seed."""
+        return {"seed": self.cloud.seed}
+
+    def set_seed(self, request: Request) -> object:
+        """Start all randomness over from another seed."""
+        seed = _object(request).get("seed")
+        if not isinstance(seed, int | str):
+            raise Refused(422, f"a seed is a number or a text, not {seed!r}")
+        self.cloud.reseed(seed)
+        return {"seed": self.cloud.seed}
+
+    # -- journal ---------------------------------------------------------------------------------
+
+    def journal_rows(self, request: Request) -> object:
+        """What happened, oldest first; ``?after=N`` leaves out entries up to that number."""
+        after = _number(request.query("after"))
+        entries = [entry for entry in self.cloud.journal.entries if entry.number > after]
+        return [_row_of(self.cloud, entry) for entry in entries]
+
+    def stream(self, request: Request) -> Stream:
+        """The journal as server-sent events, from ``?after=N`` on, as it is written."""
+        after = _number(request.query("after"))
+        waiting: queues.SimpleQueue[Entry | None] = queues.SimpleQueue()
+        self._streams.add(waiting)
+        unwatch = self.cloud.journal.watch(waiting.put)
+
+        def end() -> None:
+            unwatch()
+            self._streams.discard(waiting)
+            waiting.put(None)
+
+        return Stream(self._events(waiting, after), on_close=end)
+
+    def _events(self, waiting: queues.SimpleQueue[Entry | None], after: int) -> Iterator[bytes]:
+        sent = after
+        for entry in list(self.cloud.journal.entries):
+            if entry.number > sent:
+                sent = entry.number
+                yield self._event(entry)
+        while True:
+            try:
+                latest = waiting.get(timeout=HEARTBEAT_SECONDS)
+            except queues.Empty:
+                yield b": still here\n\n"
+                continue
+            if latest is None:
+                return
+            if latest.number > sent:
+                sent = latest.number
+                # A call is written down when it comes; its answer is there a moment later.
+                yield self._event(latest)
+
+    def _event(self, entry: Entry) -> bytes:
+        data = json.dumps(_row_of(self.cloud, entry), ensure_ascii=False)
+        return f"id: {entry.number}\ndata: {data}\n\n".encode()
+
+    def end_streams(self) -> None:
+        """End every open journal stream; the server is closing."""
+        for waiting in list(self._streams):
+            waiting.put(None)
+
+    def get_problems(self, request: Request) -> object:
+        """What a strict test would fail for."""
+        return [{"kind": p.kind, "text": p.text} for p in self.cloud.problems]
+
+    # -- handles ---------------------------------------------------------------------------------
+
+    def _handle(self, name: str) -> Handle:
+        for handle in self.cloud.handles:
+            if handle.name == name:
+                return handle
+        known = ", ".join(handle.name for handle in self.cloud.handles) or "none"
+        raise Refused(404, f"there is no handle {name!r}; there are: {known}")
+
+    def _named(self, request: Request) -> Handle:
+        return self._handle(decode_segment(request.params["name"]))
+
+    def start_handle(self, request: Request) -> object:
+        """Start another fake: ``{"fixture": "kv_server", "settings": {…}}``."""
+        body = _object(request)
+        settings = body.get("settings") or {}
+        if not isinstance(settings, dict):
+            raise Refused(422, f"settings is an object, not {settings!r}")
+        with _contract():
+            return describe(self.cloud.start(str(body.get("fixture")), settings))
+
+    def get_handle(self, request: Request) -> object:
+        """One handle: address, credentials, variables."""
+        return describe(self._named(request))
+
+    def close_handle(self, request: Request) -> object:
+        """Close a fake."""
+        self._named(request).close()
+        return {"closed": True}
+
+    def get_view(self, request: Request) -> object:
+        """What a fake holds, for looking at."""
+        return view(self._named(request))
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def get_faults(self, request: Request) -> object:
+        """The faults of a handle."""
+        return [self._fault(fault) for fault in self._named(request).faults]
+
+    def _fault(self, fault: Any) -> dict[str, Any]:
+        return {
+            "id": self._objects.keep(fault),
+            "kind": fault.kind,
+            "text": repr(fault),
+            "hits": fault.hits,
+            "active": fault.active,
+        }
+
+    def add_fault(self, request: Request) -> object:
+        """Prepare a fault: ``{"kind": "answer", "args": [503], "times": 1, "route": "publish"}``."""
+        body = _object(request)
+        plan = self._named(request).faults
+        kind = body.pop("kind", None)
+        arguments = body.pop("args", [])
+        prepare = getattr(plan, str(kind), None)
+        if not isinstance(kind, str) or kind.startswith("_") or not callable(prepare):
+            raise Refused(422, f"{kind!r} is no fault: give answer, drop, lose_answer, delay, …")
+        with _contract():
+            return self._fault(prepare(*arguments, **body))
+
+    def clear_faults(self, request: Request) -> object:
+        """Take all faults of a handle back."""
+        self._named(request).faults.clear()
+        return []
+
+    def remove_fault(self, request: Request) -> object:
+        """Take one fault back."""
+        wanted = _number(request.params["id"])
+        for fault in self._named(request).faults:
+            if self._objects.keep(fault) == wanted:
+                fault.remove()
+                return self._fault(fault)
+        raise Refused(404, f"there is no fault {wanted}")
+
+    # -- the queue's own -------------------------------------------------------------------------
+
+    def _queue(self, request: Request) -> Any:
+        handle = self._named(request)
+        if handle.service != "queue" or not hasattr(handle, "dead_letters"):
+            raise Refused(422, f"{handle.name} is no queue")
+        return handle
+
+    def get_attempts(self, request: Request) -> object:
+        """The attempts of a queue, of all messages or of ``?id=``."""
+        wanted = request.query("id")
+        attempts = self._queue(request).attempts(**({"id": wanted} if wanted else {}))
+        return [_plain(attempt) for attempt in attempts]
+
+    def get_dead_letters(self, request: Request) -> object:
+        """The dead letters of a queue."""
+        return [_plain(letter) for letter in self._queue(request).dead_letters()]
+
+    def retry_dead_letter(self, request: Request) -> object:
+        """Give a dead letter another life."""
+        handle = self._queue(request)
+        with _contract():
+            return _plain(handle.retry_dead_letter(decode_segment(request.params["id"])))
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def get_snapshots(self, request: Request) -> object:
+        """The snapshots the server keeps."""
+        return [{"id": name} for name in self._snapshots]
+
+    def take_snapshot(self, request: Request) -> object:
+        """Keep the present data of all handles, under ``{"id": name}`` or a number."""
+        name = str(_object(request).get("id") or next(self._snapshot_numbers))
+        self._snapshots[name] = self.cloud.snapshot()
+        return {"id": name}
+
+    def _snapshot(self, request: Request) -> str:
+        name = decode_segment(request.params["id"])
+        if name not in self._snapshots:
+            known = ", ".join(self._snapshots) or "none"
+            raise Refused(404, f"there is no snapshot {name!r}; there are: {known}")
+        return name
+
+    def restore_snapshot(self, request: Request) -> object:
+        """Put the data of a snapshot back."""
+        name = self._snapshot(request)
+        self.cloud.restore(self._snapshots[name])
+        return {"id": name}
+
+    def drop_snapshot(self, request: Request) -> object:
+        """Forget a snapshot."""
+        name = self._snapshot(request)
+        del self._snapshots[name]
+        return {"id": name}
+
+    # -- remote handles --------------------------------------------------------------------------
+
+    def call(self, request: Request) -> object:
+        """One use of a remote handle: get a field or call a method of an object.
+
+        ``{"object": number|handle name|null, "name": …, "args": […], "kwargs": {…}, "get": bool}``
+        in the codec's form; answers ``{"value": …}`` or ``{"raise": …}``.
+        """
+        body = _object(request)
+        name = str(body.get("name"))
+        if name.startswith("_") and name not in _DUNDERS:
+            raise Refused(422, f"{name!r} is private")
+        try:
+            target = self._target(body.get("object"))
+            found = getattr(target, name)
+            if not body.get("get"):
+                arguments = decode(body.get("args", []), self._referred)
+                keywords = decode(body.get("kwargs", {}), self._referred)
+                found = found(*arguments, **keywords)
+        except Exception as error:
+            return {"raise": encode_error(error)}
+        if found is self.cloud:
+            found = None
+        return {"value": encode(found, self._objects)}
+
+    def _target(self, wanted: object) -> Any:
+        if wanted is None:
+            return self.cloud
+        if isinstance(wanted, int):
+            return self._objects.get(wanted)
+        return self._handle(str(wanted))
+
+    def _referred(self, number: int, *_: str) -> Any:
+        return self._objects.get(number)
+
+
+_DUNDERS = frozenset(
+    {
+        "__enter__",
+        "__exit__",
+        "__len__",
+        "__getitem__",
+        "__iter__",
+        "__eq__",
+        "__repr__",
+        "__call__",
+    }
+)
+
+
+@contextlib.contextmanager
+def _contract() -> Iterator[None]:
+    try:
+        yield
+    except (ContractError, TypeError) as error:
+        raise Refused(422, str(error)) from error
+
+
+def _object(request: Request) -> dict[str, Any]:
+    if not request.body:
+        return {}
+    try:
+        body = json_value(request.body)
+    except ValueError as error:
+        raise Refused(400, f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused(422, f"the body is a JSON object, not {body!r}")
+    return body
+
+
+def _number(text: str | None) -> int:
+    if text is None or text == "":
+        return 0
+    if not text.isdigit():
+        raise Refused(422, f"a whole number is expected, not {text!r}")
+    return int(text)
+
+
+def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
+    row = rows(cloud, [entry])[0]
+    return {
+        "number": row.number,
+        "at": entry.at.isoformat(),
+        "kind": "call" if isinstance(entry, Call) else entry.kind,
+        "handle": entry.handle,
+        "source": row.source,
+        "target": row.target,
+        "what": row.what,
+        "answer": row.answer,
+        "ok": row.ok,
+        "fault": row.fault,
+        "note": row.note,
+        "sent": row.sent,
+        "got": row.got,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Anything as plain JSON for people and scripts; what is no data shows as text."""
+    return json.loads(json.dumps(_fields(value), default=str))
+
+
+def _fields(value: Any) -> Any:
+    names: Callable[[Any], list[str]] = lambda one: [  # noqa: E731
+        name for name in dir(type(one)) if not name.startswith("_")
+    ]
+    found = {}
+    for name in [*getattr(value, "__dataclass_fields__", {}), *names(value)]:
+        member = getattr(value, name, None)
+        if not callable(member) and not name.startswith("_"):
+            found[name] = member.decode("utf-8", "replace") if isinstance(member, bytes) else member
+    return found
