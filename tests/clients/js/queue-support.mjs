@@ -1,0 +1,80 @@
+// What the tests of the queue's clients share: a handler, the way to drive the queue, a recorder.
+import http from "node:http";
+
+const { QSTASH_URL, QSTASH_TOKEN, FAKE_CONTROL } = process.env;
+
+export const connection = { baseUrl: QSTASH_URL, token: QSTASH_TOKEN };
+
+/** Ask the Python side to drive the queue; returns how many attempts were made. */
+async function control(path, body = "") {
+  const answer = await fetch(FAKE_CONTROL + path, { method: "POST", body });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${text}`);
+  return JSON.parse(text);
+}
+
+export const idle = () => control("/idle");
+export const advance = (duration) => control("/advance", duration);
+export const reset = () => control("/reset");
+export const now = () => control("/now");
+
+/** A handler application: keeps every request, answers `statuses` in turn, then 200. */
+export async function startHandler(respond) {
+  const requests = [];
+  const handler = { requests, statuses: [], respond };
+  const server = http.createServer((incoming, outgoing) => {
+    const chunks = [];
+    incoming.on("data", (chunk) => chunks.push(chunk));
+    incoming.on("end", async () => {
+      const request = {
+        method: incoming.method,
+        url: incoming.url,
+        headers: incoming.headers,
+        body: Buffer.concat(chunks).toString(),
+      };
+      requests.push(request);
+      const answer = handler.respond
+        ? await handler.respond(request)
+        : { status: handler.statuses.shift() ?? 200, body: '{"answered":true}' };
+      outgoing.writeHead(answer.status, answer.headers ?? { "content-type": "application/json" });
+      outgoing.end(answer.body);
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  handler.url = `http://127.0.0.1:${server.address().port}`;
+  handler.at = (path) => requests.filter((request) => request.url.split("?")[0] === path);
+  handler.clear = () => {
+    requests.length = 0;
+    handler.statuses.length = 0;
+  };
+  handler.close = () => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  };
+  return handler;
+}
+
+/** Note every call of the public methods of these objects; `left()` are those never called. */
+export function recorder(objects, excused = {}) {
+  const known = new Set();
+  const used = new Set();
+  const wrapped = new Set();
+  for (const [label, object] of Object.entries(objects)) {
+    const prototype = Object.getPrototypeOf(object);
+    for (const name of Object.getOwnPropertyNames(prototype)) {
+      const { value } = Object.getOwnPropertyDescriptor(prototype, name);
+      if (name === "constructor" || typeof value !== "function") continue;
+      const path = `${label}.${name}`;
+      if (path in excused) continue;
+      known.add(path);
+      if (wrapped.has(value)) continue;
+      const wrapper = function (...parameters) {
+        used.add(path);
+        return value.apply(this, parameters);
+      };
+      wrapped.add(wrapper);
+      Object.defineProperty(prototype, name, { value: wrapper, writable: true });
+    }
+  }
+  return { left: () => [...known].filter((path) => !used.has(path)) };
+}

@@ -1,0 +1,399 @@
+// @upstash/workflow, unmodified: served by a real HTTP server, driven by the queue, time virtual.
+import assert from "node:assert/strict";
+import { after, before, beforeEach, test } from "node:test";
+import { Client as QStash, Receiver } from "@upstash/qstash";
+import {
+  Client,
+  StepTypes,
+  WorkflowContext,
+  WorkflowNonRetryableError,
+  WorkflowRetryAfterError,
+  serve,
+} from "@upstash/workflow";
+import { advance, connection, idle, now, recorder, reset, startHandler } from "./queue-support.mjs";
+
+const client = new Client({ ...connection, enableTelemetry: false });
+const qstashClient = new QStash({ ...connection, retry: false, enableTelemetry: false });
+const receiver = new Receiver({
+  currentSigningKey: process.env.QSTASH_CURRENT_SIGNING_KEY,
+  nextSigningKey: process.env.QSTASH_NEXT_SIGNING_KEY,
+});
+const surface = recorder({ client, dlq: client.dlq });
+const flows = {};
+const events = [];
+const failures = [];
+let server;
+let third;
+
+/** A workflow at `/name`; what its steps do is told apart by the path. */
+function workflow(name, route, options = {}) {
+  const failureFunction = async ({ context, failStatus, failResponse }) => {
+    failures.push({ name, status: failStatus, text: failResponse, payload: context.requestPayload });
+  };
+  const handlers = serve(route, {
+    qstashClient,
+    receiver,
+    url: `${server.url}/${name}`,
+    failureFunction,
+    ...options,
+  });
+  flows[name] = handlers.handler;
+}
+
+before(async () => {
+  third = await startHandler();
+  server = await startHandler(async (request) => {
+    const flow = flows[request.url.slice(1).split("?")[0]];
+    if (!flow) return { status: 404, body: "no such workflow" };
+    const answer = await flow(
+      new Request(server.url + request.url, {
+        method: request.method,
+        headers: Object.entries(request.headers).filter(([name]) => name !== "transfer-encoding"),
+        body: request.body,
+      }),
+    );
+    return {
+      status: answer.status,
+      headers: Object.fromEntries(answer.headers),
+      body: await answer.text(),
+    };
+  });
+});
+after(async () => {
+  await server.close();
+  await third.close();
+});
+beforeEach(async () => {
+  await reset();
+  third.clear();
+  server.requests.length = 0;
+  events.length = 0;
+  failures.length = 0;
+});
+
+const url = (name) => `${server.url}/${name}`;
+const logOf = async (workflowRunId) => (await client.logs({ workflowRunId })).runs[0];
+const names = (run) => run.steps.flatMap((group) => group.steps.map((step) => step.stepName));
+
+test("run, sleep, sleepUntil, call: days within milliseconds", async () => {
+  const start = await now();
+  const until = Math.floor(start / 1000) + 20 * 86_400;
+  workflow("steps", async (context) => {
+    const first = await context.run("first", () => ({ got: context.requestPayload }));
+    await context.sleep("nap", 3600);
+    await context.sleep("day", "1d");
+    await context.sleepUntil("date", until);
+    const answer = await context.call("third", {
+      url: `${third.url}/x`,
+      method: "PUT",
+      body: { q: 1 },
+      headers: { "X-Own": "2" },
+      retries: 2,
+      retryDelay: "1000",
+      timeout: 30,
+      flowControl: { key: "calls", parallelism: 1 },
+    });
+    events.push(first, answer.status, answer.body);
+    return "the end";
+  });
+  third.statuses.push(500, 200);
+  const { workflowRunId } = await client.trigger({
+    url: url("steps"),
+    body: { order: 7 },
+    headers: { "X-User": "me" },
+    label: "mine",
+  });
+  await idle();
+  assert.deepEqual(events, [{ got: { order: 7 } }, 200, { answered: true }]);
+  assert.equal(third.requests.length, 2);
+  assert.equal(third.requests[0].method, "PUT");
+  assert.equal(third.requests[0].headers["x-own"], "2");
+  assert.equal(third.requests[0].body, '{"q":1}');
+  assert.ok((await now()) >= until * 1000);
+  const run = await logOf(workflowRunId);
+  assert.equal(run.workflowState, "RUN_SUCCESS");
+  assert.equal(run.workflowRunResponse, '"the end"');
+  assert.equal(run.label, "mine");
+  assert.deepEqual(names(run), ["init", "first", "nap", "day", "date", "third"]);
+  for (const group of run.steps) {
+    for (const step of group.steps) assert.ok(StepTypes.includes(step.stepType));
+  }
+  // The trigger's headers come back on every step, without the client sending them again.
+  assert.ok(server.requests.every((request) => request.headers["x-user"] === "me"));
+});
+
+test("parallel steps", async () => {
+  workflow("parallel", async (context) => {
+    const results = await Promise.all([
+      context.run("a", () => 1),
+      context.run("b", () => 2),
+      context.sleep("nap", "1h"),
+      context.call("third", { url: third.url }),
+    ]);
+    await context.run("sum", () => events.push([results[0] + results[1], results[3].status]));
+  });
+  const { workflowRunId } = await client.trigger({ url: url("parallel") });
+  await idle();
+  assert.deepEqual(events, [[3, 200]]);
+  const run = await logOf(workflowRunId);
+  assert.equal(run.workflowState, "RUN_SUCCESS");
+  assert.ok(run.steps.some((group) => group.type === "parallel" && group.steps.length === 4));
+});
+
+test("waiting for an event: notified, timed out, and notified before", async () => {
+  workflow("waits", async (context) => {
+    const { eventData, timeout } = await context.waitForEvent("wait", "event", { timeout: "2d" });
+    events.push([eventData, timeout]);
+  });
+  const first = await client.trigger({ url: url("waits") });
+  await advance("1h");
+  const waiters = await client.getWaiters({ eventId: "event" });
+  assert.equal(waiters.length, 1);
+  assert.equal(waiters[0].url, url("waits"));
+  const notified = await client.notify({ eventId: "event", eventData: { a: 1 } });
+  assert.equal(notified.length, 1);
+  assert.equal(notified[0].error, "");
+  await advance("1m");
+  assert.deepEqual(events, [[{ a: 1 }, false]]);
+  assert.deepEqual(await client.getWaiters({ eventId: "event" }), []);
+  assert.equal((await logOf(first.workflowRunId)).workflowState, "RUN_SUCCESS");
+
+  await client.trigger({ url: url("waits") });
+  await idle();
+  assert.deepEqual(events.at(-1), [undefined, true]);
+
+  const early = await client.trigger({ url: url("waits"), delay: "10s" });
+  await client.notify({
+    eventId: "event",
+    eventData: "early",
+    workflowRunId: early.workflowRunId,
+  });
+  await advance("1m");
+  assert.deepEqual(events.at(-1), ["early", false]);
+});
+
+test("a workflow notifies another one", async () => {
+  workflow("listener", async (context) => {
+    events.push((await context.waitForEvent("wait", "news", { timeout: "1d" })).eventData);
+  });
+  workflow("speaker", async (context) => {
+    const { notifyResponse } = await context.notify("tell", "news", { hot: true });
+    events.push(notifyResponse.length);
+  });
+  await client.trigger({ url: url("listener") });
+  await advance("1m");
+  await client.trigger({ url: url("speaker") });
+  await advance("1m");
+  assert.deepEqual(events.sort(), [1, { hot: true }]);
+});
+
+test("webhooks", async () => {
+  let target;
+  workflow("hooked", async (context) => {
+    const webhook = await context.createWebhook("make");
+    target = webhook.webhookUrl;
+    const { request, timeout } = await context.waitForWebhook("wait", webhook, "1d");
+    events.push([timeout, request.method, await request.text()]);
+  });
+  await client.trigger({ url: url("hooked") });
+  await advance("1m");
+  const answer = await fetch(target, { method: "POST", body: "from outside" });
+  assert.equal(answer.status, 200);
+  await advance("1m");
+  assert.deepEqual(events, [[false, "POST", "from outside"]]);
+});
+
+test("invoking another workflow", async () => {
+  const { createWorkflow, serveMany } = await import("@upstash/workflow/nextjs");
+  const inner = createWorkflow(async (context) => {
+    const doubled = await context.run("double", () => context.requestPayload.n * 2);
+    if (context.requestPayload.n < 0) throw new WorkflowNonRetryableError("negative");
+    return { doubled };
+  });
+  const outer = createWorkflow(async (context) => {
+    const good = await context.invoke("good", { workflow: inner, body: { n: 4 } });
+    const bad = await context.invoke("bad", { workflow: inner, body: { n: -1 }, retries: 0 });
+    events.push([good.body, good.isFailed, bad.isFailed]);
+  });
+  const many = serveMany(
+    { inner, outer },
+    { qstashClient, receiver, baseUrl: `${server.url}` },
+  );
+  flows.inner = flows.outer = (request) => many.POST(request);
+  const { workflowRunId } = await client.trigger({ url: url("outer") });
+  await idle();
+  assert.deepEqual(events, [[{ doubled: 8 }, false, true]]);
+  const { runs } = await client.logs({ count: 10 });
+  const invoked = runs.filter((run) => run.invoker?.workflowRunId === workflowRunId);
+  assert.deepEqual(invoked.map((run) => run.workflowState).sort(), ["RUN_FAILED", "RUN_SUCCESS"]);
+});
+
+test("failures: retries, the failure function, the dead letter, resume and restart", async () => {
+  let broken = true;
+  workflow("fails", async (context) => {
+    await context.run("first", () => events.push("first"));
+    if (broken) throw new Error("boom");
+    await context.run("second", () => events.push("second"));
+  });
+  const trigger = () =>
+    client.trigger({ url: url("fails"), body: { order: 7 }, retries: 1, retryDelay: "1000" });
+  const { workflowRunId } = await trigger();
+  await idle();
+  assert.deepEqual(failures, [
+    { name: "fails", status: 500, text: "boom", payload: { order: 7 } },
+  ]);
+  const run = await logOf(workflowRunId);
+  assert.equal(run.workflowState, "RUN_FAILED");
+  assert.equal(run.failureFunction.state, "CALLBACK_SUCCESS");
+  const { messages } = await client.dlq.list();
+  assert.equal(messages.length, 1);
+  assert.equal(messages[0].workflowRunId, workflowRunId);
+  assert.equal(messages[0].failureCallbackInfo?.state ?? "CALLBACK_SUCCESS", "CALLBACK_SUCCESS");
+
+  broken = false;
+  const resumed = await client.dlq.resume({ dlqId: messages[0].dlqId, retries: 2 });
+  assert.notEqual(resumed.workflowRunId, workflowRunId);
+  await idle();
+  assert.deepEqual(events, ["first", "second"]);
+  assert.equal((await logOf(resumed.workflowRunId)).workflowState, "RUN_SUCCESS");
+  assert.equal((await client.dlq.list()).messages.length, 0);
+
+  broken = true;
+  await trigger();
+  await idle();
+  broken = false;
+  const [letter] = (await client.dlq.list({ count: 5, filter: { responseStatus: 500 } })).messages;
+  const { workflowRuns } = await client.dlq.restart([letter.dlqId]);
+  assert.equal(workflowRuns.length, 1);
+  await idle();
+  assert.deepEqual(events, ["first", "second", "first", "first", "second"]);
+
+  broken = true;
+  await trigger();
+  await idle();
+  assert.equal((await client.dlq.delete({ all: true })).deleted, 1);
+});
+
+test("a failure function that fails can be called again", async () => {
+  let broken = true;
+  workflow("fails", async () => {}, {
+    failureFunction: async () => {
+      if (broken) throw new Error("no");
+      failures.push("called");
+    },
+  });
+  workflow("fails", async (context) => {
+    await context.run("first", () => {
+      throw new Error("boom");
+    });
+  }, {
+    failureFunction: async () => {
+      if (broken) throw new Error("no");
+      failures.push("called");
+    },
+  });
+  const { workflowRunId } = await client.trigger({ url: url("fails"), retries: 0 });
+  await idle();
+  assert.equal((await logOf(workflowRunId)).failureFunction.state, "CALLBACK_FAIL");
+  broken = false;
+  const [letter] = (await client.dlq.list({ filter: { workflowRunId } })).messages;
+  await client.dlq.retryFailureFunction({ dlqId: letter.dlqId });
+  await idle();
+  assert.deepEqual(failures, ["called"]);
+  assert.equal((await logOf(workflowRunId)).failureFunction.state, "CALLBACK_SUCCESS");
+});
+
+test("errors that say when, or that never, to try again", async () => {
+  let tries = 0;
+  workflow("later", async (context) => {
+    await context.run("first", () => {
+      tries += 1;
+      if (tries === 1) throw new WorkflowRetryAfterError("busy", "1h");
+      events.push("done");
+    });
+  });
+  const start = await now();
+  await client.trigger({ url: url("later") });
+  await idle();
+  assert.deepEqual(events, ["done"]);
+  assert.ok((await now()) - start >= 3_600_000);
+  workflow("never", async (context) => {
+    await context.run("first", () => {
+      throw new WorkflowNonRetryableError("hopeless");
+    });
+  });
+  const { workflowRunId } = await client.trigger({ url: url("never"), retries: 3 });
+  await idle();
+  assert.equal((await logOf(workflowRunId)).workflowState, "RUN_FAILED");
+  assert.equal(failures.length, 1);
+  assert.equal(server.requests.filter((request) => request.url === "/never").length, 3);
+});
+
+test("cancelling: from outside, from inside, by filter", async () => {
+  workflow("long", async (context) => {
+    await context.sleep("long", "5d");
+    events.push("never");
+  });
+  workflow("gives-up", async (context) => {
+    await context.run("first", () => 1);
+    await context.cancel();
+  });
+  const runs = await client.trigger([1, 2, 3, 4].map(() => ({ url: url("long"), label: "mine" })));
+  await advance("1m");
+  const [one, two] = runs.map((run) => run.workflowRunId);
+  assert.deepEqual(await client.cancel(one), { cancelled: 1 });
+  assert.deepEqual(await client.cancel([one, two]), { cancelled: 1 });
+  assert.deepEqual(await client.cancel({ filter: { workflowUrl: url("lon") } }), { cancelled: 0 });
+  assert.deepEqual(await client.cancel({ urlStartingWith: url("lon") }), { cancelled: 2 });
+  assert.deepEqual(await client.cancel({ all: true }), { cancelled: 0 });
+  const inside = await client.trigger({ url: url("gives-up") });
+  await idle();
+  assert.deepEqual(events, []);
+  assert.equal((await logOf(inside.workflowRunId)).workflowState, "RUN_CANCELED");
+  assert.equal((await logOf(one)).workflowState, "RUN_CANCELED");
+});
+
+test("a run id is taken once while the run lives", async () => {
+  workflow("once", async (context) => {
+    await context.sleep("nap", "1d");
+    await context.run("end", () => events.push("end"));
+  });
+  await client.trigger({ url: url("once"), workflowRunId: "mine" });
+  await client.trigger({ url: url("once"), workflowRunId: "mine" });
+  await idle();
+  assert.deepEqual(events, ["end"]);
+});
+
+test("logs: pages, states and filters", async () => {
+  workflow("quick", async (context) => {
+    await context.run("only", () => 1);
+  });
+  for (let index = 0; index < 3; index++) {
+    await client.trigger({ url: url("quick"), label: `label-${index}` });
+  }
+  await idle();
+  const page = await client.logs({ count: 2 });
+  assert.equal(page.runs.length, 2);
+  assert.equal((await client.logs({ cursor: page.cursor, count: 2 })).runs.length, 1);
+  assert.equal((await client.logs({ state: "RUN_FAILED" })).runs.length, 0);
+  assert.equal((await client.logs({ workflowUrl: url("quick") })).runs.length, 3);
+  assert.equal((await client.logs({ filter: { label: "label-1" } })).runs.length, 1);
+  await assert.rejects(client.logs({ filter: { nonsense: "x" } }), /unknown filter/);
+});
+
+test("no public method is left out", () => {
+  assert.deepEqual(surface.left(), []);
+  const used = [
+    ...["run", "sleep", "sleepUntil", "call", "waitForEvent", "notify", "invoke", "cancel"],
+    ...["createWebhook", "waitForWebhook"],
+  ];
+  const known = Object.getOwnPropertyNames(WorkflowContext.prototype).filter((name) => {
+    const { value } = Object.getOwnPropertyDescriptor(WorkflowContext.prototype, name);
+    return name !== "constructor" && typeof value === "function" && !name.startsWith("_");
+  });
+  const internal = ["addStep", "getCurrentStepName", "applyLabel"];
+  assert.deepEqual(
+    known.filter((name) => !used.includes(name) && !internal.includes(name)),
+    [],
+  );
+});

@@ -1,0 +1,81 @@
+"""The official JavaScript clients of the queue, from npm, run by Node against one queue.
+
+Skipped where Node or the packages are missing: `npm ci` in `tests/clients/js` installs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.kernel.hub import default_hub
+
+HERE = Path(__file__).parent / "js"
+NODE = shutil.which("node")
+
+
+class Control:
+    """How the JavaScript side drives the queue: a few words over HTTP."""
+
+    def __init__(self, cloud: Cloud, queue: Any) -> None:
+        self.cloud = cloud
+        self.queue = queue
+        # The clock takes one driver at a time.
+        self._one = threading.Lock()
+        self._words: dict[str, Callable[[str], Any]] = {
+            "/idle": lambda body: len(queue.run_until_idle()),
+            "/advance": lambda body: len(queue.advance(body)),
+            "/reset": lambda body: queue.reset(),
+            "/now": lambda body: cloud.clock.now_ms(),
+        }
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length).decode()
+        try:
+            with self._one:
+                answer = self._words[environ["PATH_INFO"]](body)
+            status = "200 OK"
+        except Exception as error:
+            answer, status = repr(error), "500 Internal Server Error"
+        data = json.dumps(answer).encode()
+        start_response(status, [("Content-Length", str(len(data)))])
+        return [data]
+
+
+@pytest.fixture
+def environment() -> Iterator[dict[str, str]]:
+    with Cloud(clock="frozen", seed=1, delivery="driven") as cloud:
+        # The workflow client reads a user's id out of the token, as the development one has it.
+        queue: Any = cloud.queue(dev_credentials=True)
+        with default_hub().mount(Control(cloud, queue)) as mount:
+            kept = {k: v for k, v in os.environ.items() if not k.startswith("QSTASH_")}
+            yield {**kept, **queue.env, "FAKE_CONTROL": mount.url}
+
+
+@pytest.mark.parametrize("name", ["qstash", "workflow"])
+def test_the_javascript_client(name: str, environment: dict[str, str]) -> None:
+    if NODE is None:
+        pytest.skip("node is not installed")
+    if not (HERE / "node_modules" / "@upstash" / name).is_dir():
+        pytest.skip(f"@upstash/{name} is not installed: run `npm ci` in tests/clients/js")
+    result = subprocess.run(
+        [NODE, "--test", "--test-reporter=spec", f"{name}.test.mjs"],
+        cwd=HERE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-4_000:]
+    assert "pass 0" not in result.stdout
