@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from ..kernel.clock import Clock
 from ..kernel.ids import Ids
 from . import commands as _commands
-from .config import defaults
+from .blocking import Waiter, Waiters
+from .config import Config
 from .errors import (
     NOT_IN_TRANSACTION,
+    WRONGPASS,
     CommandError,
     exec_aborted_by,
     not_over_rest,
@@ -19,12 +21,15 @@ from .errors import (
     unknown_subcommand,
     wrong_arity,
 )
+from .info import VERSION
 from .keyspace import Keyspace, KeyspaceCopy
-from .model import Config, Dialect, FullUser, ReadOnlyUser, Session, Transport, User
+from .model import Dialect, FullUser, ReadOnlyUser, Session, Transport, User
+from .monitor import monitor_line
 from .pubsub import PubSub
 from .registry import LOOKUP, CommandSpec
-from .reply import QUEUED, Reply
-from .scripting.scripts import Scripting, ScriptingCopy
+from .reply import QUEUED, Blocked, Reply
+from .scripting.scripts import Scripting
+from .statistics import Statistics
 
 __all__ = ["Engine"]
 
@@ -44,20 +49,27 @@ class Engine:
         self.dialect = dialect
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
-        self.config = Config(defaults())
+        self.config = Config(dialect)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.now_us = self.started_us = clock.now_us()
         """The clock as the running command, script or transaction sees it."""
         self.now_ms = self.now_us // 1000
         self.users: dict[str, User] = {"default": FullUser(), "default_ro": ReadOnlyUser()}
-        self.stats: dict[CommandSpec, list[int]] = {}
-        """Calls, microseconds, rejected calls and failed calls by command."""
+        self.statistics = Statistics()
+        self.run_id = ids.stream("kv", "run id").hex(40)
+        self.version = VERSION[dialect]
+        self.last_save_us = self.started_us
+        self.paused_until_us = 0
+        self.paused_writes_only = False
         self.rest_tokens: dict[str, str] = {}
         """REST tokens made for users, to the users' names; a token ends with its user."""
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
         self.monitors: list[Callable[[int, Session, list[bytes]], None]] = []
         """Called with each command that runs: the instant in microseconds, who, the line."""
+        self.waiters = Waiters()
+        self.connected: dict[int, Session] = {}
+        """The sessions of the database port, by number."""
         self._sessions = 0
 
     def session(
@@ -70,7 +82,10 @@ class Engine:
         """A new session of a user (``default`` unless given) on database 0."""
         self._sessions += 1
         user = user or self.users["default"]
-        return Session(self, user, self.databases[0], transport, resp, address, self._sessions)
+        session = Session(self, user, self.databases[0], transport, resp, address, self._sessions)
+        if transport == "port":
+            self.connected[session.id] = session
+        return session
 
     def database(self, index: int) -> Keyspace:
         """The keyspace of that number, ready to be read in the running command."""
@@ -86,6 +101,7 @@ class Engine:
         Raises ``CommandError`` for whatever the server would answer with an error.
         """
         with self.lock:
+            spec: CommandSpec | None = None
             try:
                 spec = LOOKUP.get(argv[0])
                 if spec is None or spec.subcommands is not None:
@@ -103,17 +119,93 @@ class Engine:
                     return QUEUED
             except CommandError as error:
                 session.aborted = True
+                self.statistics.failed(error.text)
+                if spec is not None:
+                    self.statistics.of(spec).rejected += 1
                 if session.queue is not None and argv[0].upper() == b"EXEC":
                     _commands.transactions.discard_transaction(session)
                     raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
                 raise
-            return self.run(session, spec, argv)
+            reply = self.run(session, spec, argv)
+            if self.waiters:
+                self.waiters.serve(self.databases)
+            return reply
+
+    def block(self, session: Session, blocked: Blocked) -> Waiter:
+        """Let a session wait for what a blocking command returned.
+
+        The transport waits on ``waiter.signal`` until ``waiter.done`` or its deadline, and
+        calls ``unblock`` in any case.
+        """
+        with self.lock:
+            waiter = Waiter(session, blocked, self.clock)
+            self.waiters.add(waiter)
+            # Between the command and this, somebody may have brought what it waits for.
+            for key in blocked.keys:
+                session.db.touch(key)
+            self.waiters.serve(self.databases)
+            return waiter
+
+    def unblock(self, waiter: Waiter) -> Reply:
+        """End a wait; the reply, which is the command's own for a timeout when nothing came."""
+        with self.lock:
+            self.waiters.remove(waiter)
+            return waiter.reply
 
     def abandon(self, session: Session) -> None:
         """Forget a session that ends: its transaction, what it watches, what it listens to."""
         with self.lock:
-            _commands.transactions.discard_transaction(session)
-            self.pubsub.drop(session)
+            self.forget_state(session)
+            self.connected.pop(session.id, None)
+
+    def forget_state(self, session: Session) -> None:
+        """Take everything off a session that an ended connection would lose."""
+        _commands.transactions.discard_transaction(session)
+        self.pubsub.drop(session)
+        if session.monitor is not None:
+            self.monitors.remove(session.monitor)
+            session.monitor = None
+
+    def disconnect(self, session: Session) -> None:
+        """Have a connection of the database port closed by its transport."""
+        session.closing = True
+        waiter = self.waiters.of(session.id)
+        if waiter is not None:
+            self.waiters.remove(waiter)
+            waiter.finish(None)
+        if session.wake is not None:
+            session.wake()
+
+    def show_commands(self, session: Session) -> None:
+        """Push every command that runs to a session, as MONITOR shows it."""
+
+        def show(at_us: int, other: Session, argv: list[bytes]) -> None:
+            session.push([monitor_line(at_us, other, argv)])
+
+        if session.monitor is None:
+            session.monitor = show
+            self.monitors.append(show)
+
+    # -- users -----------------------------------------------------------------------------------
+
+    def passwordless(self, name: str) -> bool:
+        """Whether a user needs no password."""
+        user = self.users.get(name)
+        return user is not None and user.passwordless
+
+    def authenticate(self, name: str, password: bytes) -> User:
+        """The user of that name; raises WRONGPASS unless it exists and the password is its own."""
+        user = self.users.get(name)
+        if user is None or not user.accepts(password):
+            raise CommandError(WRONGPASS)
+        return user
+
+    # -- pausing ---------------------------------------------------------------------------------
+
+    def pause(self, until_us: int, writes_only: bool) -> None:
+        """Let the database port hold commands back until an instant; 0 ends it."""
+        self.paused_until_us = until_us
+        self.paused_writes_only = writes_only
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
@@ -137,11 +229,12 @@ class Engine:
             raise CommandError(unknown_command(argv))
         try:
             return spec.function(session, argv[spec.skip :])
+        except CommandError as error:
+            self.statistics.of(spec).failed += 1
+            self.statistics.failed(error.text)
+            raise
         finally:
-            self._count(spec, start_us)
-            if self.monitors and not spec.hidden:
-                for monitor in self.monitors:
-                    monitor(start_us, session, argv)
+            self._finish(session, spec, argv, start_us)
 
     def call(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a command line on behalf of a script: nothing is queued, time stands still.
@@ -183,9 +276,24 @@ class Engine:
         for keyspace in self.databases:
             keyspace.now_ms = self.now_ms
 
-    def _count(self, spec: CommandSpec, start_us: int) -> None:
-        stat = self.stats.get(spec)
-        if stat is None:
-            stat = self.stats[spec] = [0, 0, 0, 0]
-        stat[0] += 1
-        stat[1] += self.clock.now_us() - start_us
+    def _finish(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+    ) -> None:
+        count = self.statistics.commands.get(spec)
+        if count is None:
+            count = self.statistics.of(spec)
+        count.calls += 1
+        usec = self.clock.now_us() - start_us
+        count.usec += usec
+        bucket = 1 << usec.bit_length() - 1 if usec > 1 else 1
+        count.buckets[bucket] = count.buckets.get(bucket, 0) + 1
+        if usec >= self.config.number("slowlog-log-slower-than") and not spec.unlogged:
+            self._note_slow(session, argv, start_us, usec)
+        if self.monitors and not spec.hidden:
+            for monitor in self.monitors:
+                monitor(start_us, session, argv)
+
+    def _note_slow(self, session: Session, argv: list[bytes], start_us: int, usec: int) -> None:
+        if self.config.number("slowlog-log-slower-than") >= 0:
+            longest = self.config.number("slowlog-max-len")
+            self.statistics.add_slow(session, argv, start_us, usec, longest)

@@ -369,6 +369,120 @@ def unsupported_option(option: bytes) -> bytes:
     return one_line(b"ERR Unsupported option " + option.split(b"\0")[0])
 
 
+# -- server --------------------------------------------------------------------------------------
+
+CONFIG_FIXED = "can't set immutable config"
+CONFIG_DUPLICATE = "duplicate parameter"
+CONFIG_NOT_BOOLEAN = "argument must be 'yes' or 'no'"
+CONFIG_NOT_INTEGER = "argument couldn't be parsed into an integer"
+CONFIG_NOT_MEMORY = "argument must be a memory value"
+NO_CONFIG_FILE = b"ERR The server is running without a config file"
+NO_KEY_ARGUMENTS = b"ERR The command has no key arguments"
+GETKEYS_UNKNOWN = b"ERR Invalid command specified"
+GETKEYS_ARITY = b"ERR Invalid number of arguments specified for command"
+GETKEYS_ARGUMENTS = b"ERR Invalid arguments specified for command"
+SLOWLOG_COUNT = b"ERR count should be greater than or equal to -1"
+SHUTDOWN_REFUSED = b"ERR Errors trying to SHUTDOWN. Check logs."
+NO_SHUTDOWN = b"ERR No shutdown in progress."
+BAD_MASTER_PORT = b"ERR Invalid master port"
+REPLICAOF_REFUSED = b"ERR REPLICAOF not allowed in cluster mode."
+NO_REPLICAS = b"ERR FAILOVER requires connected replicas."
+NO_FAILOVER = b"ERR No failover in progress."
+SYNC_REFUSED = b"NOMASTERLINK Can't SYNC while not connected with my master"
+MIGRATE_REFUSED = b"IOERR error or timeout connecting to the client"
+CLUSTER_DISABLED = b"ERR This instance has cluster support disabled"
+SAVE_IN_PROGRESS = b"ERR Background save already in progress"
+CLIENT_NAME = b"ERR Client names cannot contain spaces, newlines or special characters."
+CLIENT_ID = b"ERR Invalid client ID"
+CLIENT_KILL_ID = b"ERR client-id should be greater than 0"
+CLIENT_PAUSE_MODE = b"ERR CLIENT PAUSE mode must be WRITE or ALL"
+CLIENT_UNBLOCK_MODE = b"ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
+UNBLOCKED = b"UNBLOCKED client unblocked via CLIENT UNBLOCK"
+NOT_IMPORT_MODE = b"ERR Server is not in import mode"
+NO_REDIRECT_CLIENT = b"ERR The client ID you want redirect to does not exist"
+PREFIX_NEEDS_BCAST = b"ERR PREFIX option requires BCAST mode to be enabled"
+OPTIN_AND_OPTOUT = b"ERR You can't use both OPTIN and OPTOUT"
+OPT_WITH_BCAST = b"ERR OPTIN and OPTOUT are not compatible with BCAST"
+CACHING_WITHOUT_TRACKING = (
+    b"ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
+    b"OPTOUT mode enabled"
+)
+CACHING_YES = b"ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."
+CACHING_NO = b"ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."
+FAILOVER_TIMEOUT = b"ERR FAILOVER timeout must be greater than 0"
+MIGRATE_KEYS = (
+    b"ERR When using MIGRATE KEYS option, the key argument must be set to the empty string"
+)
+NO_SUCH_CLIENT = b"ERR No such client"
+NOPROTO = b"NOPROTO unsupported protocol version"
+PROTO_NOT_INTEGER = b"ERR Protocol version is not an integer or out of range"
+HELLO_NOAUTH = (
+    b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
+    b"<proto> AUTH <user> <pass> option can be used to authenticate the client and select the "
+    b"RESP protocol version at the same time"
+)
+WRONGPASS = b"WRONGPASS invalid username-password pair or user is disabled."
+AUTH_WITHOUT_PASSWORD = (
+    b"ERR AUTH <password> called without any password configured for the default user. "
+    b"Are you sure your configuration is correct?"
+)
+
+
+def refused_by_option(command: str, option: str) -> bytes:
+    """The text for a command that only a setting of the server's start could allow."""
+    return (
+        f"ERR {command} command not allowed. If the {option} option is set to "
+        '"local", you can run it from a local connection, otherwise you need to set this option '
+        "in the configuration file, and then restart the server."
+    ).encode()
+
+
+def unknown_config(name: bytes) -> bytes:
+    """The text for a parameter CONFIG SET does not know."""
+    return one_line(b"ERR Unknown option or number of arguments for CONFIG SET - '" + name + b"'")
+
+
+def config_failed(name: str, reason: str) -> bytes:
+    """The text for a value CONFIG SET does not take."""
+    text = f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+    return one_line(text.encode("utf-8", "surrogateescape"))
+
+
+def no_samples(event: bytes) -> bytes:
+    """The text for a latency event that never happened."""
+    return one_line(b"ERR No samples available for event '" + event + b"'")
+
+
+def no_such_user(name: bytes) -> bytes:
+    """The text for a user nobody made."""
+    return one_line(b"ERR No such user '" + name + b"'")
+
+
+def unknown_client_type(word: bytes) -> bytes:
+    """The text for a TYPE no client can have."""
+    return one_line(b"ERR Unknown client type '" + word + b"'")
+
+
+def unknown_client_attribute(word: bytes) -> bytes:
+    """The text for a word CLIENT SETINFO does not know."""
+    return one_line(b"ERR Unrecognized option '" + word + b"'")
+
+
+def bad_client_attribute(name: str) -> bytes:
+    """The text for a library name or version with characters it must not have."""
+    return f"ERR {name} cannot contain spaces, newlines or special characters.".encode()
+
+
+def unrecognized_replconf(word: bytes) -> bytes:
+    """The text for a word REPLCONF does not know."""
+    return one_line(b"ERR Unrecognized REPLCONF option: " + word)
+
+
+def hello_syntax(option: bytes) -> bytes:
+    """The text for a word HELLO does not know."""
+    return one_line(b"ERR Syntax error in HELLO option '" + option + b"'")
+
+
 # -- REST ----------------------------------------------------------------------------------------
 # The vendor publishes the first five; the others are decided here.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from .config import Config
 from .errors import CommandError, no_permission
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class User(Protocol):
 
     name: str
     unrestricted: bool
+    passwordless: bool
+
+    def accepts(self, password: bytes) -> bool:
+        """Whether the password lets somebody in as this user."""
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` with a NOPERM text unless the user may run this command line."""
@@ -55,9 +60,14 @@ class FullUser:
     """The user ``default``: may run everything."""
 
     unrestricted = True
+    passwordless = True
 
     def __init__(self, name: str = "default") -> None:
         self.name = name
+
+    def accepts(self, password: bytes) -> bool:
+        """Any password does, as there is none."""
+        return True
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Nothing is refused."""
@@ -71,10 +81,15 @@ class ReadOnlyUser:
     """
 
     unrestricted = False
+    passwordless = False
     allowed = frozenset({"ping", "echo", "time", "dbsize", "command", "multi", "exec", "discard"})
 
     def __init__(self, name: str = "default_ro") -> None:
         self.name = name
+
+    def accepts(self, password: bytes) -> bool:
+        """No password does: only the read-only token is this user."""
+        return False
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Refuse everything but plain reads."""
@@ -101,19 +116,29 @@ class Session:
     __slots__ = (
         "aborted",
         "address",
+        "closing",
+        "created_us",
         "db",
         "deliver",
         "engine",
         "id",
         "in_exec",
         "in_script",
+        "last_command",
+        "last_us",
         "library",
+        "monitor",
         "name",
+        "no_evict",
+        "no_touch",
         "queue",
+        "reply_mode",
         "resp",
         "subscriptions",
+        "tracking",
         "transport",
         "user",
+        "wake",
         "watch_broken",
         "watched",
     )
@@ -148,6 +173,19 @@ class Session:
             "pattern": {},
             "shard": {},
         }
+        self.monitor: Callable[[int, Session, list[bytes]], None] | None = None
+        self.reply_mode = "on"
+        """What CLIENT REPLY chose for a port: "on", "off", or "skip" for the next reply only."""
+        self.wake: Callable[[], None] | None = None
+        """What the transport wants called when the session is to be closed from elsewhere."""
+        self.closing = False
+        """Whether the transport is to end the connection after the present reply."""
+        self.tracking: dict[str, Any] | None = None
+        self.no_evict = False
+        self.no_touch = False
+        self.created_us = engine.clock.now_us()
+        self.last_us = self.created_us
+        self.last_command = ""
         self.deliver: Callable[[list[Any]], None] | None = None
 
     def push(self, message: list[Any]) -> None:
@@ -164,18 +202,3 @@ class Session:
     def may_block(self) -> bool:
         """Whether a blocking command may wait here."""
         return self.transport == "port" and not self.in_exec and not self.in_script
-
-
-class Config:
-    """The parameters of CONFIG GET and CONFIG SET: texts by name, with typed readers."""
-
-    def __init__(self, values: dict[str, str]) -> None:
-        self.values = values
-
-    def number(self, name: str) -> int:
-        """A parameter that is an integer, such as ``zset-max-listpack-entries``."""
-        return int(self.values[name])
-
-    def text(self, name: str) -> str:
-        """A parameter as CONFIG GET shows it."""
-        return self.values[name]

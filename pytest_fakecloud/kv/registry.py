@@ -138,6 +138,7 @@ class CommandSpec:
         "since",
         "skip",
         "subcommands",
+        "unlogged",
         "write",
     )
 
@@ -158,6 +159,7 @@ class CommandSpec:
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
+        self.unlogged = "skip_slowlog" in self.flags or name == "EXEC"
         self.no_multi = "no_multi" in self.flags
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None

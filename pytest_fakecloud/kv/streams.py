@@ -10,6 +10,7 @@ from ..kernel.app import Stream
 from ..kernel.clock import Clock
 from .engine import Engine
 from .model import Session
+from .monitor import monitor_line
 
 __all__ = ["monitor_stream", "subscription_stream"]
 
@@ -88,10 +89,7 @@ def monitor_stream(engine: Engine) -> Stream:
     """Every command that runs, as server-sent events; the first is ``"OK"``."""
 
     def see(at_us: int, session: Session, argv: list[bytes]) -> None:
-        seconds, microseconds = divmod(at_us, 1_000_000)
-        words = b" ".join(map(quoted, argv))
-        where = session.address.encode() or b"local"
-        outbox.put(b"%d.%06d [%d %b] %b" % (seconds, microseconds, session.db.index, where, words))
+        outbox.put(monitor_line(at_us, session, argv))
 
     def opened() -> None:
         with engine.lock:
@@ -104,23 +102,3 @@ def monitor_stream(engine: Engine) -> Stream:
 
     outbox = _Outbox(engine.clock, opened, closed)
     return outbox.stream()
-
-
-_ESCAPES = {
-    ord("\\"): b"\\\\",
-    ord('"'): b'\\"',
-    ord("\n"): b"\\n",
-    ord("\r"): b"\\r",
-    ord("\t"): b"\\t",
-    7: b"\\a",
-    8: b"\\b",
-}
-
-
-def quoted(argument: bytes) -> bytes:
-    """An argument in quotes, with what cannot be printed escaped, as MONITOR shows it."""
-    parts = [
-        _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
-        for byte in argument
-    ]
-    return b'"' + b"".join(parts) + b'"'

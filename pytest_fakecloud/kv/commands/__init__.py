@@ -22,3 +22,8 @@ from . import stream_groups as stream_groups
 from . import stream_info as stream_info
 from . import scripting as scripting
 from . import function as function
+from . import configuration as configuration
+from . import statistics as statistics
+from . import introspection as introspection
+from . import process as process
+from . import client as client

@@ -1,0 +1,48 @@
+"""The memory a real server would spend on a key: MEMORY USAGE, by its own allocation rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .syntax import try_int
+from .values.hashes import HashValue
+
+__all__ = ["usage"]
+
+# What the server allocates: a dictionary entry, and an object header around each value.
+_ENTRY = 24
+_OBJECT = 16
+
+
+def _allocated(size: int) -> int:
+    """The size class of the allocator a block falls into."""
+    if size <= 8:
+        return 8
+    if size <= 128:
+        return (size + 15) // 16 * 16
+    step = 1 << (size - 1).bit_length() - 3
+    return (size + step - 1) // step * step
+
+
+def _text(length: int) -> int:
+    """A string of the server: header by length, the bytes, a terminator."""
+    header = 1 if length < 32 else 3 if length < 256 else 5
+    return _allocated(length + header + 1)
+
+
+def usage(key: bytes, value: Any) -> int:
+    """Bytes for the key, its entry and its value (collections: header plus each element)."""
+    total = _ENTRY + _text(len(key))
+    if isinstance(value, bytes | bytearray):
+        number = try_int(bytes(value)) if len(value) <= 20 else None
+        if number is not None:
+            return total + _OBJECT
+        if len(value) <= 44:
+            return total + _allocated(_OBJECT + 3 + len(value) + 1)
+        return total + _OBJECT + _text(len(value))
+    total += _OBJECT + 56
+    if isinstance(value, HashValue):
+        return total + sum(
+            _ENTRY + _text(len(field)) + _text(len(text)) for field, text in value.fields.items()
+        )
+    return total + 48 * len(value)
