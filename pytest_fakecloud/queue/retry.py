@@ -27,8 +27,8 @@ RETRY_HEADERS = (
     "X-RateLimit-Reset-Requests",
     "X-RateLimit-Reset-Tokens",
 )
-_TOKEN = re.compile(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))")
-_GO_DURATION = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z")
+_TOKEN = re.compile(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))", re.ASCII)
+_GO_DURATION = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
 _GO_GROUP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _GO_UNIT = {
     "ns": 1e-3,
@@ -151,7 +151,7 @@ class RetryDelay:
         token = self._take()
         if not token:
             raise self._bad("it ends too early")
-        if token[0].isdigit() or (token[0] == "." and len(token) > 1):
+        if token[0] in "0123456789" or (token[0] == "." and len(token) > 1):
             number = float(token)
             return lambda retried: number
         if token == "(":

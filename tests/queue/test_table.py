@@ -355,7 +355,7 @@ HEADERS = [
         timeout,
         [
             ({"Timeout": "0s"}, 400, "must be longer than 0s"),
-            ({"Timeout": "10"}, 400, "invalid timeout"),
+            ({"Timeout": "ten"}, 400, "invalid timeout"),
         ],
         nested_timeout,
         before=lambda scene: setattr(scene, "answer", lambda request: Reply(200, after=30)),
