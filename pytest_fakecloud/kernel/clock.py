@@ -140,7 +140,7 @@ class Clock:
         self._idle = threading.Condition(self._lock)
         self._breach: ContractError | None = None
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: tuple[Callable[[], None], ...] = ()
         start_us = None if now is None else instant_us(now)
 
         def start(process_us: int) -> tuple[int | None, int]:
@@ -263,14 +263,20 @@ class Clock:
         """Fire everything that is due now, in order, without moving time."""
         return self._run(self.now_us, tuple(lanes))
 
-    def dispatch(self, lanes: Iterable[Lane] = ("background",)) -> int:
+    def dispatch(
+        self,
+        lanes: Iterable[Lane] = ("background",),
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> int:
         """Fire what is due in the lanes while time goes on; how many timers fired.
 
         For the thread that delivers in the background. Waits for an advance that is under way, and
-        an advance waits for it.
+        an advance waits for it. Fires nothing more once ``stopped()``.
         """
         fired = 0
-        while (due := self.next_due_us(lanes)) is not None and due <= self.now_us():
+        while (
+            not stopped() and (due := self.next_due_us(lanes)) is not None and due <= self.now_us()
+        ):
             with self._idle:
                 if not self._idle.wait_for(lambda: self._driver is None, _PATIENCE):
                     return fired
@@ -301,8 +307,14 @@ class Clock:
 
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call the listener after each move of this clock; returns what takes it off again."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+        def stop() -> None:
+            with self._lock:
+                self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return stop
 
     # -- timers ----------------------------------------------------------------------------------
 
@@ -331,7 +343,7 @@ class Clock:
                 heapq.heapify(timers)
                 self._compact_at[lane] = max(_COMPACT, 2 * len(timers))
         if lane == "background":
-            for listener in list(self._listeners):
+            for listener in self._listeners:
                 listener()
         return timer
 
@@ -468,7 +480,7 @@ class Clock:
             signals = list(self._signals)
         for signal in signals:
             signal.notify()
-        for listener in list(self._listeners):
+        for listener in self._listeners:
             listener()
 
     def _head(self, lane: Lane) -> Timer | None:

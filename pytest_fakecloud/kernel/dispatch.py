@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import traceback
+from collections.abc import Callable
 
 from .clock import Clock, Lane
 
@@ -14,10 +16,16 @@ _LONGEST_NAP = 0.05
 
 
 class Dispatcher:
-    """Fires the timers of lane ``"background"`` when they fall due; starts with the first of them."""
+    """Fires the timers of lane ``"background"`` when they fall due; starts with the first of them.
 
-    def __init__(self, clock: Clock) -> None:
+    ``report`` takes what a timer raises; without it, it is printed. Either way the next timer fires.
+    """
+
+    def __init__(
+        self, clock: Clock, report: Callable[[Exception], None] = traceback.print_exception
+    ) -> None:
         self._clock = clock
+        self._report = report
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -39,7 +47,11 @@ class Dispatcher:
     def _run(self) -> None:
         while not self._stopped:
             self._wake.clear()
-            self._clock.dispatch(_LANES)
+            try:
+                self._clock.dispatch(_LANES, lambda: self._stopped)
+            except Exception as error:
+                # The timer is gone; those behind it must not wait for ever.
+                self._report(error)
             due = self._clock.next_due_us(_LANES)
             if due is None:
                 self._wake.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,14 +37,14 @@ class Found(list[T], Generic[T]):
     def where(self, predicate: Callable[[T], bool] | None = None, /, **fields: object) -> Found[T]:
         """The items the predicate holds for and whose named fields equal the given values.
 
-        A field is an attribute, or a key where the item is a mapping; a callable as value is a
-        predicate on the field.
+        A field is an attribute, a key where the item is a mapping, or a fact of a call; a callable
+        as value is a predicate on the field; a field that is a list agrees with each of its items.
         """
         return Found(
             item
             for item in self
             if (predicate is None or predicate(item))
-            and all(_agrees(_field(item, name), wanted) for name, wanted in fields.items())
+            and all(_agrees_any(_field(item, name), wanted) for name, wanted in fields.items())
         )
 
 
@@ -189,9 +190,10 @@ class Journal:
         self._service = service
         self._handle = handle
         self._parent = parent
-        self._numbers: Iterator[int] = parent._numbers if parent else itertools.count(1)
+        self._numbers: Iterator[int] = itertools.count(1) if parent is None else parent._numbers
+        self._lock: threading.Lock = threading.Lock() if parent is None else parent._lock
         self._entries: list[Entry] = []
-        self._watchers: list[Callable[[Entry], None]] = []
+        self._watchers: tuple[Callable[[Entry], None], ...] = ()
 
     # -- recording -------------------------------------------------------------------------------
 
@@ -205,7 +207,7 @@ class Journal:
     ) -> Call:
         """Record a request that has just come in; the pipeline fills in its answer."""
         call = Call(
-            next(self._numbers),
+            0,
             self._now_us(),
             self._service,
             self._handle,
@@ -221,7 +223,7 @@ class Journal:
     def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
         """Record something that happened inside the service."""
         event = Event(
-            next(self._numbers),
+            0,
             self._now_us() if at_us is None else at_us,
             self._service,
             self._handle,
@@ -234,22 +236,37 @@ class Journal:
 
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
         """Call the watcher with each new entry; returns what takes it off again."""
-        self._watchers.append(watcher)
-        return lambda: self._watchers.remove(watcher)
+        with self._lock:
+            self._watchers = (*self._watchers, watcher)
+
+        def stop() -> None:
+            with self._lock:
+                self._watchers = tuple(each for each in self._watchers if each is not watcher)
+
+        return stop
 
     def _append(self, entry: Entry) -> None:
-        self._entries.append(entry)
+        parent = self._parent
+        # Numbered with the lock, so that the order of numbers is the order of every list.
+        with self._lock:
+            entry.number = next(self._numbers)
+            self._entries.append(entry)
+            if parent is not None:
+                parent._entries.append(entry)
         for watcher in self._watchers:
             watcher(entry)
-        if self._parent is not None:
-            self._parent._append(entry)
+        if parent is not None:
+            for watcher in parent._watchers:
+                watcher(entry)
 
     def clear(self) -> None:
         """Forget everything, here and what the parent has of it."""
-        gone = set(map(id, self._entries))
-        self._entries.clear()
-        if self._parent is not None:
-            self._parent._entries = [e for e in self._parent._entries if id(e) not in gone]
+        with self._lock:
+            gone = set(map(id, self._entries))
+            self._entries = []
+            if self._parent is not None:
+                kept = [entry for entry in self._parent._entries if id(entry) not in gone]
+                self._parent._entries = kept
 
     # -- looking ---------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from urllib.parse import quote, quote_from_bytes
 
@@ -86,10 +87,8 @@ def test_bad_json_says_where(body: bytes, text: str) -> None:
 
 @given(st.binary(max_size=60))
 def test_no_body_breaks_the_json_reader(body: bytes) -> None:
-    try:
+    with contextlib.suppress(ValueError):
         json_value(body)
-    except ValueError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize(

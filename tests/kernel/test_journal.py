@@ -1,0 +1,268 @@
+"""The journal: order, filters, and failures that explain themselves."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kernel.journal import Call, Event, Found, Journal, merged
+
+
+def call_on(
+    journal: Journal, method: str = "GET", target: str = "/x", body: bytes = b"", **fields: Any
+) -> Call:
+    facts = fields.pop("facts", {})
+    call = journal.open_call(method, target, [("X-One", "1"), ("x-one", "2")], body, None)
+    call.read_facts = lambda: facts
+    for name, value in fields.items():
+        setattr(call, name, value)
+    return call
+
+
+@pytest.fixture
+def now() -> Any:
+    return itertools.count(1_767_225_600_000_000, 1_000_000)
+
+
+@pytest.fixture
+def journal(now: Any) -> Journal:
+    return Journal(now.__next__, service="demo", handle="demo_2")
+
+
+# -- found lists ---------------------------------------------------------------------------------
+
+
+def test_a_found_list_is_a_list_with_more() -> None:
+    found = Found([{"a": 1}, {"a": 2}, {"a": 2, "b": [3, 4]}])
+    assert found == [{"a": 1}, {"a": 2}, {"a": 2, "b": [3, 4]}]
+    assert found.last == {"a": 2, "b": [3, 4]}
+    assert found.where(a=1).only() == {"a": 1}
+    assert found.where(a=2, b=[3, 4]).only() is found[2]
+    assert found.where(b=3).only() is found[2]
+    assert len(found.where(a=lambda value: value > 1)) == 2
+    assert len(found.where(lambda item: "b" in item, a=2)) == 1
+    assert found.where(c=None) == []
+    assert found.where() == found
+
+
+def test_only_and_last_say_what_was_found() -> None:
+    with pytest.raises(AssertionError, match="expected exactly one item, found 0"):
+        Found([]).only()
+    with pytest.raises(AssertionError, match="expected at least one item, found none"):
+        _ = Found([]).last
+    with pytest.raises(AssertionError, match=r"found 2\n  'a'\n  'b'"):
+        Found(["a", "b"]).only()
+
+
+# -- recording -----------------------------------------------------------------------------------
+
+
+def test_a_call_has_what_came(journal: Journal) -> None:
+    call = call_on(journal, "POST", "/a%2Fb?c=d", b'{"e": 1}')
+    assert (call.number, call.service, call.handle) == (1, "demo", "demo_2")
+    assert call.at.isoformat() == "2026-01-01T00:00:00+00:00"
+    assert (call.path, call.target) == ("/a%2Fb", "/a%2Fb?c=d")
+    assert call.header("X-ONE") == "1"
+    assert call.header("x-two") is None
+    assert call.json() == {"e": 1}
+    assert call.outcome == "open"
+    assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> open>"
+    call.status, call.answer, call.fault = 200, b"[2]", "answer 200"
+    assert call.answer_json() == [2]
+    assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> 200 fault=answer 200>"
+
+
+def test_facts_are_read_once_and_late(journal: Journal) -> None:
+    reads: list[int] = []
+    call = call_on(journal)
+    assert call.facts == {}
+    other = journal.open_call("GET", "/", [], b"", None)
+    other.read_facts = lambda: {"n": reads.append(1)}
+    assert reads == []
+    assert other.facts is other.facts
+    assert reads == [1]
+
+
+def test_calls_do_not_share_what_one_of_them_is_given(journal: Journal) -> None:
+    first, second = call_on(journal), call_on(journal)
+    first.fault, first.status, first.note = "drop", 500, "why"
+    assert (second.fault, second.status, second.note) == (None, None, "")
+
+
+def test_calls_and_events_are_in_one_order(now: Any) -> None:
+    cloud = Journal(now.__next__)
+    one = Journal(now.__next__, handle="one", parent=cloud)
+    two = Journal(now.__next__, handle="two", parent=cloud)
+    call_on(one)
+    event = two.add_event("rebalance", "two members now", group="g")
+    call_on(two)
+    call_on(one)
+    assert [entry.number for entry in cloud.entries] == [1, 2, 3, 4]
+    assert [entry.handle for entry in cloud.entries] == ["one", "two", "two", "one"]
+    assert merged([two, one]) == cloud.entries
+    assert len(one) == len(two) == 2
+    assert cloud.calls() == [*one.calls()[:1], *two.calls(), *one.calls()[1:]]
+    assert cloud.events() == [event]
+    assert event.at < cloud.calls().last.at
+
+
+def test_events(journal: Journal) -> None:
+    first = journal.add_event("attempt", "first", url="a", n=1)
+    second = journal.add_event("attempt", "second", at_us=5, url="b", n=2)
+    third = journal.add_event("rebalance", "third")
+    assert isinstance(first, Event)
+    assert journal.events() == [first, second, third]
+    assert journal.events("attempt") == [first, second]
+    assert journal.events("attempt", url="b").only() is second
+    assert journal.events(n=lambda n: n == 1).only() is first
+    assert journal.events("nothing") == []
+    assert second.at_us == 5
+
+
+def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
+    cloud = Journal(now.__next__)
+    one = Journal(now.__next__, handle="one", parent=cloud)
+    two = Journal(now.__next__, handle="two", parent=cloud)
+    call_on(one)
+    kept = call_on(two)
+    held = one.entries
+    one.clear()
+    assert one.entries == []
+    assert cloud.entries == [kept]
+    assert len(held) == 1
+    assert call_on(one).number == 3
+
+
+def test_watchers_see_each_entry_once(now: Any) -> None:
+    cloud = Journal(now.__next__)
+    one = Journal(now.__next__, parent=cloud)
+    seen: list[tuple[str, int]] = []
+
+    def once(entry: Any) -> None:
+        seen.append(("once", entry.number))
+        stop_once()
+
+    stop_once = one.watch(once)
+    stop = one.watch(lambda entry: seen.append(("one", entry.number)))
+    cloud.watch(lambda entry: seen.append(("cloud", entry.number)))
+    call_on(one)
+    one.add_event("x", "y")
+    stop()
+    stop()
+    call_on(one)
+    assert seen == [
+        ("once", 1),
+        ("one", 1),
+        ("cloud", 1),
+        ("one", 2),
+        ("cloud", 2),
+        ("cloud", 3),
+    ]
+
+
+def test_many_threads_keep_the_order(now: Any) -> None:
+    cloud = Journal(lambda: 0)
+    journals = [Journal(lambda: 0, parent=cloud) for _ in range(3)]
+
+    def record(journal: Journal) -> None:
+        for number in range(300):
+            call_on(journal)
+            if number % 100 == 99:
+                journal.clear()
+
+    threads = [threading.Thread(target=record, args=(j,)) for j in journals]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cloud.entries == []
+    for journal in journals:
+        for _ in range(100):
+            call_on(journal)
+    numbers = [entry.number for entry in cloud.entries]
+    assert numbers == sorted(numbers) == list(range(901, 1201))
+
+
+# -- asserting -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def used(journal: Journal) -> Journal:
+    call_on(journal, "POST", "/", route="command", status=200, facts={"command": ["SET"]})
+    call_on(
+        journal,
+        "POST",
+        "/pipeline",
+        route="pipeline",
+        status=200,
+        facts={"command": ["GET", "SET"]},
+    )
+    call_on(
+        journal, "POST", "/produce/orders?x", route="produce", status=404, facts={"topic": "orders"}
+    )
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("what", "where", "numbers"),
+    [
+        ("produce", {}, [3]),
+        ("/pipeline", {}, [2]),
+        ("POST /pipeline", {}, [2]),
+        ("/produce/orders", {}, [3]),
+        ("/produce/orders?x", {}, [3]),
+        ("POST /produce/orders?x", {}, [3]),
+        ("SET", {}, [1, 2]),
+        ("set", {}, [1, 2]),
+        (None, {"status": 200}, [1, 2]),
+        (None, {"topic": "orders"}, [3]),
+        (None, {"command": "GET"}, [2]),
+        (None, {"command": ["SET"]}, [1]),
+        (None, {"status": lambda status: status >= 400}, [3]),
+        ("SET", {"route": "pipeline"}, [2]),
+        (None, {}, [1, 2, 3]),
+    ],
+)
+def test_what_is_asserted(
+    used: Journal, what: str | None, where: dict[str, Any], numbers: list[int]
+) -> None:
+    found = used.assert_called(what, **where)
+    assert [call.number for call in found] == numbers
+    assert used.assert_called(what, times=len(numbers), **where) == found
+    if what is None:
+        assert used.calls(**where) == found
+    with pytest.raises(AssertionError):
+        used.assert_not_called(what, **where)
+    with pytest.raises(AssertionError):
+        used.assert_called(what, times=len(numbers) + 1, **where)
+
+
+def test_a_failure_names_the_nearest_and_what_differs(used: Journal) -> None:
+    with pytest.raises(AssertionError) as failure:
+        used.assert_called("produce", topic="payments")
+    assert str(failure.value).splitlines() == [
+        "expected a call produce topic='payments' at least once, found 0",
+        "  not <Call 3 demo_2 POST /produce/orders?x -> 404>: topic is 'orders', not 'payments'",
+        "  not <Call 1 demo_2 POST / -> 200>: is ['SET'], not produce; "
+        "topic is absent, not 'payments'",
+        "  not <Call 2 demo_2 POST /pipeline -> 200>: is ['GET', 'SET'], not produce; "
+        "topic is absent, not 'payments'",
+    ]
+
+
+def test_a_failure_of_a_count_shows_what_matched(used: Journal) -> None:
+    with pytest.raises(AssertionError) as failure:
+        used.assert_called("SET", times=1)
+    text = str(failure.value)
+    assert "expected a call SET 1 time(s), found 2" in text
+    assert text.count("  matched: ") == 2
+
+
+def test_a_failure_without_any_call_says_so(journal: Journal) -> None:
+    with pytest.raises(AssertionError, match="no client has called at all"):
+        journal.assert_called("SET")
+    assert journal.assert_called("SET", times=0) == []
+    journal.assert_not_called()
