@@ -344,12 +344,10 @@ def _take(
 ) -> list[Item]:
     size = len(members)
     count = min(count, size)
-    if lowest:
-        taken = members.remove_span(0, count)
-    else:
-        taken = members.remove_span(size - count, size)[::-1]
+    start = 0 if lowest else size - count
+    taken = members.remove_span(start, start + count)
     _changed(session, key)
-    return taken
+    return taken if lowest else taken[::-1]
 
 
 def _pop(session: Session, args: Args, *, lowest: bool) -> Reply:

@@ -9,7 +9,7 @@ from .. import errors
 from ..errors import CommandError, bad_subcommand_arguments
 from ..model import Session
 from ..registry import Args, command
-from ..reply import NIL_ARRAY, OK, Reply
+from ..reply import NIL_ARRAY, OK, Reply, Status
 from ..syntax import parse_int, try_int
 from ..values.stream import (
     ID_MAX,
@@ -176,7 +176,7 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
 @command("XGROUP HELP")
 def xgroup_help(session: Session, args: Args) -> Reply:
     """What the sub-commands do."""
-    return [line.encode() for line in _XGROUP_HELP.splitlines()]
+    return [Status(line.encode()) for line in _XGROUP_HELP.splitlines()]
 
 
 # -- reading as a consumer -----------------------------------------------------------------------

@@ -6,7 +6,7 @@ from .. import errors
 from ..errors import CommandError, bad_subcommand_arguments
 from ..model import Session
 from ..registry import Args, command
-from ..reply import Map, Reply
+from ..reply import Map, Reply, Status
 from ..syntax import parse_int
 from ..values.stream import UNKNOWN_ENTRIES_READ, Consumer, Group, Stream, format_id
 from .stream import entries_reply
@@ -42,7 +42,7 @@ def _sorted_groups(stream: Stream) -> list[tuple[bytes, Group]]:
 @command("XINFO HELP")
 def xinfo_help(session: Session, args: Args) -> Reply:
     """What the sub-commands do."""
-    return [line.encode() for line in _HELP.splitlines()]
+    return [Status(line.encode()) for line in _HELP.splitlines()]
 
 
 @command("XINFO GROUPS")

@@ -1,4 +1,4 @@
-"""`python -m tests.kv.comparison --commands 100000`: difference rates per group, against real servers."""
+"""`python -m tests.kv.comparison --commands 100000`: difference rates against real servers."""
 
 from __future__ import annotations
 

@@ -121,11 +121,13 @@ RULES: tuple[Normalisation, ...] = (
         _ttl,
     ),
     Normalisation(
-        frozenset({"XADD", "XRANGE", "XREVRANGE", "XREAD", "XREADGROUP", "XINFO", "XPENDING",
-                   "XCLAIM", "XAUTOCLAIM"}),
+        frozenset(
+            {"XADD", "XRANGE", "XREVRANGE", "XREAD", "XREADGROUP", "XINFO", "XPENDING", "XCLAIM"}
+            | {"XAUTOCLAIM"}
+        ),
         "ids made from the clock differ by the time between two servers",
         _clock_ids,
-    ),  # fmt: skip
+    ),
     Normalisation(frozenset({"XINFO"}), "instants of delivery are each server's now", _milliseconds),
     Normalisation(
         frozenset({"XINFO", "XPENDING"}), "idle times are measured on each server's clock", _idle

@@ -214,7 +214,7 @@ class Values:
         roll = self.rng.random()
         if roll < 0.9:
             return b"%d-%d" % (max(self.last_ms - self.rng.randrange(12), 0), self.rng.randrange(3))
-        return self.rng.choice((b"0", b"5", b"0-0", b"abc", b"18446744073709551615-18446744073709551615"))
+        return self.rng.choice((b"0", b"5", b"0-0", b"abc", b"%d-%d" % ((1 << 64) - 1, (1 << 64) - 1)))
 
     def idstart(self) -> bytes:
         roll = self.rng.random()

@@ -1,0 +1,15 @@
+"""The geo group: what real servers answered, and what only this engine has to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kv.conftest import Run
+from tests.kv.scenarios import play
+from tests.kv.scenarios.geo import SCENARIOS
+
+
+@pytest.mark.dialect("redis")
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_as_real_servers_answer(run: Run, name: str) -> None:
+    play(run, SCENARIOS[name])

@@ -1,0 +1,45 @@
+"""Command lines with the replies real servers gave, as data.
+
+Each scenario starts from an empty database. The tests of `tests/kv/commands` play them on the engine;
+the comparison plays the same lines on real servers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.reply import Status
+from pytest_fakecloud.kv.syntax import format_double
+from tests.kv.conftest import Run
+
+Scenario = list[tuple[str, Any]]
+"""Command lines, split as a shell splits them, each with its reply."""
+
+
+def error(text: str) -> CommandError:
+    """An error reply."""
+    return CommandError(text.encode())
+
+
+def status(text: str) -> Status:
+    """A simple string other than OK."""
+    return Status(text.encode())
+
+
+def shown(reply: Any) -> Any:
+    """The reply as RESP2 shows it: doubles as the texts they are printed as."""
+    if isinstance(reply, float):
+        return format_double(reply)
+    if isinstance(reply, list):
+        return [shown(item) for item in reply]
+    return reply
+
+
+def play(run: Run, scenario: Scenario) -> None:
+    """Run the lines in order; the first reply that is another than told fails."""
+    for line, expected in scenario:
+        if isinstance(expected, CommandError):
+            assert run.error(line) == str(expected), line
+        else:
+            assert shown(run(line)) == expected, line
