@@ -1,0 +1,661 @@
+"""The thirteen route shapes over HTTP: what goes in, what comes out, and every refusal."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.broker.handle import Broker
+
+from .conftest import EARLIEST, START_MS, Parked, Rest, until_parked
+
+Make = Callable[..., Broker]
+
+
+def raw(
+    broker: Broker,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    headers: Any = (),
+    auth: bool = True,
+) -> tuple[int, Any]:
+    """A request with exactly these headers, spelled so, and nothing the client adds by itself."""
+    connection = http.client.HTTPConnection("127.0.0.1", int(broker.url.rpartition(":")[2]))
+    try:
+        connection.putrequest(method, target, skip_accept_encoding=True)
+        if auth:
+            connection.putheader("Authorization", broker.headers["Authorization"])
+        for name, value in headers:
+            connection.putheader(name, value)
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+# -- produce -------------------------------------------------------------------------------------
+
+
+def test_produce_by_path_answers_one_object(rest: Rest) -> None:
+    assert rest("GET", "/produce/orders/hello?key=city") == {
+        "topic": "orders",
+        "partition": 1,
+        "offset": 0,
+        "timestamp": START_MS,
+    }
+    assert rest("GET", "/produce/orders/hello%2Fw%C3%B6rld%20+1/") == {
+        "topic": "orders",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": START_MS,
+    }
+    found = rest.broker.records("orders")
+    assert [(r.key, r.value) for r in found] == [(None, "hello/wörld +1"), ("city", "hello")]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_produce_to_a_topic(rest: Rest, method: str, slash: str) -> None:
+    assert rest(method, f"/produce/orders{slash}", {"value": "one"}) == [
+        {"topic": "orders", "partition": 0, "offset": 0, "timestamp": START_MS}
+    ]
+    places = rest(
+        method,
+        f"/produce/orders{slash}",
+        [
+            {"value": "a", "partition": 2},
+            {"value": "b", "partition": 1},
+            {"value": "c", "partition": 2},
+        ],
+    )
+    assert [(p["partition"], p["offset"]) for p in places] == [(2, 0), (1, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_produce_to_several_topics(make_broker: Make, method: str) -> None:
+    rest = Rest(make_broker(topics={"a": 1, "b": 1}))
+    assert [p["topic"] for p in rest(method, "/produce", {"topic": "b", "value": "x"})] == ["b"]
+    places = rest(method, "/produce", [{"topic": t, "value": t} for t in ("a", "b", "a")])
+    assert [(p["topic"], p["offset"]) for p in places] == [("a", 0), ("b", 1), ("a", 1)]
+
+
+def test_an_empty_batch_produces_nothing(rest: Rest) -> None:
+    assert rest("POST", "/produce", []) == []
+
+
+def test_a_record_comes_back_as_it_was_produced(rest: Rest) -> None:
+    headers = [{"key": "b", "value": "1"}, {"key": "a", "value": ""}, {"key": "b", "value": "1"}]
+    message = {
+        "value": "wörld \U0001f600",
+        "key": "clé",
+        "partition": 2,
+        "timestamp": 12345,
+        "headers": headers,
+    }
+    rest("POST", "/produce/orders", message)
+    assert rest("POST", "/fetch", {"topic": "orders", "partition": 2, "offset": 0}) == [
+        {"topic": "orders", "offset": 0, **message}
+    ]
+
+
+def test_a_missing_key_reads_as_empty_and_headers_as_none(rest: Rest) -> None:
+    rest("POST", "/produce/orders", {"value": "", "partition": 0, "key": None, "headers": None})
+    assert rest("POST", "/fetch", {"topic": "orders", "partition": 0, "offset": 0}) == [
+        {
+            "topic": "orders", "partition": 0, "offset": 0, "timestamp": START_MS,
+            "key": "", "value": "", "headers": [],
+        }
+    ]  # fmt: skip
+
+
+def test_the_empty_key_is_hashed_and_an_absent_one_is_not(make_broker: Make) -> None:
+    rest = Rest(make_broker(topics={"t": 12}))
+    assert [
+        rest("POST", "/produce/t", {"value": "x", "key": ""})[0]["partition"] for _ in "ab"
+    ] == [9, 9]
+    assert [rest("POST", "/produce/t", {"value": "x"})[0]["partition"] for _ in "ab"] == [0, 1]
+    rest = Rest(make_broker(topics={"t": 12}, empty_key="absent"))
+    assert rest("POST", "/produce/t", {"value": "x", "key": ""})[0]["partition"] == 0
+
+
+def test_keyless_messages_of_a_request_stay_together(make_broker: Make) -> None:
+    """Sticky per batch: one partition for the request, the next one for the next request."""
+    rest = Rest(make_broker())
+    places = [rest.produce("orders", "a", "b", "c") for _ in range(4)]
+    assert [{p["partition"] for p in batch} for batch in places] == [{0}, {1}, {2}, {0}]
+    seeded = [
+        [Rest(b).produce("orders", "a")[0]["partition"] for _ in range(30)]
+        for b in (make_broker(keyless="random"), make_broker(keyless="random"))
+    ]
+    assert seeded[0] == seeded[1]
+    assert set(seeded[0]) == {0, 1, 2}
+
+
+def test_lone_surrogates_become_question_marks(rest: Rest) -> None:
+    rest("POST", "/produce/orders", b'{"value": "a\\ud800b", "key": "\\udfff", "partition": 0}')
+    assert rest.broker.records("orders").only()[4:6] == ("?", "a?b")
+
+
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", None])
+def test_bodies_are_json_whatever_their_type(broker: Broker, content_type: str | None) -> None:
+    headers = [("Content-Type", content_type)] if content_type else []
+    status, answer = raw(broker, "POST", "/produce/orders", b'{"value": "x"}', headers)
+    assert (status, answer[0]["offset"]) == (200, 0)
+
+
+# -- fetch ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("path", ["/fetch", "/fetch/"])
+def test_fetch_takes_one_position_several_and_both(rest: Rest, method: str, path: str) -> None:
+    for partition in range(3):
+        rest.produce("orders", f"{partition}a", f"{partition}b", partition=partition)
+
+    def fetched(**body: Any) -> list[str]:
+        return [r["value"] for r in rest(method, path, body)]
+
+    def at(partition: int, offset: int) -> dict[str, Any]:
+        return {"topic": "orders", "partition": partition, "offset": offset}
+
+    assert fetched(**at(1, 1)) == ["1b"]
+    assert fetched(topicPartitionOffsets=[at(0, 0), at(2, 1)]) == ["0a", "0b", "2b"]
+    assert fetched(**at(1, 0), topicPartitionOffsets=[at(0, 1)]) == ["1a", "1b", "0b"]
+    assert fetched(topicPartitionOffsets=[at(0, 1), at(0, 1)]) == ["0b"]
+    assert fetched(**at(1, 2), timeout=0) == []
+
+
+def test_fetch_waits_for_the_first_record(broker: Broker, rest: Rest) -> None:
+    broker.clock.wait_cap = 10
+    body = {"topic": "orders", "partition": 1, "offset": 0, "timeout": 60_000}
+    poll = Parked(lambda: rest("POST", "/fetch", body))
+    until_parked(broker)
+    rest.produce("orders", "elsewhere", partition=0)
+    assert poll.waiting
+    rest.produce("orders", "here", partition=1)
+    assert [r["value"] for r in poll.result()] == ["here"]
+
+
+def test_fetch_waits_a_second_unless_told(broker: Broker, rest: Rest) -> None:
+    broker.clock.wait_cap = 10
+    poll = Parked(lambda: rest("POST", "/fetch", {"topic": "orders", "partition": 1, "offset": 0}))
+    until_parked(broker)
+    broker.clock.advance("999ms")
+    assert poll.waiting
+    broker.clock.advance("1ms")
+    assert poll.result() == []
+
+
+def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) -> None:
+    broker = make_broker(topics={"t": 20})
+    broker.clock.wait_cap = 10
+    rest = Rest(broker)
+    polls = [
+        Parked(lambda n=n: rest("POST", "/fetch", {"topic": "t", "partition": n, "offset": 0}))
+        for n in range(20)
+    ]
+    until_parked(broker, 20)
+    before = {id(signal): signal.version for signal in broker.engine.waiting}
+    rest.produce("t", "x", partition=7)
+    assert [r["partition"] for r in polls[7].result()] == [7]
+    assert {id(s): s.version for s in broker.engine.waiting}.items() <= before.items()
+    assert len(broker.engine.waiting) == 19
+    broker.clock.advance("1s")
+    assert [poll.result() for n, poll in enumerate(polls) if n != 7] == [[]] * 19
+
+
+def test_fetch_single_topic_answers_with_one_topic(make_broker: Make) -> None:
+    rest = Rest(make_broker(topics={"a": 1, "b": 1}, fetch_single_topic=True))
+    rest("POST", "/produce", [{"topic": t, "value": t} for t in ("a", "b")])
+    body = {
+        "topicPartitionOffsets": [{"topic": t, "partition": 0, "offset": 0} for t in ("b", "a")]
+    }
+    assert [r["topic"] for r in rest("POST", "/fetch", body)] == ["b"]
+
+
+def test_fetch_behind_the_end(make_broker: Make) -> None:
+    body = {"topic": "orders", "partition": 0, "offset": 1, "timeout": 60_000}
+    rest = Rest(make_broker())
+    assert "out of range" in rest("POST", "/fetch", body, status=400)["error"]
+    broker = make_broker(fetch_beyond_end="wait")
+    broker.clock.wait_cap = 10
+    rest = Rest(broker)
+    poll = Parked(lambda: rest("POST", "/fetch", body))
+    until_parked(broker)
+    rest.produce("orders", "a", "b", partition=0)
+    assert [r["value"] for r in poll.result()] == ["b"]
+
+
+# -- consume, commit, metadata -------------------------------------------------------------------
+
+
+def test_consume_by_path(rest: Rest) -> None:
+    rest.produce("orders", "a")
+    records = rest("GET", "/consume/g/i/orders/?timeout=0", headers=EARLIEST)
+    assert [r["value"] for r in records] == ["a"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("prefix", ["Kafka-", "Broker-", "kafka-", "BROKER-"])
+def test_consume_takes_both_spellings_of_its_headers(rest: Rest, method: str, prefix: str) -> None:
+    rest.produce("orders", "a")
+    headers = {f"{prefix}Auto-Offset-Reset": "earliest"}
+    assert (
+        len(rest(method, "/consume/g/i", {"topic": "orders", "timeout": 0}, headers=headers)) == 1
+    )
+
+
+def test_header_prefixes_are_a_setting(make_broker: Make) -> None:
+    rest = Rest(make_broker(header_prefixes=["X-"]))
+    rest.produce("orders", "a")
+    body = {"topic": "orders", "timeout": 0}
+    assert rest("POST", "/consume/g/i", body, headers=EARLIEST) == []
+    assert len(rest("POST", "/consume/g/j", body, headers={"X-Auto-Offset-Reset": "earliest"})) == 0
+    assert len(rest("POST", "/consume/h/i", body, headers={"X-Auto-Offset-Reset": "earliest"})) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_commit_takes_an_object_an_array_or_nothing(rest: Rest, method: str) -> None:
+    rest.consume("g", "i", "orders")
+    success = {"result": "Success", "status": 200}
+    one = {"topic": "orders", "partition": 0, "offset": 4}
+    assert rest(method, "/commit/g/i", one) == success
+    assert (
+        rest(method, "/commit/g/i", [{**one, "partition": 1}, {**one, "partition": 2}]) == success
+    )
+    assert rest(method, "/commit/g/i/") == success
+    assert rest.committed("g", "orders", 0, 1, 2) == [4, 4, 4]
+
+
+def test_commit_stores_all_offsets_or_none(make_broker: Make) -> None:
+    rest = Rest(make_broker())
+    rest.consume("g", "a", "orders")
+    rest.consume("g", "b", "orders")
+    error = rest.commit("g", "a", ("orders", 0, 1), ("orders", 2, 1), status=409)
+    assert "orders-2 is not assigned to instance 'a'" in error["error"]
+    rest.commit("g", "a", ("orders", 0, 1), ("orders", 0, 2), status=400)
+    assert rest.committed("g", "orders", 0, 2) == [-1, -1]
+    rest.commit("g", "a", ("orders", 0, 1), ("orders", 0, 1))
+
+
+def test_commit_during_a_rebalance_is_refused(make_broker: Make) -> None:
+    broker = make_broker(join_delay="3s")
+    rest = Rest(broker)
+    rest.consume("g", "a", "orders")
+    broker.clock.advance("3s")
+    rest.consume("g", "b", "orders")
+    assert "rebalancing" in rest.commit("g", "a", ("orders", 0, 1), status=409)["error"]
+    broker.clock.advance("3s")
+    rest.commit("g", "a", ("orders", 0, 1))
+
+
+def test_a_late_commit_after_the_session_expired_is_refused(broker: Broker, rest: Rest) -> None:
+    """Processing that outlives its session: somebody else has the partition and the records."""
+    rest.produce("orders", "slow", partition=0)
+    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+    assert rest.values("g", "a", "orders", **options) == ["slow"]
+    rest.consume("g", "b", "orders", **options)
+    broker.expire("g", "a")
+    assert rest.values("g", "b", "orders") == ["slow"]
+    assert "session" in rest.commit("g", "a", ("orders", 0, 1), status=409)["error"]
+    rest.commit("g", "b", ("orders", 0, 1))
+    assert rest.consume("g", "a", "orders") == []
+    assert rest.assignments("g") == {"a": {"orders": [0, 1]}, "b": {"orders": [2]}}
+
+
+def test_processing_outlives_a_session_that_only_consume_keeps(make_broker: Make) -> None:
+    broker = make_broker(heartbeats="consume")
+    rest = Rest(broker)
+    rest.produce("orders", "slow", partition=0)
+    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+    assert rest.values("g", "a", "orders", **options) == ["slow"]
+    broker.clock.advance("120s")
+    rest.commit("g", "a", ("orders", 0, 1), status=409)
+    assert rest.values("g", "a", "orders") == ["slow"]
+    rest.commit("g", "a", ("orders", 0, 1))
+
+
+def test_topics(make_broker: Make) -> None:
+    broker = make_broker(topics={"a": 2, "b.c-d_e": 1})
+    assert Rest(broker)("GET", "/topics") == {"a": 2, "b.c-d_e": 1}
+    assert Rest(make_broker(topics={}))("GET", "/topics/") == {}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_offsets(broker: Broker, rest: Rest, method: str) -> None:
+    rest(
+        "POST",
+        "/produce/orders",
+        [{"value": "x", "timestamp": t, "partition": 0} for t in (50, 10, 90)],
+    )
+    broker.delete_records("orders", before=1, partition=0)
+
+    def offsets(at: object, *partitions: int) -> list[int]:
+        body = [{"topic": "orders", "partition": n} for n in partitions]
+        return [tp["offset"] for tp in rest(method, f"/offsets/{at}?timeout=500", body)]
+
+    assert offsets("earliest", 0, 1) == [1, 0]
+    assert offsets("latest", 1, 0) == [0, 3]
+    assert [offsets(at, 0) for at in (0, 10, 11, 90, 91)] == [[1], [1], [2], [2], [-1]]
+    assert rest(method, "/offsets/latest", {"topic": "orders", "partition": 0}) == [
+        {"topic": "orders", "partition": 0, "offset": 3}
+    ]
+    assert rest(method, "/offsets/latest", []) == []
+
+
+def test_a_timestamp_in_seconds_is_never_scaled(rest: Rest) -> None:
+    """Read as milliseconds it is January 1970, so the answer is the earliest offset."""
+    rest.produce("orders", "a", "b", partition=0)
+    assert rest("POST", f"/offsets/{START_MS // 1000}", {"topic": "orders", "partition": 0}) == [
+        {"topic": "orders", "partition": 0, "offset": 0}
+    ]
+
+
+# -- webhook -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_webhook_takes_the_raw_body_and_the_custom_headers(broker: Broker, method: str) -> None:
+    headers = [
+        ("X-GitHub-Event", "push"), ("event-timestamp", "1"), ("event-timestamp", "2"),
+        ("under_score", "kept"), ("Content-Type", "application/x-www-form-urlencoded"),
+        ("User-Agent", "hook"), ("X-Forwarded-For", "10.0.0.1"), ("Accept", "*/*"),
+    ]  # fmt: skip
+    status, answer = raw(broker, method, "/webhook?topic=orders", b"a=1&b=%20\xff", headers)
+    assert status == 200
+    assert answer == [{"topic": "orders", "partition": 0, "offset": 0, "timestamp": START_MS}]
+    record = broker.assert_produced("orders").only()
+    assert record.value == "a=1&b=%20\ufffd"
+    assert record.headers == tuple(headers[:4])
+
+
+def test_webhook_takes_credentials_from_its_query(broker: Broker) -> None:
+    def hook(user: str, secret: str, path: str = "/webhook") -> int:
+        return raw(
+            broker, "POST", f"{path}?topic=orders&user={user}&pass={secret}", b"x", auth=False
+        )[0]
+
+    assert hook(broker.username, broker.password) == 200
+    assert hook(broker.username, broker.password, "/webhook/") == 200
+    assert hook(broker.username, "wrong") == 401
+    assert hook("wrong", broker.password) == 401
+    assert hook(broker.username, broker.password, "/produce/orders/x") == 401
+
+
+def test_webhook_answers_an_object_where_told(make_broker: Make) -> None:
+    rest = Rest(make_broker(webhook_answer="object", webhook_keep=["Accept"]))
+    assert rest("POST", "/webhook?topic=orders", b"x")["offset"] == 0
+    assert rest.broker.records("orders").only().header("Accept") == "*/*"
+
+
+def test_webhook_needs_a_known_topic(rest: Rest) -> None:
+    assert "topic" in rest("POST", "/webhook", b"x", status=400)["error"]
+    rest("POST", "/webhook?topic=nope", b"x", status=404)
+
+
+# -- authentication ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/topics", "/produce/orders/x", "/nowhere"])
+def test_everything_wants_credentials(broker: Broker, path: str) -> None:
+    def status(header: str | None) -> int:
+        headers = [] if header is None else [("Authorization", header)]
+        answer = raw(broker, "GET", path, headers=headers, auth=False)
+        assert set(answer[1]) == {"error", "status"}
+        return answer[0]
+
+    wrong = base64.b64encode(f"{broker.username}:nope".encode()).decode()
+    assert status(None) == 401
+    assert status("Bearer " + broker.token) == 401
+    assert status("Basic " + wrong) == 401
+    assert status("Basic !!!") == 401
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_credentials_are_compared_in_both_encodings(make_broker: Make, encoding: str) -> None:
+    """The JavaScript client writes one byte for each character."""
+    broker = make_broker(username="jürgen", password="pässwörd")
+    encoded = base64.b64encode("jürgen:pässwörd".encode(encoding)).decode()
+    assert raw(
+        broker, "GET", "/topics", headers=[("Authorization", "Basic " + encoded)], auth=False
+    ) == (200, {"orders": 3})
+
+
+def test_old_credentials_are_refused_after_rotation(broker: Broker, rest: Rest) -> None:
+    broker.rotate_token()
+    rest("GET", "/topics", status=401)
+    assert raw(broker, "GET", "/topics")[0] == 200
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+POSITION = {"topic": "orders", "partition": 0, "offset": 0}
+REFUSALS: list[tuple[str, str, Any, int, str]] = [
+    ("POST", "/produce/orders", b'[{"value": "a"},]', 400, "trailing comma"),
+    ("POST", "/produce/orders", b'{"value": "a",}', 400, "trailing comma"),
+    ("POST", "/produce/orders", b'{"value": ",]"', 400, "not valid JSON"),
+    ("POST", "/produce/orders", b"", 400, "empty"),
+    ("POST", "/produce/orders", b"\xff\xfe\xfd", 400, "not valid JSON"),
+    ("POST", "/produce/orders", b"[" * 100_000, 400, "not valid JSON"),
+    ("POST", "/produce/orders", b'{"value": "a", "partition": ' + b"9" * 5000 + b"}", 400, "JSON"),
+    ("POST", "/produce/orders", "text", 400, "must be a JSON object"),
+    ("POST", "/produce/orders", [{"value": "a"}, 7], 400, "[1] must be a JSON object"),
+    ("POST", "/produce/orders", [{"value": "a"}, {"key": "b"}], 400, "[1].value is missing"),
+    ("POST", "/produce/orders", {"value": None}, 400, "value is missing"),
+    ("POST", "/produce/orders", {"value": 1.1}, 400, "value must be a string, got 1.1"),
+    ("POST", "/produce/orders", {"value": {"a": 1}}, 400, "value must be a string"),
+    ("POST", "/produce/orders", {"value": "a", "key": 5}, 400, "key must be a string"),
+    ("POST", "/produce/orders", {"value": "a", "headers": {"a": "b"}}, 400, "headers must be an array"),
+    ("POST", "/produce/orders", {"value": "a", "headers": [{"key": "k"}]}, 400, "headers[0].value"),
+    ("POST", "/produce/orders", {"value": "a", "headers": [{"key": 1, "value": "v"}]}, 400, "key"),
+    ("POST", "/produce/orders", {"value": "a", "partition": 3}, 400, "Invalid partition 3"),
+    ("POST", "/produce/orders", {"value": "a", "partition": -1}, 400, "Invalid partition -1"),
+    ("POST", "/produce/orders", {"value": "a", "partition": True}, 400, "must be an integer"),
+    ("POST", "/produce/orders", {"value": "a", "partition": "0"}, 400, "must be an integer"),
+    ("POST", "/produce/orders", {"value": "a", "partition": 2**70}, 400, "64 bits"),
+    ("POST", "/produce/orders", {"value": "a", "timestamp": -1}, 400, "Invalid timestamp"),
+    ("POST", "/produce/orders", {"value": "a", "timestamp": 2**63}, 400, "64 bits"),
+    ("POST", "/produce/orders", b'{"value": "a", "timestamp": NaN}', 400, "must be an integer"),
+    ("POST", "/produce", {"value": "a"}, 400, "topic is missing"),
+    ("POST", "/produce", {"topic": "nope", "value": "a"}, 404, "Known topics: orders"),
+    ("POST", "/produce", {"topic": "a" * 250, "value": "a"}, 400, "250 characters"),
+    ("POST", "/produce", {"topic": "no spaces", "value": "a"}, 400, "illegal"),
+    ("POST", "/produce", {"topic": "..", "value": "a"}, 400, "illegal"),
+    ("POST", "/produce", b'{"topic": "\\ud800", "value": "a"}', 400, "illegal"),
+    ("GET", "/produce/" + "a" * 250 + "/x", None, 400, "250 characters"),
+    ("GET", "/produce/nope/x", None, 404, "'nope'"),
+    ("POST", "/fetch", b"", 400, "Nothing to fetch"),
+    ("POST", "/fetch", [], 400, "must be a JSON object"),
+    ("POST", "/fetch", {"topic": "orders", "partition": 0}, 400, "offset is missing"),
+    ("POST", "/fetch", {"partition": 0, "offset": 0}, 400, "topic is missing"),
+    ("POST", "/fetch", {"topicPartitionOffsets": 5}, 400, "must be an array"),
+    ("POST", "/fetch", {"topicPartitionOffsets": [5]}, 400, "topicPartitionOffsets[0] must be"),
+    ("POST", "/fetch", {**POSITION, "offset": -1}, 400, "at least 0"),
+    ("POST", "/fetch", {**POSITION, "offset": 1}, 400, "out of range"),
+    ("POST", "/fetch", {**POSITION, "partition": -1}, 400, "Invalid partition -1"),
+    ("POST", "/fetch", {**POSITION, "topic": "nope"}, 404, "nope"),
+    ("POST", "/fetch", {**POSITION, "timeout": -1}, 400, "at least 0"),
+    ("POST", "/fetch", {**POSITION, "timeout": 10**12}, 400, "Invalid timeout 1000000000000"),
+    ("POST", "/fetch", {**POSITION, "timeout": "1s"}, 400, "timeout must be an integer"),
+    (
+        "POST", "/fetch", {"topicPartitionOffsets": [POSITION, {**POSITION, "offset": 1}]},
+        400, "twice with different offsets",
+    ),
+    ("POST", "/consume/g/i", b"", 400, "Nothing to consume"),
+    ("POST", "/consume/g/i", {"topics": []}, 400, "Nothing to consume"),
+    ("POST", "/consume/g/i", {"topics": "orders"}, 400, "array of strings"),
+    ("POST", "/consume/g/i", {"topics": [1]}, 400, "array of strings"),
+    ("POST", "/consume/g/i", {"topic": "nope"}, 404, "nope"),
+    ("POST", "/consume/g/i", {"topics": ["orders", "nope"]}, 404, "nope"),
+    ("POST", "/consume/g/i", {"topic": "orders", "timeout": 10**12}, 400, "Invalid timeout"),
+    ("GET", "/consume/g/i/orders?timeout=abc", None, 400, "timeout must be milliseconds"),
+    ("GET", "/consume/g/i/orders?timeout=-5", None, 400, "timeout must be milliseconds"),
+    ("POST", "/commit/g/i", b"", 404, "'i' of group 'g' does not exist"),
+    ("POST", "/commit/g/i", {"topic": "orders"}, 400, "partition is missing"),
+    ("POST", "/commit/g/i", {**POSITION, "offset": -1}, 400, "at least 0"),
+    ("POST", "/commit/g/i", {**POSITION, "topic": "nope"}, 404, "nope"),
+    ("POST", "/commit/g/i", {**POSITION, "partition": 9}, 400, "Invalid partition 9"),
+    ("POST", "/delete-consumer/g/i", None, 404, "does not exist"),
+    ("POST", "/committed/g/i", b"", 400, "empty"),
+    ("POST", "/committed/g/i", {"topic": "orders", "partition": 0}, 404, "Consumer group 'g'"),
+    ("POST", "/committed/g/i", {"topic": "orders", "partition": 7}, 400, "Invalid partition 7"),
+    ("POST", "/committed/g/i?timeout=1000000000000", [POSITION], 400, "Invalid timeout"),
+    ("POST", "/offsets/latest", b"", 400, "empty"),
+    ("POST", "/offsets/newest", [POSITION], 400, "milliseconds, earliest or latest"),
+    ("POST", "/offsets/-1", [POSITION], 400, "milliseconds, earliest or latest"),
+    ("POST", "/offsets/99999999999999999999", [POSITION], 400, "milliseconds"),
+    ("POST", "/offsets/latest", [{**POSITION, "topic": "nope"}], 404, "nope"),
+    ("POST", "/offsets/latest?timeout=1000000000000", [POSITION], 400, "Invalid timeout"),
+    ("POST", "/topics", None, 405, "use GET"),
+    ("GET", "/delete-consumer/g/i", None, 405, "use DELETE, POST"),
+    ("PUT", "/produce", None, 405, "use GET, POST"),
+    ("GET", "/nowhere", None, 404, "Invalid API call: GET /nowhere"),
+    ("GET", "/produce/orders/a/b", None, 404, "Invalid API call"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "text"), REFUSALS)
+def test_refusals_say_why_and_change_nothing(
+    rest: Rest, method: str, path: str, body: Any, status: int, text: str
+) -> None:
+    error = rest(method, path, body, status=status)
+    assert set(error) == {"error", "status"}
+    assert error["status"] == status
+    assert text in error["error"]
+    assert rest.broker.records("orders") == []
+    assert rest.broker.groups() == []
+    assert rest("GET", "/consumers") == []
+
+
+def test_a_message_above_the_limit_is_refused_whole(rest: Rest) -> None:
+    batch = [{"value": "small"}, {"value": "x" * 2_000_000}]
+    error = rest("POST", "/produce/orders", batch, status=413)
+    assert "1048576" in error["error"]
+    assert rest.broker.records("orders") == []
+    rest("POST", "/produce/orders", {"value": "x" * 1_000_000, "key": "k"})
+    rest("POST", "/produce/orders", {"value": "é" * 600_000}, status=413)
+    rest("POST", "/webhook?topic=orders", b"x" * 2_000_000, status=413)
+
+
+def test_a_refused_batch_does_not_move_the_next_one(rest: Rest) -> None:
+    rest("POST", "/produce/orders", [{"value": "a"}, {"value": "b", "partition": 9}], status=400)
+    assert rest.produce("orders", "c")[0]["partition"] == 0
+
+
+def test_batches_in_order_keep_what_came_before_the_bad_message(make_broker: Make) -> None:
+    rest = Rest(make_broker(batches="in order"))
+    rest("POST", "/produce/orders", [{"value": "a"}, {"value": "b", "partition": 9}], status=400)
+    rest("POST", "/produce/orders", [{"value": "c"}, {"key": "d"}], status=400)
+    assert sorted(r.value for r in rest.broker.records("orders")) == ["a", "c"]
+
+
+def test_scalars_are_taken_as_their_source_text_where_told(make_broker: Make) -> None:
+    rest = Rest(make_broker(coerce_scalars=True))
+    body = b'[{"value": 1.10, "partition": 0}, {"value": 18446744073709551616}, {"value": true}]'
+    rest("POST", "/produce/orders", body)
+    assert sorted(r.value for r in rest.broker.records("orders")) == [
+        "1.10", "18446744073709551616", "true",
+    ]  # fmt: skip
+    rest("POST", "/produce/orders", b'{"value": "a", "partition": 1.5}', status=400)
+    rest("POST", "/produce/orders", b'{"value": [1]}', status=400)
+    rest(
+        "POST", "/produce/orders", b'{"value": "a", "partition": ' + b"9" * 5000 + b"}", status=400
+    )
+
+
+def test_statuses_and_texts_are_settings(make_broker: Make) -> None:
+    rest = Rest(make_broker(errors={"unknown_topic": 400, "unknown_instance": (410, "gone")}))
+    assert rest("GET", "/produce/nope/x", status=400)["status"] == 400
+    assert rest("POST", "/commit/g/i", status=410) == {"error": "gone", "status": 410}
+
+
+def test_unknown_names_can_be_let_through(make_broker: Make) -> None:
+    rest = Rest(make_broker(commit_by_unknown="store", unknown_group="uncommitted"))
+    assert rest.committed("g", "orders", 0) == [-1]
+    rest.commit("g", "stranger", ("orders", 0, 3))
+    assert rest.committed("g", "orders", 0) == [3]
+
+
+def test_a_second_consume_can_be_refused(make_broker: Make) -> None:
+    broker = make_broker(concurrent_consume="error")
+    rest = Rest(broker)
+    rest.consume("g", "i", "orders")
+    broker.clock.wait_cap = 10
+    poll = Parked(lambda: rest.consume("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    assert "already" in rest.consume("g", "i", "orders", status=409)["error"]
+    rest.produce("orders", "a")
+    assert len(poll.result()) == 1
+
+
+def test_other_choices(make_broker: Make) -> None:
+    rest = Rest(make_broker(instance_limit="group", resubscribe="ignore", topics={"a": 1, "b": 1}))
+    for name in "123":
+        rest.consume(f"g{name}", "i", "a")
+    rest.consume("g1", "i", "b")
+    assert rest.assignments("g1") == {"i": {"a": [0]}}
+    rest.consume("g1", "j", "a")
+    rest.consume("g1", "k", "a", status=400)
+    broker = make_broker(delete_leaves=False)
+    rest = Rest(broker)
+    rest.consume("g", "a", "orders")
+    rest.consume("g", "b", "orders")
+    rest("DELETE", "/delete-consumer/g/b")
+    assert rest.assignments("g") == {"a": {"orders": [0, 1]}}
+    broker.clock.advance("120s")
+    assert rest.assignments("g") == {"a": {"orders": [0, 1, 2]}}
+
+
+# -- faults and the journal ----------------------------------------------------------------------
+
+
+def test_a_lost_answer_makes_true_duplicates(broker: Broker, rest: Rest) -> None:
+    """Appended, answer dropped: a client that tries again has produced twice."""
+    import httpx
+
+    broker.faults.lose_answer(route="produce", times=1)
+    with pytest.raises(httpx.TransportError):
+        rest.produce("orders", "once")
+    rest.produce("orders", "once")
+    assert len(broker.assert_produced("orders", "once", times=2)) == 2
+
+
+def test_faults_match_routes_topics_and_groups(broker: Broker, rest: Rest) -> None:
+    broker.create_topic("bills")
+    commits = broker.faults.answer(503, route="commit")
+    bills = broker.faults.answer(504, topic="bills")
+    rest.consume("g", "i", "orders")
+    assert rest("POST", "/commit/g/i", status=503)["status"] == 503
+    commits.remove()
+    rest("POST", "/commit/g/i")
+    rest.produce("orders", "x")
+    rest("GET", "/produce/bills/x", status=504)
+    rest(
+        "POST",
+        "/produce",
+        [{"topic": "orders", "value": "x"}, {"topic": "bills", "value": "y"}],
+        status=504,
+    )
+    rest("POST", "/fetch", {"topicPartitionOffsets": [{**POSITION, "topic": "bills"}]}, status=504)
+    rest("POST", "/webhook?topic=bills", b"x", status=504)
+    rest("POST", "/consume/g/i", {"topics": ["orders", "bills"]}, status=504)
+    bills.remove()
+    with broker.faults.answer(500, group="g") as only_g:
+        rest("POST", "/commit/g/i", status=500)
+        rest("POST", "/commit/h/i", status=404)
+    assert only_g.hits == 1
+
+
+def test_the_journal_knows_topic_group_and_instance(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    call = broker.assert_called("consume", times=1, topic="orders", group="g").only()
+    assert call.facts["instance"] == "i"
+    broker.assert_not_called("produce")
