@@ -512,9 +512,16 @@ def _features(settings: PublishSettings) -> str:
 
 
 def flattened(headers: Any) -> Headers:
-    """Return headers given as `{name: [values]}` (or `{name: value}`) as a list of pairs."""
+    """Return headers given as `{name: [values]}` (or `{name: value}`) as a list of pairs.
+
+    Clients give some names twice in two spellings; the first one counts.
+    """
     pairs: Headers = []
+    seen: set[str] = set()
     for name, values in headers.items():
+        if str(name).lower() in seen:
+            continue
+        seen.add(str(name).lower())
         for value in values if isinstance(values, list) else [values]:
             pairs.append((str(name), str(value)))
     return pairs
