@@ -1,0 +1,556 @@
+"""The tester's side of a broker: arranging, making it happen, looking and asserting."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.model import Limits, Message
+from pytest_fakecloud.kernel.errors import ContractError
+
+from .conftest import START, START_MS, Parked, Rest, eventually, until_parked
+
+Make = Callable[..., Broker]
+MANUAL = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+
+
+# -- arranging -----------------------------------------------------------------------------------
+
+
+def test_topics_come_from_the_constructor_and_from_create_topic(broker: Broker) -> None:
+    view = broker.create_topic("bills", partitions=2, first_offset=2**53)
+    assert (view.partitions, view.start_offsets, view.records) == (2, [2**53] * 2, [])
+    assert broker.topics() == {"orders": 3, "bills": 2}
+    assert broker.produce("bills", "x", partition=1).offset == 2**53
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "text"),
+    [
+        ("orders", 1, "exists"),
+        ("a b", 1, "illegal"),
+        ("", 1, "illegal"),
+        ("x" * 250, 1, "250"),
+        ("t", 0, "one"),
+    ],
+)
+def test_bad_topics_are_misuse(broker: Broker, name: str, partitions: int, text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        broker.create_topic(name, partitions)
+
+
+def test_produce_takes_values_batches_and_fields(broker: Broker) -> None:
+    place = broker.produce("orders", {"id": 1}, key="city", headers={"h": "v"}, timestamp=START)
+    assert place == ("orders", 1, 0, START_MS)
+    record = broker.records("orders").only()
+    assert (record.json(), record.key, record.headers) == ({"id": 1}, "city", (("h", "v"),))
+    places = broker.produce("orders", ["a", 7, Message("orders", "m", partition=2)], partition=0)
+    assert [(p.partition, p.offset) for p in places] == [(0, 0), (0, 1), (2, 0)]
+    with pytest.raises(ContractError, match="nope"):
+        broker.produce("nope", "x")
+
+
+def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Path) -> None:
+    broker.load(
+        {
+            "orders": ["a", {"value": {"id": 1}, "key": "k", "partition": 2}],
+            "new": [],
+            "more": ["x"],
+        }
+    )
+    assert broker.topics() == {"orders": 3, "new": 1, "more": 1}
+    broker.load(
+        [{"topic": "wide", "value": "w", "partition": 4, "headers": [{"key": "h", "value": "v"}]}]
+    )
+    assert broker.topics()["wide"] == 5
+    line = json.dumps({"topic": "orders", "value": "line", "timestamp": 5, "headers": {"h": "v"}})
+    file = tmp_path / "records.jsonl"
+    file.write_text(line + "\n\n" + line)
+    broker.load(file)
+    broker.load(line)
+    found = broker.records("orders", value="line")
+    assert [r.timestamp for r in found] == [5, 5, 5]
+    assert found[0].header("h") == "v"
+    for bad in ([{"value": "no topic"}], ["text"], {"orders": [{"value": "x", "colour": 1}]}):
+        with pytest.raises(ContractError):
+            broker.load(bad)
+
+
+def test_add_partitions_delete_records_and_retention(broker: Broker, rest: Rest) -> None:
+    assert broker.add_partitions("orders", 2) == 5
+    broker.produce("orders", ["a", "b", "c"], partition=4)
+    broker.produce("orders", ["d", "e"], partition=0)
+    assert broker.delete_records("orders", before=1, partition=4) == 1
+    assert broker.delete_records("orders", before=2) == 3
+    assert broker.topic("orders").start_offsets == [2, 0, 0, 0, 2]
+    broker.set_retention("orders", "1h")
+    broker.clock.advance("59m")
+    assert [r.value for r in broker.records("orders")] == ["c"]
+    broker.clock.advance("2m")
+    assert broker.records("orders") == []
+    assert rest("POST", "/offsets/earliest", {"topic": "orders", "partition": 4})[0]["offset"] == 3
+    broker.set_retention("orders", retention_bytes=2)
+    broker.produce("orders", ["f", "g", "h"], partition=1)
+    assert [r.value for r in broker.records("orders")] == ["g", "h"]
+
+
+def test_retention_of_a_topic_applies_to_clients(broker: Broker, rest: Rest) -> None:
+    broker.create_topic("short", retention="10s")
+    rest.produce("short", "old")
+    broker.clock.advance("11s")
+    rest.produce("short", "new")
+    assert rest.values("g", "i", "short", **MANUAL) == ["new"]
+    rest("POST", "/fetch", {"topic": "short", "partition": 0, "offset": 0}, status=400)
+
+
+def test_plans_limit_partitions_and_messages(make_broker: Make) -> None:
+    broker = make_broker(limits="free")
+    with pytest.raises(ContractError, match="10 partitions"):
+        broker.add_partitions("orders", 8)
+    rest = Rest(broker)
+    rest.produce("orders", *"x" * 1000)
+    assert "1000 messages per second" in rest("GET", "/produce/orders/x", status=429)["error"]
+    broker.clock.advance("1s")
+    rest("GET", "/produce/orders/x")
+    broker.clock.advance("8d")
+    assert broker.records("orders") == []
+    small = make_broker(limits=Limits(max_message_bytes=10, storage_bytes=15))
+    Rest(small)("GET", "/produce/orders/0123456789")
+    Rest(small)("GET", "/produce/orders/012345678901", status=413)
+    Rest(small)("GET", "/produce/orders/012345", status=429)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"limits": "gold"},
+        {"heartbeats": "never"},
+        {"errors": {"nonsense": 400}},
+        {"idle_close": 0},
+        {"max_poll_records": 0},
+        {"header_prefixes": "Kafka-"},
+        {"session_timeout": "soon"},
+    ],
+)
+def test_unknown_settings_are_misuse(make_broker: Make, settings: dict[str, Any]) -> None:
+    with pytest.raises(ContractError):
+        make_broker(**settings)
+
+
+# -- making it happen ----------------------------------------------------------------------------
+
+
+def test_rebalance_returns_positions_to_the_committed_offsets(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a", partition=0)
+    rest.consume("g", "i", "orders", **MANUAL)
+    assert rest.values("g", "i", "orders") == []
+    assert broker.rebalance("g").generation == 2
+    assert rest.values("g", "i", "orders") == ["a"]
+    with pytest.raises(ContractError, match="known groups: g"):
+        broker.rebalance("h")
+
+
+def test_crash_and_expire_need_an_instance(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    for act in (broker.crash, broker.expire):
+        with pytest.raises(ContractError, match="'j' of group 'g'"):
+            act("g", "j")
+    broker.crash("g", "i")
+    with pytest.raises(ContractError):
+        broker.crash("g", "i")
+    broker.expire("g", "i")
+    assert broker.group("g").state == "Empty"
+
+
+def test_phantom_members_join_and_leave(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    view = broker.join("g", "phantom", ["orders"])
+    assert {name: len(owned) for name, owned in view.assignment.items()} == {"i": 2, "phantom": 1}
+    assert broker.leave("g", "phantom").assignment.keys() == {"i"}
+
+
+def test_redeliver_gives_the_last_records_again_whatever_was_committed(
+    broker: Broker, rest: Rest
+) -> None:
+    for partition in range(3):
+        rest.produce("orders", f"{partition}a", f"{partition}b", partition=partition)
+    delivered = rest.values("g", "i", "orders", **MANUAL)
+    rest("POST", "/commit/g/i")
+    again = broker.redeliver("g", last=3)
+    assert [r.value for r in again] == delivered[-3:] == ["1b", "2a", "2b"]
+    assert broker.group("g").total_lag == 3
+    assert sorted(rest.values("g", "i", "orders")) == ["1b", "2a", "2b"]
+    assert [r.value for r in broker.redeliver("g", 1, topic="orders", partition=0)] == ["0b"]
+    assert rest.values("g", "i", "orders") == ["0b"]
+    assert len(broker.redeliver("g", last=1000)) == 6
+    assert len(rest.values("g", "i", "orders")) == 6
+
+
+def test_redeliver_wakes_a_waiting_consumer_and_survives_a_crash(
+    broker: Broker, rest: Rest
+) -> None:
+    rest.produce("orders", "a", partition=0)
+    rest.consume("g", "i", "orders", **MANUAL)
+    rest("POST", "/commit/g/i")
+    broker.clock.wait_cap = 10
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.redeliver("g")
+    assert poll.result() == ["a"]
+    broker.redeliver("g")
+    broker.crash("g", "i")
+    assert rest.values("g", "i", "orders", **MANUAL) == ["a"]
+    for wrong in (lambda: broker.redeliver("h"), lambda: broker.redeliver("g", last=0)):
+        with pytest.raises(ContractError):
+            wrong()
+
+
+def test_redeliver_cannot_bring_back_what_the_log_forgot(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a", "b", partition=0)
+    rest.consume("g", "i", "orders", **MANUAL)
+    broker.delete_records("orders", before=1, partition=0)
+    assert [r.value for r in broker.redeliver("g", last=2)] == ["b"]
+
+
+def test_reorder_mixes_partitions_by_the_seed_and_keeps_each_ones_order(make_broker: Make) -> None:
+    def consumed(seed: int, mixed: bool) -> list[tuple[int, int]]:
+        broker = make_broker(seed=seed)
+        rest = Rest(broker)
+        for partition in range(3):
+            rest.produce("orders", *"abcdefgh", partition=partition)
+        if not mixed:
+            records = rest.consume("g", "i", "orders", **MANUAL)
+        else:
+            with broker.reorder():
+                records = rest.consume("g", "i", "orders", **MANUAL)
+        return [(r["partition"], r["offset"]) for r in records]
+
+    plain = consumed(1, False)
+    assert plain == sorted(plain)
+    mixed = consumed(1, True)
+    assert mixed != plain
+    assert mixed == consumed(1, True)
+    assert mixed != consumed(2, True)
+    for partition in range(3):
+        assert [o for p, o in mixed if p == partition] == list(range(8))
+    assert Rest(make_broker(interleave="random"))("GET", "/topics") == {"orders": 3}
+
+
+def test_partial_produce_half_writes_a_batch(broker: Broker, rest: Rest) -> None:
+    broker.partial_produce(keep=2)
+    body = [{"value": v} for v in "abc"]
+    assert "2 message(s)" in rest("POST", "/produce/orders", body, status=503)["error"]
+    assert [r.value for r in broker.records("orders")] == ["a", "b"]
+    rest("POST", "/produce/orders", body)
+    with pytest.raises(ContractError):
+        broker.partial_produce(keep=-1)
+
+
+# -- looking -------------------------------------------------------------------------------------
+
+
+def test_topic_view(broker: Broker) -> None:
+    broker.produce("orders", ["a", "b"], partition=0, key="k")
+    broker.produce("orders", "c", partition=2)
+    view = broker.topic("orders")
+    assert (view.name, view.partitions) == ("orders", 3)
+    assert (view.start_offsets, view.end_offsets) == ([0, 0, 0], [2, 0, 1])
+    assert [r.value for r in view.by_key("k")] == ["a", "b"]
+    assert view.partition(2).only().value == "c"
+    assert broker.records("orders", partition=0, value=lambda v: v > "a").only().value == "b"
+    assert view.records.last.value == "c"
+    with pytest.raises(ContractError, match="Known topics: orders"):
+        broker.topic("nope")
+
+
+def test_group_view(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a", "b", "c", partition=0)
+    rest.consume("g", "i", "orders", **MANUAL)
+    rest.commit("g", "i", ("orders", 0, 1))
+    rest.produce("orders", "d", partition=2)
+    broker.join("g", "j", ["orders"])
+    view = broker.group("g")
+    assert (view.name, view.state, view.generation) == ("g", "Stable", 2)
+    assert view.assignment == {"i": [("orders", 0), ("orders", 1)], "j": [("orders", 2)]}
+    assert view.committed == {("orders", 0): 1}
+    assert view.position == {("orders", 0): 1, ("orders", 1): 0, ("orders", 2): 1}
+    assert view.lag == {("orders", 0): 2, ("orders", 1): 0, ("orders", 2): 0}
+    assert view.total_lag == 2
+    member = view.members.where(name="i").only()
+    assert (member.state, member.config.auto_commit, member.topics) == (
+        "active",
+        False,
+        ("orders",),
+    )
+    assert broker.groups() == ["g"]
+
+
+def test_the_view_of_a_group_that_does_not_exist_is_dead(broker: Broker) -> None:
+    view = broker.group("nobody")
+    assert (view.state, view.members, view.lag, view.generation) == ("Dead", [], {}, 0)
+
+
+# -- asserting -----------------------------------------------------------------------------------
+
+
+def test_assert_produced_returns_what_matched(broker: Broker, rest: Rest) -> None:
+    rest("POST", "/produce/orders", [
+        {"value": '{"id": 1, "total": 9}', "key": "k", "headers": [{"key": "h", "value": "v"}]},
+        {"value": "text"},
+    ])  # fmt: skip
+    assert broker.assert_produced("orders", {"total": 9, "id": 1}).only().key == "k"
+    broker.assert_produced("orders", value="text", key="", times=1)
+    broker.assert_produced(
+        "orders", lambda v: "total" in v, key=lambda k: k == "k", headers={"h": "v"}
+    )
+    broker.assert_produced("orders", headers=[("h", "v")], times=1)
+    broker.assert_produced("orders", times=2)
+    broker.assert_produced("orders", "nothing", times=0)
+    broker.create_topic("empty")
+    broker.assert_produced("empty", times=0)
+
+
+def test_assert_produced_does_not_count_the_testers_own_records(broker: Broker, rest: Rest) -> None:
+    broker.produce("orders", "mine")
+    with pytest.raises(AssertionError) as failed:
+        broker.assert_produced("orders", "mine")
+    assert "no client has produced" in str(failed.value)
+    assert "1 record(s) the test itself put in do not count" in str(failed.value)
+    rest.produce("orders", "mine")
+    broker.assert_produced("orders", "mine", times=1)
+
+
+def test_assert_produced_fails_with_the_nearest_records_and_why(broker: Broker, rest: Rest) -> None:
+    rest("POST", "/produce/orders", [
+        {"value": '{"id": 1, "total": 8, "more": []}', "key": "k", "partition": 0},
+        {"value": "not json", "key": "z", "partition": 1},
+    ])  # fmt: skip
+    with pytest.raises(AssertionError) as failed:
+        broker.assert_produced(
+            "orders", {"id": 1, "total": 9}, key="k", headers={"h": "v"}, partition=1
+        )
+    lines = str(failed.value).splitlines()
+    assert lines[0].startswith("expected at least one record in topic 'orders' with value={'id': 1")
+    assert "found 0 among 2" in lines[0]
+    assert "key is 'z', not 'k'" in lines[1]
+    assert "is not JSON" in lines[1]
+    assert "value.more = [] was not expected" in lines[2]
+    assert "value.total is 8, not 9" in lines[2]
+    assert "header 'h' is absent (there are: none)" in lines[2]
+    assert "partition is 0, not 1" in lines[2]
+
+
+def test_assert_produced_fails_on_the_wrong_number(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a", "a")
+    with pytest.raises(AssertionError, match=r"expected 1 record\(s\).*found 2 among 2") as failed:
+        broker.assert_produced("orders", "a", times=1)
+    assert str(failed.value).count("matched:") == 2
+
+
+def test_assert_committed(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a", "b", partition=0)
+    rest.consume("g", "i", "orders", **MANUAL)
+    with pytest.raises(AssertionError, match="the group has never committed"):
+        broker.assert_committed("g")
+    with pytest.raises(AssertionError, match="there is no such group"):
+        broker.assert_committed("nobody", "orders")
+    broker.commit("g", "orders", 2, 7)
+    rest.commit("g", "i", ("orders", 0, 1))
+    rest("POST", "/commit/g/i")
+    assert broker.assert_committed("g", "orders", 0).only().offset == 2
+    assert len(broker.assert_committed("g", "orders", 0, times=2)) == 2
+    broker.assert_committed("g", "orders", 0, 1, times=1)
+    broker.assert_committed("g", "orders", 2, 7)
+    broker.assert_committed("g", "orders", 2, times=0)
+    with pytest.raises(AssertionError, match="orders-0=2: offset is 2, not 1"):
+        broker.assert_committed("g", "orders", 0, 1)
+
+
+def test_assert_caught_up(broker: Broker, rest: Rest) -> None:
+    with pytest.raises(AssertionError, match="no such group"):
+        broker.assert_caught_up("g")
+    rest.produce("orders", "before")
+    rest.consume("g", "latest", "orders")
+    broker.assert_caught_up("g")
+    rest.produce("orders", "a", "b", partition=1)
+    rest.consume("g", "latest", "orders")
+    with pytest.raises(AssertionError) as failed:
+        broker.assert_caught_up("g")
+    assert "2 record(s) behind" in str(failed.value)
+    assert "orders-1: committed nothing, position 2, 2 behind, owned by latest" in str(failed.value)
+    broker.clock.advance("5s")
+    assert broker.assert_caught_up("g").total_lag == 0
+
+
+def test_assertions_do_not_move_time(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    before = broker.clock.now_us()
+    broker.assert_caught_up("g")
+    broker.assert_produced("orders", times=0)
+    assert broker.clock.now_us() == before
+
+
+def test_wait_for_record(broker: Broker, rest: Rest) -> None:
+    waiting = Parked(lambda: broker.wait_for_record("orders", lambda r: r.key == "k", timeout=10))
+    rest.produce("orders", "other")
+    rest("GET", "/produce/orders/x?key=k")
+    assert waiting.result().value == "x"
+    assert broker.wait_for_record("orders").value in {"other", "x"}
+    with pytest.raises(AssertionError, match="there are 2"):
+        broker.wait_for_record("orders", lambda r: False, timeout=0.01)
+
+
+def test_wait_for_record_has_an_awaitable_twin(broker: Broker) -> None:
+    async def scenario() -> str:
+        waiting = asyncio.ensure_future(broker.aio.wait_for_record("orders", timeout=10))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(broker.produce, "orders", "x")
+        return (await waiting).value  # type: ignore[no-any-return]
+
+    assert asyncio.run(scenario()) == "x"
+
+
+# -- the handle itself ---------------------------------------------------------------------------
+
+
+def test_identity(broker: Broker) -> None:
+    assert broker.env == {
+        "UPSTASH_KAFKA_REST_URL": broker.url,
+        "UPSTASH_KAFKA_REST_USERNAME": broker.username,
+        "UPSTASH_KAFKA_REST_PASSWORD": broker.password,
+    }
+    with broker.client() as client:
+        assert client.get("/topics").json() == {"orders": 3}
+
+    async def listed() -> Any:
+        async with broker.async_client() as client:
+            return (await client.get("/topics")).json()
+
+    assert asyncio.run(listed()) == {"orders": 3}
+
+
+def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a")
+    rest.consume("g", "i", "orders", **MANUAL)
+    broker.faults.answer(503)
+    broker.reset()
+    assert (broker.records("orders"), broker.groups(), broker.journal.calls()) == ([], [], [])
+    assert rest("GET", "/topics") == {"orders": 3}
+    rest.produce("orders", "kept")
+    broker.set_baseline()
+    rest.produce("orders", "gone")
+    broker.reset()
+    assert [r.value for r in broker.records("orders")] == ["kept"]
+
+
+def test_restore_brings_groups_back_with_their_timers(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a", partition=0)
+    assert rest.values("g", "i", "orders", Auto_Offset_Reset="earliest") == ["a"]
+    broker.clock.advance("2s")
+    saved = broker.snapshot()
+    broker.clock.advance("10s")
+    rest("DELETE", "/delete-consumer/g/i")
+    broker.delete_records("orders", before=1)
+    broker.restore(saved)
+    assert broker.group("g").committed == {}
+    assert [r.value for r in broker.records("orders")] == ["a"]
+    broker.clock.advance("2999ms")
+    assert broker.group("g").committed == {}
+    broker.clock.advance("1ms")
+    assert broker.group("g").committed == {("orders", 0): 1}
+    assert rest.values("g", "i", "orders") == []
+    broker.clock.advance("7m")
+    assert [m.state for m in broker.group("g").members] == []
+
+
+def test_restore_brings_back_vanished_members_and_rebalances_under_way(make_broker: Make) -> None:
+    broker = make_broker(join_delay="3s")
+    rest = Rest(broker)
+    rest.consume("g", "a", "orders")
+    broker.clock.advance("3s")
+    broker.crash("g", "a")
+    rest.consume("g", "b", "orders")
+    saved = broker.snapshot()
+    broker.reset()
+    broker.restore(saved)
+    assert broker.group("g").state == "PreparingRebalance"
+    broker.clock.advance("3s")
+    assert {n: len(o) for n, o in broker.group("g").assignment.items()} == {"a": 2, "b": 1}
+    broker.clock.advance("117s")
+    assert broker.group("g").state == "PreparingRebalance"
+    broker.clock.advance("3s")
+    assert broker.group("g").assignment.keys() == {"b"}
+
+
+def test_restore_ends_the_polls_of_before(broker: Broker, rest: Rest) -> None:
+    saved = broker.snapshot()
+    rest.consume("g", "i", "orders")
+    broker.clock.wait_cap = 10
+    polls = [
+        Parked(lambda: rest.consume("g", "i", "orders", timeout=60_000)),
+        Parked(lambda: rest("POST", "/fetch", {"topic": "orders", "partition": 0, "offset": 0})),
+    ]
+    until_parked(broker, 2)
+    broker.restore(saved)
+    assert [poll.result() for poll in polls] == [[], []]
+    assert broker.groups() == []
+
+
+def test_a_consumer_restored_is_woken_by_new_records(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    broker.restore(broker.snapshot())
+    broker.clock.wait_cap = 10
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    rest.produce("orders", "x")
+    assert poll.result() == ["x"]
+
+
+def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
+    broker = make_broker()
+    broker.clock.wait_cap = 30
+    fetches = [
+        Parked(lambda: broker.engine.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
+        for _ in range(3)
+    ]
+    until_parked(broker, 3)
+    broker.close()
+    assert [fetch.result() for fetch in fetches] == [[], [], []]
+    eventually(lambda: not broker.engine.waiting)
+
+
+def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> None:
+    rest.produce("orders", "a", partition=0)
+    rest.consume("g", "i", "orders", **MANUAL)
+    rest.consume("g", "j", "orders", **MANUAL)
+    rest.commit("g", "i", ("orders", 0, 1))
+    broker.crash("g", "j")
+    rest.consume("g", "j", "orders", **MANUAL)
+    broker.redeliver("g")
+    broker.leave("g", "i")
+    texts = [event.text for event in broker.journal.events(group="g")]
+    assert texts == [
+        "i joined g, subscribed to orders",
+        "g generation 1 (i joined): i: orders[0, 1, 2]",
+        "j joined g, subscribed to orders",
+        "g generation 2 (j joined): i: orders[0, 1]; j: orders[2]",
+        "i of g committed orders-0=1",
+        "j of g crashed; orders[2] stay its own for 120000 ms",
+        "j returned to g within its session and keeps orders[2]",
+        "g gets its last 1 record(s) again, from orders-0=0",
+        "i was deleted and left g",
+        "g generation 3 (i left): j: orders[0, 1, 2]",
+    ]
+
+
+def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
+    one, other = make_broker(), make_broker()
+    Rest(one).produce("orders", "a")
+    assert other.records("orders") == []
+    assert one.token != other.token
