@@ -407,9 +407,7 @@ class WorkflowRuns:
         self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
     ) -> None:
         """Publish a result step in the name of the queue itself."""
-        pairs = flattened(headers)
-        if first(pairs, "Upstash-Workflow-RunId") is None:
-            pairs.append(("Upstash-Workflow-RunId", run_id))
+        pairs = _of_run(flattened(headers), run_id)
         self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
 
     # -- events ----------------------------------------------------------------------------------
@@ -430,6 +428,7 @@ class WorkflowRuns:
         ]
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
         now = self.engine.clock.now_us()
+        pairs = _of_run(pairs, run_id)
         pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
         published = self.engine.publisher.publish(
             url, pairs, json.dumps(timed_out).encode(), counted=False
@@ -495,6 +494,12 @@ def _position(run: Run, message_id: str) -> int | None:
         if step.message_id == message_id:
             return index
     return None
+
+
+def _of_run(pairs: Headers, run_id: str) -> Headers:
+    if first(pairs, "Upstash-Workflow-RunId") is None:
+        pairs.append(("Upstash-Workflow-RunId", run_id))
+    return pairs
 
 
 def callback_state(message: Message) -> str:
