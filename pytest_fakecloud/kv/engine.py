@@ -122,7 +122,7 @@ class Engine:
                 self.statistics.failed(error.text)
                 if spec is not None:
                     self.statistics.of(spec).rejected += 1
-                if session.queue is not None and argv[0].upper() == b"EXEC":
+                if spec is not None and spec.name == "EXEC":
                     _commands.transactions.discard_transaction(session)
                     raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
                 raise

@@ -61,13 +61,10 @@ def parse_int(
 
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """An unsigned 64-bit number as ``strtoul`` reads it: cursors are written that way."""
-    if not re.fullmatch(rb"[+-]?\d{1,40}", text):
+    """An unsigned 64-bit number: cursors are written that way."""
+    if not re.fullmatch(rb"\d{1,20}", text) or int(text) >= 2**64:
         raise CommandError(error)
-    value = int(text)
-    if not -(2**64) < value < 2**64:
-        raise CommandError(error)
-    return value % 2**64
+    return int(text)
 
 
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")

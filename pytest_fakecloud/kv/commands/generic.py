@@ -13,6 +13,7 @@ from ..model import Session
 from ..registry import Args, command
 from ..reply import OK, Reply, Status
 from ..syntax import I64_MAX, parse_int, parse_unsigned, try_int
+from .help import help_reply
 
 __all__ = ["encoding"]
 
@@ -334,3 +335,9 @@ def _timeout(text: bytes) -> int:
     if timeout < 0:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return timeout
+
+
+@command("OBJECT HELP")
+def object_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of OBJECT."""
+    return help_reply("OBJECT")
