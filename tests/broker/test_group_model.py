@@ -197,7 +197,7 @@ class Groups(RuleBasedStateMachine):
         got = [(r.partition, r.offset, r.value) for r in records]
         reference.consumed(name, got, self.now)
         if group == "careful":
-            self.in_work[name] = got
+            self.in_work[name] += got
         return got
 
     @rule(name=st.sampled_from(NAMES))
@@ -205,7 +205,9 @@ class Groups(RuleBasedStateMachine):
         """What every careful application does: work first, commit after, give up on a refusal."""
         got, self.in_work[name] = self.in_work[name], []
         self.processed.update(value for _, _, value in got)
-        ends = {partition: offset + 1 for partition, offset, _ in got}
+        ends: dict[int, int] = {}
+        for partition, offset, _ in got:
+            ends[partition] = max(offset + 1, ends.get(partition, 0))
         if not ends:
             return
         reference = self.references["careful"]
@@ -254,6 +256,8 @@ class Groups(RuleBasedStateMachine):
             with self.engine.locked() as now:
                 self.engine.groups.crash(group, name, now)
             self.references[group].vanish(name, self.now)
+            if group == "careful":
+                self.in_work[name] = []
 
     @rule(who=members)
     def expire(self, who: tuple[str, str]) -> None:

@@ -1,0 +1,311 @@
+// The official Kafka REST client over its whole surface, against one fake broker.
+// Topics are made, faults set and time moved through FAKE_CONTROL; everything else is the client.
+import assert from "node:assert/strict";
+import { beforeEach, describe, test } from "node:test";
+import { Kafka, UpstashError } from "@upstash/kafka";
+
+const { UPSTASH_KAFKA_REST_URL, UPSTASH_KAFKA_REST_USERNAME, UPSTASH_KAFKA_REST_PASSWORD } = process.env;
+
+const kafka = new Kafka({
+  url: UPSTASH_KAFKA_REST_URL + "/",
+  username: UPSTASH_KAFKA_REST_USERNAME,
+  password: UPSTASH_KAFKA_REST_PASSWORD,
+});
+const producer = kafka.producer();
+const consumer = kafka.consumer();
+const admin = kafka.admin();
+
+/** Ask the Python side for something: `control("advance", "5s")`. */
+async function control(word, ...args) {
+  const answer = await fetch(process.env.FAKE_CONTROL, { method: "POST", body: JSON.stringify([word, ...args]) });
+  const result = await answer.json();
+  if (!answer.ok) throw new Error(`${word}: ${result}`);
+  return result;
+}
+
+/** Let the client's waits between retries (0.5 to 8 s) pass at once; returns what they would have been. */
+async function withoutWaiting(run) {
+  const real = globalThis.setTimeout;
+  const waits = [];
+  globalThis.setTimeout = (callback, delay, ...rest) => {
+    // The HTTP library keeps timers of its own; those must run as they are.
+    if (new Error().stack.includes("upstash/kafka")) {
+      waits.push(delay);
+      return real(callback, 0, ...rest);
+    }
+    return real(callback, delay, ...rest);
+  };
+  try {
+    await run();
+  } finally {
+    globalThis.setTimeout = real;
+  }
+  return waits;
+}
+
+let topic;
+let group;
+let serial = 0;
+
+beforeEach(async () => {
+  serial += 1;
+  topic = `topic-${serial}`;
+  group = `group-${serial}`;
+  await control("create_topic", topic, 3);
+});
+
+const instance = "instance-1";
+const earliest = { autoOffsetReset: "earliest", autoCommit: false };
+const consume = (options = {}) =>
+  consumer.consume({ consumerGroupId: group, instanceId: instance, topics: [topic], timeout: 0, ...earliest, ...options });
+
+describe("producer", () => {
+  test("produce answers with one metadata object", async () => {
+    const before = await control("now");
+    const place = await producer.produce(topic, "hello");
+    assert.deepEqual(Object.keys(place).sort(), ["offset", "partition", "timestamp", "topic"]);
+    assert.equal(place.topic, topic);
+    assert.equal(place.offset, 0);
+    assert.ok(place.timestamp >= before && String(place.timestamp).length === 13);
+  });
+
+  test("produce takes partition, timestamp, key and headers", async () => {
+    const headers = [
+      { key: "b", value: "1" },
+      { key: "a", value: "wörld" },
+      { key: "b", value: "2" },
+    ];
+    const place = await producer.produce(topic, "välue 😀", { partition: 2, timestamp: 1234, key: "k", headers });
+    assert.deepEqual(place, { topic, partition: 2, offset: 0, timestamp: 1234 });
+    const [message] = await consumer.fetch({ topic, partition: 2, offset: 0, timeout: 0 });
+    assert.deepEqual(message, { ...place, key: "k", value: "välue 😀", headers });
+  });
+
+  test("objects are serialised and come back as the exact string", async () => {
+    await producer.produce(topic, { a: [1, { b: null }] }, { partition: 0 });
+    const [message] = await consumer.fetch({ topic, partition: 0, offset: 0, timeout: 0 });
+    assert.equal(message.value, '{"a":[1,{"b":null}]}');
+    assert.deepEqual([message.key, message.headers], ["", []]);
+  });
+
+  test("a key chooses its partition as the Java client does", async () => {
+    const places = [];
+    for (const key of ["city", "abc", "abcd"]) places.push((await producer.produce(topic, "x", { key })).partition);
+    assert.deepEqual(places, [1, 0, 2]);
+  });
+
+  test("produceMany answers in request order, over several topics", async () => {
+    await control("create_topic", `${topic}-b`, 1);
+    const places = await producer.produceMany([
+      { topic, value: "one", partition: 1 },
+      { topic: `${topic}-b`, value: { two: 2 } },
+      { topic, value: "three", partition: 1, key: "k", headers: [{ key: "h", value: "v" }] },
+    ]);
+    assert.deepEqual(
+      places.map((p) => [p.topic, p.partition, p.offset]),
+      [[topic, 1, 0], [`${topic}-b`, 0, 0], [topic, 1, 1]],
+    );
+  });
+});
+
+describe("consumer without a group", () => {
+  const seed = async () => {
+    await control("create_topic", `${topic}-b`, 1);
+    await producer.produceMany([0, 1, 2].map((partition) => ({ topic, partition, value: `p${partition}` })));
+    await producer.produce(`${topic}-b`, "other");
+  };
+  const values = (messages) => messages.map((message) => message.value);
+
+  test("fetch of one partition", async () => {
+    await seed();
+    assert.deepEqual(values(await consumer.fetch({ topic, partition: 1, offset: 0, timeout: 0 })), ["p1"]);
+  });
+
+  test("fetch fans out in parallel and keeps the request's order", async () => {
+    await seed();
+    const topicPartitionOffsets = [
+      { topic: `${topic}-b`, partition: 0, offset: 0 },
+      { topic, partition: 2, offset: 0 },
+      { topic, partition: 0, offset: 0 },
+    ];
+    const calls = await control("calls", "fetch");
+    const messages = await consumer.fetch({ topic, partition: 1, offset: 0, topicPartitionOffsets, timeout: 0 });
+    assert.deepEqual(values(messages), ["other", "p2", "p0", "p1"]);
+    assert.equal((await control("calls", "fetch")) - calls, 4);
+  });
+
+  test("fetch in one request", async () => {
+    await seed();
+    const topicPartitionOffsets = [{ topic, partition: 2, offset: 0 }, { topic: `${topic}-b`, partition: 0, offset: 0 }];
+    const calls = await control("calls", "fetch");
+    const messages = await consumer.fetch({ topicPartitionOffsets, timeout: 0 }, { parallel: false });
+    assert.deepEqual(values(messages).sort(), ["other", "p2"]);
+    assert.equal((await control("calls", "fetch")) - calls, 1);
+  });
+
+  test("fetch waits for a message", async () => {
+    const waiting = consumer.fetch({ topic, partition: 0, offset: 0, timeout: 20_000 });
+    await control("until_parked");
+    await producer.produce(topic, "late", { partition: 0 });
+    assert.deepEqual(values(await waiting), ["late"]);
+  });
+});
+
+describe("consumer with a group", () => {
+  test("consume delivers each message once, in order in its partition", async () => {
+    await producer.produceMany([0, 0, 1].map((partition, n) => ({ topic, partition, value: `m${n}` })));
+    const messages = await consume();
+    assert.deepEqual(messages.map((m) => [m.partition, m.offset, m.value]), [[0, 0, "m0"], [0, 1, "m1"], [1, 0, "m2"]]);
+    assert.deepEqual(await consume(), []);
+  });
+
+  test("consume of several topics", async () => {
+    await control("create_topic", `${topic}-b`, 1);
+    await producer.produceMany([{ topic, value: "a" }, { topic: `${topic}-b`, value: "b" }]);
+    const messages = await consume({ topics: [topic, `${topic}-b`] });
+    assert.deepEqual(messages.map((m) => m.value).sort(), ["a", "b"]);
+  });
+
+  test("consume starts at the end unless told", async () => {
+    await producer.produce(topic, "before");
+    const base = { consumerGroupId: group, instanceId: instance, topics: [topic], timeout: 0 };
+    assert.deepEqual(await consumer.consume(base), []);
+    await producer.produce(topic, "after");
+    assert.deepEqual((await consumer.consume(base)).map((m) => m.value), ["after"]);
+  });
+
+  test("consume waits for a message", async () => {
+    await consume();
+    const waiting = consume({ timeout: 20_000 });
+    await control("until_parked");
+    await producer.produce(topic, "late");
+    assert.deepEqual((await waiting).map((m) => m.value), ["late"]);
+  });
+
+  test("commit stores the very number, one or several", async () => {
+    await consume();
+    const { partition, offset } = await producer.produce(topic, "x", { partition: 1 });
+    await consumer.commit({ consumerGroupId: group, instanceId: instance, offset: { topic, partition, offset } });
+    const topicPartitions = [{ topic, partition: 1 }, { topic, partition: 0 }];
+    const where = { consumerGroupId: group, instanceId: instance, topicPartitions };
+    assert.deepEqual(await consumer.committed(where), [
+      { topic, partition: 1, offset },
+      { topic, partition: 0, offset: -1 },
+    ]);
+    const several = [{ topic, partition: 1, offset: 5 }, { topic, partition: 0, offset: 6 }];
+    await consumer.commit({ consumerGroupId: group, instanceId: instance, offset: several });
+    assert.deepEqual(await consumer.committed(where), several);
+  });
+
+  test("commit without an offset stores what was consumed", async () => {
+    await producer.produceMany([{ topic, partition: 2, value: "a" }, { topic, partition: 2, value: "b" }]);
+    await consume();
+    await consumer.commit({ consumerGroupId: group, instanceId: instance });
+    const [committed] = await consumer.committed({
+      consumerGroupId: group, instanceId: instance, topicPartitions: [{ topic, partition: 2 }],
+    });
+    assert.equal(committed.offset, 2);
+  });
+
+  test("auto commit runs on the interval of the first consume", async () => {
+    await producer.produce(topic, "a", { partition: 0 });
+    await consume({ autoCommit: true, autoCommitInterval: 60_000 });
+    const where = { consumerGroupId: group, instanceId: instance, topicPartition: { topic, partition: 0 } };
+    assert.equal((await admin.committedOffsets(where))[0].offset, -1);
+    await control("advance", "60s");
+    assert.equal((await admin.committedOffsets(where))[0].offset, 1);
+  });
+
+  test("an instance that joins gets its share and what was not committed", async () => {
+    await producer.produceMany([0, 1, 2].map((partition) => ({ topic, partition, value: `p${partition}` })));
+    assert.equal((await consume()).length, 3);
+    assert.deepEqual((await consume({ instanceId: "instance-2" })).map((m) => m.value), ["p2"]);
+    assert.deepEqual((await consume()).map((m) => m.value).sort(), ["p0", "p1"]);
+  });
+});
+
+describe("admin", () => {
+  test("topics", async () => {
+    assert.equal((await admin.topics())[topic], 3);
+  });
+
+  test("consumers lists a group after one consume", async () => {
+    await consume();
+    const found = (await admin.consumers()).find((one) => one.name === group);
+    assert.deepEqual(found, {
+      name: group,
+      instances: [{ name: instance, topics: [{ topic, partitions: [0, 1, 2] }] }],
+    });
+  });
+
+  test("removeConsumerInstance", async () => {
+    await consume();
+    await admin.removeConsumerInstance(group, instance);
+    assert.equal((await admin.consumers()).find((one) => one.name === group), undefined);
+  });
+
+  test("committedOffsets of one partition and of several", async () => {
+    await consume();
+    await consumer.commit({ consumerGroupId: group, instanceId: instance, offset: { topic, partition: 0, offset: 3 } });
+    const where = { consumerGroupId: group, instanceId: instance };
+    assert.deepEqual(await admin.committedOffsets({ ...where, topicPartition: { topic, partition: 0 } }), [
+      { topic, partition: 0, offset: 3 },
+    ]);
+    const topicPartitions = [{ topic, partition: 1 }, { topic, partition: 0 }];
+    assert.deepEqual(
+      (await admin.committedOffsets({ ...where, topicPartitions })).map((tp) => tp.offset),
+      [-1, 3],
+    );
+  });
+
+  test("topicPartitionOffsets at a time, earliest and latest", async () => {
+    await producer.produceMany([50, 10, 90].map((timestamp) => ({ topic, partition: 0, timestamp, value: "x" })));
+    const at = async (timestamp) =>
+      (await admin.topicPartitionOffsets({ timestamp, topicPartition: { topic, partition: 0 } }))[0].offset;
+    assert.deepEqual(
+      [await at("earliest"), await at("latest"), await at(10), await at(51), await at(91)],
+      [0, 3, 0, 2, -1],
+    );
+    const topicPartitions = [{ topic, partition: 0 }, { topic, partition: 1 }];
+    const seconds = Math.floor(Date.now() / 1000);
+    const offsets = await admin.topicPartitionOffsets({ timestamp: seconds, topicPartitions });
+    assert.ok(offsets.every((tp) => typeof tp.offset === "number"));
+  });
+});
+
+describe("errors and retries", () => {
+  test("a failure is an UpstashError with the broker's words, after six requests", async () => {
+    const calls = await control("calls", "produce");
+    const waits = await withoutWaiting(() =>
+      assert.rejects(producer.produce("no-such-topic", "x"), (error) => {
+        assert.ok(error instanceof UpstashError);
+        assert.equal(error.name, "UpstashError");
+        assert.equal(error.status, 404);
+        assert.match(error.message, /no-such-topic/);
+        assert.equal(error.error, error.message);
+        assert.equal(error.result, undefined);
+        return true;
+      }),
+    );
+    assert.deepEqual(waits, [500, 1000, 2000, 4000, 8000]);
+    assert.equal((await control("calls", "produce")) - calls, 6);
+  });
+
+  test("wrong credentials", async () => {
+    const stranger = new Kafka({ url: UPSTASH_KAFKA_REST_URL, username: "x", password: "y" });
+    await withoutWaiting(() => assert.rejects(stranger.admin().topics(), { name: "UpstashError", status: 401 }));
+  });
+
+  test("a broker that is overloaded for a moment", async () => {
+    await control("fault", "answer", 503, "produce", 2);
+    await withoutWaiting(() => producer.produce(topic, "x", { partition: 0 }));
+    assert.equal((await consumer.fetch({ topic, partition: 0, offset: 0, timeout: 0 })).length, 1);
+  });
+
+  test("a lost answer is sent again: a true duplicate", async () => {
+    await control("fault", "lose_answer", null, "produce", 1);
+    await withoutWaiting(() => producer.produce(topic, "once", { partition: 0 }));
+    const messages = await consumer.fetch({ topic, partition: 0, offset: 0, timeout: 0 });
+    assert.deepEqual(messages.map((m) => [m.offset, m.value]), [[0, "once"], [1, "once"]]);
+  });
+});

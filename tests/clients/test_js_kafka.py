@@ -1,0 +1,97 @@
+"""The official JavaScript client of the broker, from npm, run by Node against one broker.
+
+Skipped where Node or the package is missing: `npm ci` in `tests/clients/js` installs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.hub import default_hub
+from pytest_fakecloud.kernel.instants import monotonic
+
+HERE = Path(__file__).parent / "js"
+NODE = shutil.which("node")
+
+
+def control(broker: Broker) -> Callable[..., list[bytes]]:
+    """A WSGI application by which the JavaScript side arranges things."""
+
+    def until_parked() -> int:
+        until = monotonic() + 10
+        while not broker.engine.waiting:
+            assert monotonic() < until, "no call waits"
+        return len(broker.engine.waiting)
+
+    def fault(kind: str, status: int | None, route: str, times: int) -> int:
+        if kind == "answer":
+            broker.faults.answer(status or 500, route=route, times=times)
+        else:
+            broker.faults.lose_answer(route=route, times=times)
+        return times
+
+    words: dict[str, Callable[..., Any]] = {
+        "create_topic": lambda name, partitions: broker.create_topic(name, partitions).name,
+        "advance": lambda duration: len(broker.clock.advance(duration)),
+        "now": broker.clock.now_ms,
+        "calls": lambda route: len(broker.journal.calls(route=route)),
+        "until_parked": until_parked,
+        "fault": fault,
+    }
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        word, *arguments = json.loads(environ["wsgi.input"].read(length))
+        try:
+            answer, status = words[word](*arguments), "200 OK"
+        except Exception as error:
+            answer, status = repr(error), "500 Internal Server Error"
+        data = json.dumps(answer).encode()
+        start_response(status, [("Content-Length", str(len(data)))])
+        return [data]
+
+    return application
+
+
+@pytest.fixture
+def environment() -> Iterator[dict[str, str]]:
+    # The JavaScript client writes credentials one byte a character, so these are Latin-1 on the wire.
+    with (
+        Broker(
+            Context.alone(seed=1), username="jürgen", password="pässwörd", instance_limit=None
+        ) as broker,
+        default_hub().mount(control(broker)) as mount,
+    ):
+        yield {**os.environ, **broker.env, "FAKE_CONTROL": mount.url}
+
+
+def test_the_javascript_client(environment: dict[str, str]) -> None:
+    if NODE is None:
+        pytest.skip("node is not installed")
+    if not (HERE / "node_modules" / "@upstash" / "kafka").is_dir():
+        pytest.skip("@upstash/kafka is not installed: run `npm ci` in tests/clients/js")
+    result = subprocess.run(
+        [NODE, "--test", "--test-reporter=spec", "kafka.test.mjs"],
+        cwd=HERE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-4_000:]
+    passed = re.search(r"pass (\d+)", result.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 24, result.stdout
