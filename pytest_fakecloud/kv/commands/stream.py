@@ -356,6 +356,8 @@ def _start(session: Session, stream: Stream | None, text: bytes) -> int:
 
 # -- deleting with regard to groups --------------------------------------------------------------
 
+DELETED, ABSENT, KEPT = 1, -1, 2
+
 
 def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
     """`[KEEPREF|DELREF|ACKED] IDS numids id [id ...]`."""
@@ -372,17 +374,17 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """1 deleted, -1 not there, 2 kept because a group has not acknowledged it."""
+    """What becomes of an entry: DELETED, ABSENT, or KEPT as a group has not acknowledged it."""
     if entry_id not in stream:
         if policy == b"DELREF":
             _forget(stream, entry_id)
-        return -1
+        return ABSENT
     if policy == b"ACKED" and stream.awaited(entry_id):
-        return 2
+        return KEPT
     stream.delete(entry_id)
     if policy == b"DELREF":
         _forget(stream, entry_id)
-    return 1
+    return DELETED
 
 
 def _forget(stream: Stream, entry_id: int) -> None:
@@ -396,9 +398,11 @@ def xdelex(session: Session, args: Args) -> Reply:
     policy, ids = _parse_ids_with_policy(args, 1)
     stream = session.db.get(args[0], Stream)
     if stream is None:
-        return [-1] * len(ids)
-    session.db.touch(args[0])
-    return [_delete_with_policy(stream, entry_id, policy) for entry_id in ids]
+        return [ABSENT] * len(ids)
+    outcomes = [_delete_with_policy(stream, entry_id, policy) for entry_id in ids]
+    if DELETED in outcomes:
+        session.db.touch(args[0])
+    return list(outcomes)
 
 
 @command("XACKDEL")
@@ -408,12 +412,11 @@ def xackdel(session: Session, args: Args) -> Reply:
     stream = session.db.get(args[0], Stream)
     group = None if stream is None else stream.groups.get(args[1])
     if stream is None or group is None:
-        return [-1] * len(ids)
-    session.db.touch(args[0])
-    outcomes: list[Reply] = []
-    for entry_id in ids:
-        acknowledged = group.acknowledge(entry_id)
-        outcomes.append(
-            _delete_with_policy(stream, entry_id, policy) if acknowledged else -1
-        )
-    return outcomes
+        return [ABSENT] * len(ids)
+    outcomes = [
+        _delete_with_policy(stream, entry_id, policy) if group.acknowledge(entry_id) else ABSENT
+        for entry_id in ids
+    ]
+    if set(outcomes) != {ABSENT}:
+        session.db.touch(args[0])
+    return list(outcomes)

@@ -54,11 +54,12 @@ HELP
     Print this help."""
 
 
-def _consumer(session: Session, group: Group, name: bytes) -> Consumer:
+def _consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
     """The consumer of that name, made if it is new, seen now."""
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.consumers[name] = Consumer(name, session.now_ms)
+        session.db.touch(key)
     consumer.seen_ms = session.now_ms
     return consumer
 
@@ -217,7 +218,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                 # Nothing will be pending, so the vendor keeps no consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
             else:
-                consumer = _consumer(session, group, words.consumer)
+                consumer = _consumer(session, each.key, group, words.consumer)
             if each.after is not None:
                 history = _history(session, stream, consumer, each.after, words.count)
                 found.append((each.key, history))
@@ -228,7 +229,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                     _check_pending_limit(session, consumer, len(entries), where)
                 _deliver(session, stream, group, consumer, entries, pending=not words.noack)
                 found.append((each.key, entries_reply(entries)))
-            session.db.touch(each.key)
+                session.db.touch(each.key)
         return streams_reply(session, found) if found else None
 
     return answer_read(session, words, attempt)
@@ -406,7 +407,7 @@ def xclaim(session: Session, args: Args) -> Reply:
     delivered_ms = now_ms if words.delivered_ms is None else words.delivered_ms
     if not 0 <= delivered_ms <= now_ms:
         delivered_ms = now_ms
-    consumer = _consumer(session, group, args[2])
+    consumer = _consumer(session, args[0], group, args[2])
     claimed: list[Reply] = []
     for entry_id in ids:
         fields = stream.get(entry_id)
@@ -430,7 +431,8 @@ def xclaim(session: Session, args: Args) -> Reply:
             pending.deliveries += 1
         consumer.active_ms = now_ms
         claimed.append(format_id(entry_id) if words.justid else entry_reply(entry_id, fields))
-    session.db.touch(args[0])
+    if claimed:
+        session.db.touch(args[0])
     return claimed
 
 
@@ -452,7 +454,7 @@ def xautoclaim(session: Session, args: Args) -> Reply:
             raise CommandError(errors.SYNTAX)
         at += 1
     stream, group = _group(session, args[0], args[1])
-    consumer = _consumer(session, group, args[2])
+    consumer = _consumer(session, args[0], group, args[2])
     now_ms = session.now_ms
     attempts = 10 * count
     following = 0
@@ -476,5 +478,6 @@ def xautoclaim(session: Session, args: Args) -> Reply:
             pending.deliveries += 1
         consumer.active_ms = now_ms
         claimed.append(format_id(entry_id) if justid else entry_reply(entry_id, fields))
-    session.db.touch(args[0])
+    if claimed or deleted:
+        session.db.touch(args[0])
     return [format_id(following), claimed, deleted]

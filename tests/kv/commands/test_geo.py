@@ -13,3 +13,17 @@ from tests.kv.scenarios.geo import SCENARIOS
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_as_real_servers_answer(run: Run, name: str) -> None:
     play(run, SCENARIOS[name])
+
+
+def test_coordinates_are_doubles_in_resp3(run: Run) -> None:
+    client = run.other(resp=3)
+    client("GEOADD g 13.361389 38.115556 Palermo")
+    assert client("GEOPOS g Palermo") == [[13.361389338970184, 38.1155563954963]]
+
+
+def test_scores_that_are_no_positions_do_no_harm(run: Run) -> None:
+    run("ZADD z inf a -inf b 1e300 c -5 d 1.5 e")
+    assert len(run("GEOPOS z a b c d e")) == 5
+    assert len(run("GEOHASH z a b c d e")) == 5
+    assert isinstance(run("GEODIST z a b"), bytes)
+    assert isinstance(run("GEOSEARCH z FROMLONLAT 0 0 BYRADIUS 30000 km"), list)

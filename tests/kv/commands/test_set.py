@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_fakecloud.kv.reply import SetReply
 from tests.kv.conftest import Run
 from tests.kv.scenarios import play
 from tests.kv.scenarios.sets import SCENARIOS
@@ -13,3 +14,80 @@ from tests.kv.scenarios.sets import SCENARIOS
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_as_real_servers_answer(run: Run, name: str) -> None:
     play(run, SCENARIOS[name])
+
+
+class TestEncoding:
+    def test_integers_beyond_512_members_are_a_hashtable(self, run: Run) -> None:
+        run("SADD", "s", *range(512))
+        assert run("OBJECT ENCODING s") == b"intset"
+        run("SADD s 512")
+        assert run("OBJECT ENCODING s") == b"hashtable"
+        run("SREM s 512")
+        assert run("OBJECT ENCODING s") == b"hashtable"
+
+    def test_text_is_a_listpack_up_to_128_members_of_64_bytes(self, run: Run) -> None:
+        run("SADD", "s", *(f"m{n}" for n in range(128)))
+        assert run("OBJECT ENCODING s") == b"listpack"
+        run("SADD s one-more")
+        assert run("OBJECT ENCODING s") == b"hashtable"
+        run("SADD", "long", "x" * 64)
+        assert run("OBJECT ENCODING long") == b"listpack"
+        run("SADD", "long", "x" * 65)
+        assert run("OBJECT ENCODING long") == b"hashtable"
+
+    def test_a_text_among_many_integers_is_a_hashtable(self, run: Run) -> None:
+        run("SADD", "s", *range(200))
+        run("SADD s a")
+        assert run("OBJECT ENCODING s") == b"hashtable"
+
+
+class TestScan:
+    def test_every_member_that_stays_is_met(self, run: Run) -> None:
+        run("SADD", "s", *(f"m{n}" for n in range(500)))
+        met: list[bytes] = []
+        cursor, page = run("SSCAN s 0 COUNT 7")
+        step = 0
+        while True:
+            met += page
+            if cursor == b"0":
+                break
+            run("SREM", "s", f"m{400 + step % 100}", f"n{step - 3}")
+            run("SADD", "s", f"n{step}")
+            step += 1
+            cursor, page = run("SSCAN", "s", cursor, "COUNT", 7)
+        assert {b"m%d" % n for n in range(400)} <= set(met)
+
+    def test_a_page_has_the_wanted_size(self, run: Run) -> None:
+        run("SADD", "s", *(f"m{n}" for n in range(300)))
+        cursor, page = run("SSCAN s 0")
+        assert len(page) == 10
+        cursor, page = run("SSCAN", "s", cursor, "COUNT", 1000, "MATCH", "m*")
+        assert cursor == b"0"
+        assert len(page) == 290
+
+
+class TestChance:
+    def test_different_members_for_a_count_and_repetitions_below_zero(self, run: Run) -> None:
+        run("SADD", "s", *(f"m{n}" for n in range(50)))
+        some = run("SRANDMEMBER s 20")
+        assert len(set(some)) == 20
+        many = run("SRANDMEMBER s -200")
+        assert len(many) == 200
+        assert len(set(many)) > 20
+
+    def test_spop_takes_each_once(self, run: Run) -> None:
+        run("SADD", "s", *(f"m{n}" for n in range(50)))
+        taken = run("SPOP s 30")
+        assert len(set(taken)) == 30
+        assert run("SCARD s") == 20
+        assert not set(taken) & set(run("SMEMBERS s"))
+
+    def test_the_seed_decides(self, run: Run) -> None:
+        run("SADD", "s", *(f"m{n}" for n in range(50)))
+        assert run("SPOP s") == b"m23"
+
+
+def test_sets_are_sets_in_resp3(run: Run) -> None:
+    run("SADD s a")
+    assert isinstance(run("SMEMBERS s"), SetReply)
+    assert isinstance(run("SUNION s none"), SetReply)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.conftest import Run
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.reply import NIL_ARRAY, Map
+from tests.kv.conftest import NOW_MS, Run
 from tests.kv.scenarios import play
 from tests.kv.scenarios.streams import SCENARIOS
 
@@ -13,3 +15,186 @@ from tests.kv.scenarios.streams import SCENARIOS
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_as_real_servers_answer(run: Run, name: str) -> None:
     play(run, SCENARIOS[name])
+
+
+def fill(run: Run, *ids: str) -> None:
+    for each in ids:
+        run("XADD", "s", each, "a", each)
+
+
+class TestIdsOnTheClock:
+    def test_an_automatic_id_is_the_instant(self, run: Run) -> None:
+        assert run("XADD s * a 1") == f"{NOW_MS}-0".encode()
+        assert run("XADD s * a 1") == f"{NOW_MS}-1".encode()
+        run.engine.clock.advance("5ms")
+        assert run("XADD s * a 1") == f"{NOW_MS + 5}-0".encode()
+
+    def test_a_clock_behind_the_last_id_counts_on(self, run: Run) -> None:
+        run("XADD", "s", f"{NOW_MS + 1000}-7", "a", 1)
+        assert run("XADD s * a 1") == f"{NOW_MS + 1000}-8".encode()
+
+
+class TestTrimming:
+    def test_the_vendor_trims_exactly_where_roughly_was_asked(self, run: Run) -> None:
+        fill(run, *(f"{n}-1" for n in range(1, 1001)))
+        assert run("XTRIM s MAXLEN ~ 30") == 970
+        assert run("XLEN s") == 30
+        assert run("XTRIM s MINID ~ 990 LIMIT 5") == 5
+        assert run("XRANGE s - + COUNT 1")[0][0] == b"976-1"
+
+    @pytest.mark.dialect("redis")
+    def test_stock_removes_whole_nodes_of_a_hundred(self, run: Run) -> None:
+        fill(run, *(f"{n}-1" for n in range(1, 1001)))
+        assert run("XTRIM s MAXLEN ~ 30") == 900
+        run("XADD s MAXLEN ~ 50 1001-1 a 1")
+        assert run("XLEN s") == 101
+        assert run("XTRIM s MINID ~ 950") == 0
+
+
+class TestVendorReading:
+    def test_plus_is_the_last_entry(self, run: Run) -> None:
+        fill(run, "1-1", "2-1")
+        assert run("XREAD STREAMS s +") == [[b"s", [[b"2-1", [b"a", b"2-1"]]]]]
+        assert run("XREAD STREAMS none +") is NIL_ARRAY
+
+    def test_without_acknowledging_no_consumer_is_kept(self, run: Run) -> None:
+        fill(run, "1-1")
+        run("XGROUP CREATE s g 0")
+        assert run("XREADGROUP GROUP g c NOACK STREAMS s >") == [
+            [b"s", [[b"1-1", [b"a", b"1-1"]]]]
+        ]
+        assert run("XINFO CONSUMERS s g") == []
+
+    def test_a_consumer_holds_a_thousand_pending_entries_at_most(self, run: Run) -> None:
+        fill(run, *(f"{n}-1" for n in range(1, 1003)))
+        run("XGROUP CREATE s g 0")
+        run("XREADGROUP GROUP g c COUNT 999 STREAMS s >")
+        text = run.error("XREADGROUP GROUP g c COUNT 2 STREAMS s >")
+        assert text == (
+            "ERR XReadGroup is cancelled. Pending Entries List limit per consumer is about to be "
+            "reached. Limit: 1000, Current PEL size: 999, Requested Read: 2, Key: s, Group: g, "
+            "Consumer: c."
+        )
+        assert run("XPENDING s g")[0] == 999
+        assert len(run("XREADGROUP GROUP g c COUNT 1 STREAMS s >")[0][1]) == 1
+
+    def test_streams_are_a_map_in_resp3(self, run: Run) -> None:
+        fill(run, "1-1")
+        reply = run.other(resp=3)("XREAD STREAMS s 0")
+        assert isinstance(reply, Map)
+        assert reply == [b"s", [[b"1-1", [b"a", b"1-1"]]]]
+
+
+class TestDeletingWithRegardToGroups:
+    def prepare(self, run: Run) -> None:
+        fill(run, "1-1", "2-1", "3-1")
+        run("XGROUP CREATE s g 0")
+        run("XGROUP CREATE s h 0")
+        run("XREADGROUP GROUP g c STREAMS s >")
+        run("XREADGROUP GROUP h c COUNT 1 STREAMS s >")
+
+    def test_references_are_kept_unless_told_otherwise(self, run: Run) -> None:
+        self.prepare(run)
+        assert run("XDELEX s IDS 2 1-1 9-9") == [1, -1]
+        assert run("XDELEX s KEEPREF IDS 1 2-1") == [1]
+        assert run("XPENDING s g")[0] == 3
+        assert run("XLEN s") == 1
+
+    def test_references_go_too(self, run: Run) -> None:
+        self.prepare(run)
+        assert run("XDELEX s DELREF IDS 1 1-1") == [1]
+        assert run("XPENDING s g")[0] == 2
+        assert run("XPENDING s h")[0] == 0
+
+    def test_only_what_every_group_acknowledged_goes(self, run: Run) -> None:
+        self.prepare(run)
+        assert run("XDELEX s ACKED IDS 2 1-1 2-1") == [2, 2]
+        run("XACK s g 1-1 2-1")
+        assert run("XDELEX s ACKED IDS 2 1-1 2-1") == [2, 2]
+        run("XACK s h 1-1")
+        assert run("XDELEX s ACKED IDS 2 1-1 2-1") == [1, 2]
+
+    def test_acknowledging_and_deleting_in_one_step(self, run: Run) -> None:
+        self.prepare(run)
+        assert run("XACKDEL s g IDS 2 1-1 9-9") == [1, -1]
+        assert run("XACKDEL s g KEEPREF IDS 1 1-1") == [-1]
+        assert run("XACKDEL s g ACKED IDS 1 2-1") == [2]
+        assert run("XACKDEL s g DELREF IDS 1 3-1") == [1]
+        assert run("XPENDING s g")[0] == 0
+        assert run("XRANGE s - +") == [[b"2-1", [b"a", b"2-1"]]]
+        assert run("XACKDEL none g IDS 1 1-1") == [-1]
+        assert run("XACKDEL s none IDS 1 2-1") == [-1]
+        assert run("XDELEX none IDS 2 1-1 2-1") == [-1, -1]
+
+    def test_wrong_words_and_numbers(self, run: Run) -> None:
+        assert run.error("XDELEX s FOO IDS 1 1-1") == "ERR syntax error"
+        assert run.error("XDELEX s KEEPREF ID 1 1-1") == "ERR syntax error"
+        assert "positive integer" in run.error("XDELEX s IDS 0 1-1")
+        assert "match the number" in run.error("XACKDEL s g IDS 2 1-1")
+        assert "Invalid stream ID" in run.error("XDELEX s IDS 1 abc")
+
+
+class TestIdleTimes:
+    def test_they_are_measured_on_the_clock(self, run: Run) -> None:
+        fill(run, "1-1", "2-1")
+        run("XGROUP CREATE s g 0")
+        run("XREADGROUP GROUP g c COUNT 1 STREAMS s >")
+        run.engine.clock.advance("3s")
+        run("XREADGROUP GROUP g c COUNT 1 STREAMS s >")
+        assert run("XPENDING s g - + 10") == [[b"1-1", b"c", 3000, 1], [b"2-1", b"c", 0, 1]]
+        assert run("XPENDING s g IDLE 1000 - + 10") == [[b"1-1", b"c", 3000, 1]]
+        claimed = run("XAUTOCLAIM s g d 1000 0 JUSTID")
+        assert claimed == [b"0-0", [b"1-1"], []]
+        run.engine.clock.advance("1s")
+        assert run("XINFO CONSUMERS s g") == [
+            [b"name", b"c", b"pending", 1, b"idle", 1000, b"inactive", 1000],
+            [b"name", b"d", b"pending", 1, b"idle", 1000, b"inactive", 1000],
+        ]
+
+    def test_a_claim_may_set_them(self, run: Run) -> None:
+        fill(run, "1-1")
+        run("XGROUP CREATE s g 0")
+        run("XREADGROUP GROUP g c STREAMS s >")
+        run("XCLAIM s g d 0 1-1 IDLE 500")
+        assert run("XPENDING s g - + 1") == [[b"1-1", b"d", 500, 2]]
+        run("XCLAIM", "s", "g", "d", 0, "1-1", "TIME", NOW_MS - 70, "RETRYCOUNT", 9)
+        assert run("XPENDING s g - + 1") == [[b"1-1", b"d", 70, 9]]
+        run("XCLAIM", "s", "g", "d", 0, "1-1", "TIME", NOW_MS + 70)
+        assert run("XPENDING s g - + 1") == [[b"1-1", b"d", 0, 10]]
+
+
+class TestWaiting:
+    def test_a_read_waits_for_an_entry(self, run: Run) -> None:
+        fill(run, "1-1")
+        waiting = run.other(transport="port")
+        waiter = run.engine.block(waiting.session, waiting("XREAD BLOCK 0 STREAMS s $"))
+        run("XADD s 2-1 b 1")
+        assert run.engine.unblock(waiter) == [[b"s", [[b"2-1", [b"b", b"1"]]]]]
+
+    def test_a_consumer_waits_and_the_next_one_gets_the_next(self, run: Run) -> None:
+        run("XGROUP CREATE s g $ MKSTREAM")
+        first, second = run.other(transport="port"), run.other(transport="port")
+        one = run.engine.block(first.session, first("XREADGROUP GROUP g a BLOCK 0 STREAMS s >"))
+        two = run.engine.block(second.session, second("XREADGROUP GROUP g b BLOCK 0 STREAMS s >"))
+        run("XADD s 2-1 b 1")
+        assert (one.done, two.done) == (True, False)
+        run("XADD s 3-1 b 1")
+        assert run.engine.unblock(two) == [[b"s", [[b"3-1", [b"b", b"1"]]]]]
+        assert run("XPENDING s g")[3] == [[b"a", b"1"], [b"b", b"1"]]
+
+    def test_a_removed_group_ends_the_wait(self, run: Run) -> None:
+        run("XGROUP CREATE s g $ MKSTREAM")
+        waiting = run.other(transport="port")
+        waiter = run.engine.block(
+            waiting.session, waiting("XREADGROUP GROUP g a BLOCK 0 STREAMS s >")
+        )
+        run("XGROUP DESTROY s g")
+        reply = run.engine.unblock(waiter)
+        assert isinstance(reply, CommandError)
+        assert str(reply).startswith("NOGROUP")
+
+    def test_over_rest_it_answers_at_once(self, run: Run) -> None:
+        rest = run.other(transport="rest")
+        assert rest("XREAD BLOCK 0 STREAMS s $") is NIL_ARRAY
+        run("XGROUP CREATE s g $ MKSTREAM")
+        assert rest("XREADGROUP GROUP g a BLOCK 0 STREAMS s >") is NIL_ARRAY

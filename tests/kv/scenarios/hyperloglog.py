@@ -46,6 +46,7 @@ SCENARIOS: dict[str, Scenario] = {
                 b"2 v:1,1 Z:603"
             ),
         ),
+        ("PFDEBUG GETREG none", error("ERR The specified key does not exist")),
     ],
     "merging": [
         ("PFADD a 1 2 3", 1),

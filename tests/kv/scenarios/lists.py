@@ -170,6 +170,8 @@ SCENARIOS: dict[str, Scenario] = {
         ("BLMOVE l m LEFT RIGHT 0", b"b"),
         ("BRPOPLPUSH l m 0", b"d"),
         ("BLMPOP 0 2 none l LEFT COUNT 3", [b"l", [b"c"]]),
+        ("RPUSH l x y", 2),
+        ("BLMPOP 0 1 l RIGHT", [b"l", [b"y"]]),
         ("BLPOP l abc", error("ERR timeout is not a float or out of range")),
         ("BLPOP l -1", error("ERR timeout is negative")),
         ("BLPOP l 1e30", error("ERR timeout is out of range")),
