@@ -438,11 +438,14 @@ def _ephemeral_range() -> tuple[int, int]:
 class WorkerPool:
     """Named daemon threads that run one job each at a time; as many as there are jobs.
 
-    A thread that has had nothing to do for ``linger`` seconds ends, down to ``keep`` of them.
+    A thread that has had nothing to do for ``linger`` seconds ends, down to ``keep`` of them; one
+    that finishes its job while ``spare`` others are idle ends at once, so that thousands of
+    connections closed together do not leave thousands of threads that wake together.
     """
 
-    def __init__(self, keep: int = 2, linger: float = 5.0) -> None:
+    def __init__(self, keep: int = 2, linger: float = 5.0, spare: int = 32) -> None:
         self.keep = keep
+        self.spare = spare
         self.linger = linger
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -483,6 +486,9 @@ class WorkerPool:
             job()
             del job
             with self._lock:
+                if self._idle >= self.spare:
+                    self._threads -= 1
+                    return
                 self._idle += 1
             while True:
                 try:

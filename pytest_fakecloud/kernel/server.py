@@ -86,11 +86,13 @@ class RequestReader:
     """
 
     __slots__ = (
+        "_begun",
         "_body",
         "_body_size",
         "_framing",
         "_head_fed",
         "_headers",
+        "_is_1_1",
         "_parser",
         "_target",
         "body_limit",
@@ -114,6 +116,7 @@ class RequestReader:
         self.messages: deque[Message] = deque()
         self.pending: Message | None
         self.refusal: Refusal | None = None
+        self._is_1_1 = False
         self._restart()
 
     def _restart(self) -> None:
@@ -125,14 +128,17 @@ class RequestReader:
         self._target = b""
         self._headers: list[tuple[str, str]] = []
         self._framing: dict[str, bytes] = {}
-        self._body: list[bytes] = []
-        self._body_size = 0
+        self._body: list[bytes] | None = None
         self._head_fed = 0
+        self._begun = False
 
     def feed(self, data: bytes) -> None:
         """Take in what has come."""
         done = len(self.messages)
-        head_fed = self._head_fed
+        fresh = not self._begun
+        if fresh:
+            # Asking the parser makes a text out of two numbers: as dear as all the rest it does.
+            self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -144,7 +150,7 @@ class RequestReader:
             return
         except httptools.HttpParserInvalidMethodError as error:
             # llhttp knows the registered methods; another token is no syntax error.
-            unknown = not head_fed and len(self.messages) == done and _METHOD.match(data)
+            unknown = fresh and len(self.messages) == done and _METHOD.match(data)
             self.refusal = (
                 Refusal(501, f"the method {data.split(b' ')[0].decode()!r} is not known")
                 if unknown
@@ -152,7 +158,7 @@ class RequestReader:
             )
             return
         except httptools.HttpParserInvalidURLError as error:
-            if not head_fed and len(self.messages) == done and (escaped := _escape(data)):
+            if fresh and len(self.messages) == done and (escaped := _escape(data)):
                 self._restart()
                 self.feed(escaped)
                 return
@@ -161,8 +167,10 @@ class RequestReader:
         except httptools.HttpParserError as error:
             self.refusal = Refusal(400, str(error))
             return
-        if self.pending is None and len(self.messages) == done:
-            self._head_fed = head_fed + len(data)
+        if self._begun and self.pending is None:
+            # In the middle of a head; how much of a packet belongs to it is known only when no
+            # other request ended in the packet.
+            self._head_fed += len(data) if len(self.messages) == done else 1
             if self._head_fed > self.head_limit:
                 self.refusal = self._too_large_a_head()
 
@@ -187,6 +195,9 @@ class RequestReader:
         return Refusal(431, f"request line and headers are limited to {self.head_limit} bytes")
 
     # -- called by the parser --------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._begun = True
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -213,7 +224,7 @@ class RequestReader:
             b"",
             self.client,
         )
-        version = message.version = parser.get_http_version()
+        version = message.version = "1.1" if self._is_1_1 else parser.get_http_version()
         message.expects = False
         if self._head_fed:
             size = len(self._target) + sum(len(n) + len(v) + 4 for n, v in self._headers)
@@ -245,6 +256,8 @@ class RequestReader:
             message.expects = coding is not None or length > 0
 
     def on_body(self, data: bytes) -> None:
+        if self._body is None:
+            self._body, self._body_size = [], 0
         self._body.append(data)
         self._body_size += len(data)
         if self._body_size > self.body_limit:
@@ -258,6 +271,7 @@ class RequestReader:
             message.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         message.keep_alive = self._parser.should_keep_alive()
         self.messages.append(message)
+        self._is_1_1 = False  # of what comes behind it in the same packet, nothing is known
         self._start()
 
 

@@ -597,8 +597,19 @@ def test_the_pool_shrinks_when_idle() -> None:
         assert ran.acquire(timeout=10)
 
 
+def test_a_burst_leaves_only_a_few_threads_behind() -> None:
+    pool = WorkerPool(keep=2, linger=60.0, spare=8)
+    gate = threading.Event()
+    for _ in range(100):
+        pool.submit(lambda: gate.wait(10) and None, lambda: None)
+    assert pool.threads == 100
+    gate.set()
+    wait_until(lambda: pool.threads == 8)
+    assert pool.idle == 8
+
+
 def test_no_job_is_lost_while_the_pool_shrinks() -> None:
-    pool = WorkerPool(keep=0, linger=0.0005)
+    pool = WorkerPool(keep=0, linger=0.0005, spare=3)
     ran = threading.Semaphore(0)
     for number in range(2000):
         pool.submit(ran.release, lambda: None)

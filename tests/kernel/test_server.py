@@ -859,3 +859,16 @@ def test_no_damage_breaks_the_reader(position: int, damage: bytes) -> None:
     reader = read_all(PIPELINE[:position] + damage + PIPELINE[position + len(damage) :])
     if reader.refusal is not None:
         assert 400 <= reader.refusal.status <= 505
+
+
+@pytest.mark.parametrize("cut", range(40))
+def test_each_request_has_its_own_version(cut: int) -> None:
+    old = b"POST /HTTP/1.1 HTTP/1.0\r\nContent-Length: 11\r\n\r\n HTTP/1.1\r\n"
+    new = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
+    older = b"GET /b HTTP/1.0\r\nX: GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n"
+    kept = old.replace(b"\r\nContent", b"\r\nConnection: keep-alive\r\nContent")
+    data = kept + new + older + new + b"\r\n" + older + kept
+    parts = [data[:cut], data[cut : 2 * cut + 60], data[2 * cut + 60 :]]
+    reader = read_all(*(part for part in parts if part))
+    assert reader.refusal is None
+    assert [m.version for m in reader.messages] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]
