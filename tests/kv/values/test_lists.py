@@ -1,0 +1,114 @@
+"""Lists without commands: blocks against a plain Python list."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.values import lists
+from pytest_fakecloud.kv.values.listpack import entry_size
+from pytest_fakecloud.kv.values.lists import QuickList
+from pytest_fakecloud.kv.values.packing import Reader, Writer
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "LOAD", 4)
+
+
+ITEMS = st.sampled_from([b"a", b"b", b"c", b"12", b""])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["left", "right", "insert", "replace", "pop", "shift", "cut", "remove"]),
+        st.integers(0, 30),
+        ITEMS,
+    ),
+    max_size=80,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(ITEMS, max_size=40), STEPS)
+def test_it_is_a_list(start: list[bytes], steps: list[tuple[str, int, bytes]]) -> None:
+    items, model = QuickList(start), list(start)
+    for what, number, item in steps:
+        index = number % (len(model) + 1)
+        if what == "left":
+            items.push_left((item, b"x"))
+            model[:0] = [b"x", item]
+        elif what == "right":
+            items.push_right((item,))
+            model.append(item)
+        elif what == "insert":
+            items.insert(index, item)
+            model.insert(index, item)
+        elif what == "cut":
+            stop = min(index + number // 3, len(model))
+            assert items.remove_slice(index, stop) == model[index:stop]
+            del model[index:stop]
+        elif what == "remove":
+            count = number % 5 - 2
+            found = [i for i, each in enumerate(model) if each == item]
+            doomed = found[:count] if count > 0 else found[count:] if count else found
+            assert items.remove(item, count) == len(doomed)
+            model = [each for i, each in enumerate(model) if i not in doomed]
+        elif model and what == "replace":
+            items.replace(index % len(model), item)
+            model[index % len(model)] = item
+        elif model and what == "pop":
+            assert items.pop_right() == model.pop()
+        elif model:
+            assert items.pop_left() == model.pop(0)
+        assert len(items) == len(model)
+    assert list(items) == model
+    assert list(reversed(items)) == model[::-1]
+    assert [items.at(i) for i in range(len(model))] == model
+    assert items.slice(0, len(model)) == model
+    assert items._bytes == 7 + sum(map(entry_size, model))
+
+
+def test_searches_go_both_ways_and_stop_where_told() -> None:
+    items = QuickList([b"a", b"b", b"a", b"c", b"a"])
+    assert list(items.matches(b"a")) == [0, 2, 4]
+    assert list(items.matches(b"a", reverse=True)) == [4, 2, 0]
+    assert list(items.matches(b"a", maxlen=3)) == [0, 2]
+    assert list(items.matches(b"c", reverse=True, maxlen=1)) == []
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    items = QuickList([b"a", b"b"])
+    twin = items.copy()
+    twin.push_left([b"z"])
+    items.pop_left()
+    assert (list(items), list(twin)) == ([b"b"], [b"z", b"a", b"b"])
+
+
+def test_what_is_dumped_is_loaded() -> None:
+    writer = Writer()
+    QuickList([b"a", b"", b"\xff"]).dump(writer)
+    assert list(QuickList.load(Reader(writer.payload()))) == [b"a", b"", b"\xff"]
+
+
+@pytest.mark.parametrize(
+    ("item", "size"),
+    [
+        (b"", 2),
+        (b"0", 2),
+        (b"127", 2),
+        (b"128", 3),
+        (b"-4096", 3),
+        (b"4096", 4),
+        (b"-32769", 5),
+        (b"8388608", 6),
+        (b"2147483648", 10),
+        (b"01", 4),
+        (b"-0", 4),
+        (b"9223372036854775808", 21),
+        (b"x" * 63, 65),
+        (b"x" * 64, 67),
+        (b"x" * 5000, 5007),
+    ],
+)
+def test_the_bytes_an_entry_takes(item: bytes, size: int) -> None:
+    assert entry_size(item) == size

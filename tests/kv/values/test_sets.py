@@ -1,0 +1,65 @@
+"""Sets without commands: chance, and the scan that misses nobody who stays."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.values.packing import Reader, Writer
+from pytest_fakecloud.kv.values.sets import SetValue
+
+NAMES = st.integers(0, 30).map(lambda n: b"%d" % n)
+
+
+@settings(deadline=None)
+@given(
+    st.sets(NAMES, min_size=5),
+    st.lists(st.tuples(st.booleans(), NAMES), max_size=60),
+    st.integers(1, 7),
+)
+def test_a_scan_meets_every_member_that_stays(
+    start: set[bytes], changes: list[tuple[bool, bytes]], count: int
+) -> None:
+    members = SetValue(start)
+    stayed, met, cursor, at = set(start), set(), 0, 0
+    while True:
+        cursor, page = members.scan(cursor, count)
+        met |= set(page)
+        if not cursor:
+            break
+        for adding, name in changes[at : at + 2]:
+            if adding:
+                members.add(name)
+            else:
+                members.remove(name)
+                stayed.discard(name)
+        at += 2
+    assert stayed <= met
+
+
+def test_places_are_for_random_choice() -> None:
+    members = SetValue([b"a", b"b", b"c"])
+    assert members.remove(b"a")
+    assert not members.remove(b"a")
+    assert {members.at(0), members.at(1)} == {b"b", b"c"}
+
+
+def test_integers_come_in_order() -> None:
+    members = SetValue([b"10", b"-3", b"2"])
+    assert list(members) == [b"-3", b"2", b"10"]
+    members.add(b"x")
+    assert list(members)[-1] == b"x"
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    members = SetValue([b"a"])
+    twin = members.copy()
+    twin.add(b"b")
+    assert b"b" not in members
+    assert len(twin) == 2
+
+
+def test_what_is_dumped_is_loaded() -> None:
+    writer = Writer()
+    SetValue([b"a", b"1"]).dump(writer)
+    assert set(SetValue.load(Reader(writer.payload()))) == {b"a", b"1"}

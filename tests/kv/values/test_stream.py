@@ -1,0 +1,165 @@
+"""Streams without commands: entries against a dictionary, nodes, groups."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.values.packing import Reader, Writer
+from pytest_fakecloud.kv.values.stream import (
+    ID_MAX,
+    Consumer,
+    Group,
+    Pending,
+    PendingList,
+    Stream,
+    format_id,
+    make_id,
+)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "delete", "length", "id"]), st.integers(0, 90)
+    ),
+    max_size=100,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(STEPS)
+def test_it_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
+    stream = Stream()
+    model: dict[int, list[bytes]] = {}
+    added = 0
+    for what, number in steps:
+        if what == "add":
+            entry_id = stream.last_id + 1 + number
+            stream.append(entry_id, [b"n", b"%d" % number], max_entries=7)
+            model[entry_id] = [b"n", b"%d" % number]
+            added += 1
+        elif what == "delete" and model:
+            entry_id = list(model)[number % len(model)]
+            assert stream.delete(entry_id)
+            assert not stream.delete(entry_id)
+            del model[entry_id]
+            assert stream.max_deleted_id >= entry_id
+        elif what == "length":
+            removed = stream.trim(max_length=number)
+            assert removed == list(model)[: max(len(model) - number, 0)]
+            model = {each: model[each] for each in model if each not in removed}
+        else:
+            limit = stream.last_id - number * 10
+            removed = stream.trim(min_id=max(limit, 0))
+            model = {each: model[each] for each in model if each >= limit}
+        assert stream.length == len(model)
+        assert stream.entries_added == added
+    ids = list(model)
+    assert stream.range() == list(model.items())
+    assert stream.range(reverse=True) == list(model.items())[::-1]
+    assert stream.first_id == (ids[0] if ids else 0)
+    assert stream.highest_id == (ids[-1] if ids else 0)
+    for start, end in [(0, 50), (30, 200), (100, ID_MAX), (5, 4)]:
+        inside = [each for each in model.items() if start <= each[0] <= end]
+        assert stream.range(start, end) == inside
+        assert stream.range(start, end, 3) == inside[:3]
+        assert stream.range(start, end, 2, reverse=True) == inside[::-1][:2]
+
+
+def test_trimming_whole_nodes_and_no_more_than_a_limit() -> None:
+    stream = Stream()
+    for n in range(1, 26):
+        stream.append(n, [b"a", b"b"], max_entries=10)
+    assert stream.radix_tree_keys == 3
+    twin = stream.copy()
+    assert stream.trim(max_length=12, whole_nodes=True) == list(range(1, 11))
+    assert stream.trim(max_length=0, whole_nodes=True, limit=3) == []
+    assert twin.trim(min_id=18, limit=4) == [1, 2, 3, 4]
+    assert twin.length == 21
+    assert stream.length == 15
+
+
+def test_a_node_is_full_at_its_bytes() -> None:
+    stream = Stream()
+    for n in range(1, 5):
+        stream.append(n, [b"a", b"x" * 3000])
+    assert stream.radix_tree_keys == 4
+
+
+def test_ids_run_out_at_the_highest() -> None:
+    stream = Stream()
+    assert stream.next_id(5) == make_id(5, 0)
+    stream.last_id = make_id(9, 3)
+    assert stream.next_id(5) == make_id(9, 4)
+    stream.last_id = ID_MAX
+    assert stream.next_id(5) is None
+    assert format_id(ID_MAX) == b"18446744073709551615-18446744073709551615"
+
+
+def test_pending_entries_belong_to_one_consumer_at_a_time() -> None:
+    group = Group(0)
+    alice, bob = Consumer(b"alice", 1), Consumer(b"bob", 1)
+    group.consumers = {b"bob": bob, b"alice": alice}
+    for entry_id in (3, 1, 2):
+        group.deliver(entry_id, alice, 10)
+    assert [entry_id for entry_id, _ in group.pending.items()] == [1, 2, 3]
+    pending = group.pending.get(2)
+    assert pending is not None
+    group.give(2, pending, bob)
+    group.deliver(3, bob, 20)
+    assert (len(alice.pending), len(bob.pending)) == (1, 2)
+    assert group.acknowledge(3)
+    assert not group.acknowledge(3)
+    assert group.remove_consumer(b"bob") == 1
+    assert group.remove_consumer(b"bob") is None
+    assert group.pending.ends() == (1, 1)
+    assert [each.name for each in group.sorted_consumers()] == [b"alice"]
+
+
+def test_an_interval_of_pending_entries() -> None:
+    pending = PendingList()
+    consumer = Consumer(b"c", 0)
+    for entry_id in (5, 1, 9):
+        pending.put(entry_id, Pending(consumer, 0, 1))
+    pending.put(5, Pending(consumer, 7, 2))
+    assert [(i, each.deliveries) for i, each in pending.items(2, 8)] == [(5, 2)]
+    assert 5 in pending
+    assert pending.pop(4) is None
+
+
+def test_what_is_dumped_is_loaded() -> None:
+    stream = Stream()
+    stream.append(make_id(1, 1), [b"a", b"\xff"])
+    stream.append(make_id(2, 0), [b"b", b""])
+    stream.delete(make_id(1, 1))
+    group = stream.groups[b"g"] = Group(make_id(2, 0), 2)
+    group.consumers[b"c"] = Consumer(b"c", 5, 6)
+    group.deliver(make_id(2, 0), group.consumers[b"c"], 7, 3)
+    writer = Writer()
+    stream.dump(writer)
+    reader = Reader(writer.payload())
+    loaded = Stream.load(reader)
+    assert reader.at_end()
+    again = Writer()
+    loaded.dump(again)
+    assert again.payload() == writer.payload()
+    assert loaded.lag(loaded.groups[b"g"]) == stream.lag(group)
+
+
+def test_an_impossible_payload_is_refused() -> None:
+    writer = Writer()
+    for number in (1, 5, 0, 1, 9, 1):
+        writer.integer(number)
+    writer.blob(b"odd")
+    with pytest.raises(ValueError, match="impossible stream entry"):
+        Stream.load(Reader(writer.payload()))
+    with pytest.raises(ValueError, match="ends after"):
+        Stream.load(Reader(writer.payload()[:20]))
+
+
+@pytest.mark.parametrize(("count", "nodes"), [(0, 1), (1, 2), (2, 4)])
+def test_the_radix_tree_is_counted(count: int, nodes: int) -> None:
+    stream = Stream()
+    for n in range(1, count + 1):
+        stream.append(n, [b"a", b"b"], max_entries=1)
+    assert stream.radix_tree_nodes == nodes
