@@ -40,6 +40,9 @@ class Config:
         if dialect == "vendor":
             self._texts["databases"] = "1"
         self._numbers: dict[str, int] = {}
+        self.patience_us = 0
+        """Microseconds below which a command is neither slow nor a latency event."""
+        self._changed()
 
     def number(self, name: str) -> int:
         """A parameter that is an integer, such as ``zset-max-listpack-entries``."""
@@ -71,7 +74,15 @@ class Config:
         for name, text in changes.items():
             for spelling in _spellings(name):
                 self._texts[spelling] = text
+        self._changed()
+
+    def _changed(self) -> None:
         self._numbers.clear()
+        slower = self.number("slowlog-log-slower-than")
+        event = self.number("latency-monitor-threshold") * 1000
+        bounds = [slower] if slower >= 0 else []
+        bounds += [event] if event else []
+        self.patience_us = min(bounds, default=2**63)
 
 
 def _spellings(name: str) -> list[str]:

@@ -108,7 +108,7 @@ class Engine:
                     spec = self.resolve(argv)
                 if not spec.over_rest and session.transport == "rest":
                     raise CommandError(not_over_rest(spec.name.split()[0]))
-                if not spec.least <= len(argv) <= spec.most:
+                if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
                     raise CommandError(wrong_arity(spec.full_name))
                 if not session.user.unrestricted:
                     session.user.check(spec, argv)
@@ -130,6 +130,10 @@ class Engine:
             if self.waiters:
                 self.waiters.serve(self.databases)
             return reply
+
+    def _tolerates(self, spec: CommandSpec) -> bool:
+        # The vendor's service takes UNLINK without keys, as its clients' users found.
+        return spec.name == "UNLINK" and self.dialect == "vendor"
 
     def block(self, session: Session, blocked: Blocked) -> Waiter:
         """Let a session wait for what a blocking command returned.
@@ -287,13 +291,22 @@ class Engine:
         count.usec += usec
         bucket = 1 << usec.bit_length() - 1 if usec > 1 else 1
         count.buckets[bucket] = count.buckets.get(bucket, 0) + 1
-        if usec >= self.config.number("slowlog-log-slower-than") and not spec.unlogged:
-            self._note_slow(session, argv, start_us, usec)
+        if usec >= self.config.patience_us:
+            self._note_slow(session, spec, argv, start_us, usec)
         if self.monitors and not spec.hidden:
             for monitor in self.monitors:
                 monitor(start_us, session, argv)
 
-    def _note_slow(self, session: Session, argv: list[bytes], start_us: int, usec: int) -> None:
-        if self.config.number("slowlog-log-slower-than") >= 0:
+    def _note_slow(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, usec: int
+    ) -> None:
+        slower = self.config.number("slowlog-log-slower-than")
+        if 0 <= slower <= usec and not spec.unlogged:
             longest = self.config.number("slowlog-max-len")
             self.statistics.add_slow(session, argv, start_us, usec, longest)
+        threshold_ms = self.config.number("latency-monitor-threshold")
+        if threshold_ms and usec >= threshold_ms * 1000:
+            event = "fast-command" if "fast" in spec.flags else "command"
+            samples = self.statistics.latency.setdefault(event, [])
+            samples.append((start_us // 1_000_000, usec // 1000))
+            del samples[:-160]

@@ -27,3 +27,4 @@ from . import statistics as statistics
 from . import introspection as introspection
 from . import process as process
 from . import client as client
+from . import json as json

@@ -1,0 +1,73 @@
+"""CONFIG."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.kv.reply import OK, Status
+from tests.kv.conftest import Run
+
+FAILED = "ERR CONFIG SET failed (possibly related to argument '{}') - {}"
+
+
+class TestGet:
+    def test_patterns(self, run: Run) -> None:
+        assert run("CONFIG GET hz") == [b"hz", b"10"]
+        assert run("CONFIG GET HASH-MAX-LISTPACK-*") == [
+            *(b"hash-max-listpack-entries", b"512"),
+            *(b"hash-max-listpack-value", b"64"),
+        ]
+        assert len(run("CONFIG GET hz maxmem* hz")) == 12
+        assert run("CONFIG GET nothing") == []
+        assert len(run("CONFIG GET *")) > 300
+
+
+class TestSet:
+    def test_values_are_read_back(self, run: Run) -> None:
+        assert run("CONFIG SET maxmemory 100mb appendonly YES") == OK
+        assert run("CONFIG GET maxmemory") == [b"maxmemory", b"104857600"]
+        assert run("CONFIG GET appendonly") == [b"appendonly", b"yes"]
+
+    def test_old_names_are_the_same_parameter(self, run: Run) -> None:
+        run("CONFIG SET hash-max-ziplist-entries 7")
+        assert run("CONFIG GET hash-max-listpack-entries")[1] == b"7"
+        run("CONFIG SET hash-max-listpack-entries 8")
+        assert run("CONFIG GET hash-max-ziplist-entries")[1] == b"8"
+
+    @pytest.mark.parametrize(
+        ("name", "value", "reason"),
+        [
+            ("databases", "4", "can't set immutable config"),
+            ("hz", "x", "argument couldn't be parsed into an integer"),
+            ("tcp-keepalive", "-1", "argument must be between 0 and 2147483647 inclusive"),
+            ("appendonly", "maybe", "argument must be 'yes' or 'no'"),
+            ("maxmemory", "lots", "argument must be a memory value"),
+            (
+                "appendfsync",
+                "never",
+                "argument(s) must be one of the following: everysec, always, no",
+            ),
+        ],
+    )
+    def test_wrong_values(self, run: Run, name: str, value: str, reason: str) -> None:
+        assert run.error(f"CONFIG SET {name} {value}") == FAILED.format(name, reason)
+
+    def test_all_or_nothing(self, run: Run) -> None:
+        text = "ERR Unknown option or number of arguments for CONFIG SET - 'nope'"
+        assert run.error("CONFIG SET hz 50 nope 1") == text
+        assert run("CONFIG GET hz") == [b"hz", b"10"]
+        assert run.error("CONFIG SET hz 1 hz 2") == FAILED.format("hz", "duplicate parameter")
+        text = "ERR wrong number of arguments for 'config|set' command"
+        assert run.error("CONFIG SET hz 1 port") == text
+
+
+class TestOthers:
+    def test_resetstat(self, run: Run) -> None:
+        run("GET k")
+        assert run("CONFIG RESETSTAT") == OK
+        assert b"cmdstat_get" not in run("INFO commandstats").text
+
+    def test_rewrite_and_help(self, run: Run) -> None:
+        assert run.error("CONFIG REWRITE") == "ERR The server is running without a config file"
+        assert Status(b"RESETSTAT") in run("CONFIG HELP")
+        assert run.error("CONFIG FOO") == "ERR unknown subcommand 'FOO'. Try CONFIG HELP."

@@ -1,0 +1,102 @@
+"""COMMAND."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.kv.reply import Status
+from tests.kv.conftest import Run
+
+
+class TestLists:
+    def test_the_vendor_shows_no_commands(self, run: Run) -> None:
+        assert run("COMMAND") == []
+
+    @pytest.mark.dialect("redis")
+    def test_stock_shows_all(self, run: Run) -> None:
+        commands = run("COMMAND")
+        assert len(commands) == run("COMMAND COUNT") == len(run("COMMAND LIST"))
+        assert len(commands) > 240
+
+    def test_info(self, run: Run) -> None:
+        (info,) = run("COMMAND INFO get")
+        assert info[:6] == [b"get", 2, [Status(b"fast"), Status(b"readonly")], 1, 1, 1]
+        assert info[6] == [Status(b"@fast"), Status(b"@read"), Status(b"@string")]
+        assert info[8] == [
+            [
+                *(b"flags", [Status(b"RO"), Status(b"access")]),
+                *(b"begin_search", [b"type", b"index", b"spec", [b"index", 1]]),
+                *(
+                    b"find_keys",
+                    [b"type", b"range", b"spec", [b"lastkey", 0, b"keystep", 1, b"limit", 0]],
+                ),
+            ]
+        ]
+        assert run("COMMAND INFO nope") == [None]
+        (xgroup,) = run("COMMAND INFO xgroup")
+        assert b"xgroup|create" in [child[0] for child in xgroup[9]]
+        (child,) = run("COMMAND INFO xgroup|create")
+        assert child[0] == b"xgroup|create"
+        (mset,) = run("COMMAND INFO mset")
+        assert mset[3:6] == [1, -1, 2]
+        (xread,) = run("COMMAND INFO xread")
+        assert Status(b"movablekeys") in xread[2]
+
+    def test_docs(self, run: Run) -> None:
+        name, facts = run("COMMAND DOCS get")
+        assert (name, facts[1], facts[5]) == (b"get", b"The string value of a key.", b"string")
+        assert run("COMMAND DOCS nope") == []
+        assert b"subcommands" in run("COMMAND DOCS config")[1]
+
+    def test_filters(self, run: Run) -> None:
+        assert sorted(run("COMMAND LIST FILTERBY PATTERN xr*")) == [
+            b"xrange",
+            b"xread",
+            b"xreadgroup",
+            b"xrevrange",
+        ]
+        assert b"geoadd" in run("COMMAND LIST FILTERBY ACLCAT geo")
+        assert run("COMMAND LIST FILTERBY MODULE json") == []
+        assert run.error("COMMAND LIST FOO") == "ERR syntax error"
+        assert Status(b"COUNT") in run("COMMAND HELP")
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        ("line", "keys"),
+        [
+            ("SET a b", [b"a"]),
+            ("MSET a 1 b 2", [b"a", b"b"]),
+            ("ZUNIONSTORE d 2 a b", [b"d", b"a", b"b"]),
+            ("EVAL s 2 a b c", [b"a", b"b"]),
+            ("XREAD COUNT 1 STREAMS a b 0 0", [b"a", b"b"]),
+            ("SORT a BY w* STORE b", [b"a", b"b"]),
+            ("GEORADIUS a 1 1 1 m STORE b", [b"a", b"b"]),
+            ("MIGRATE h 1 '' 0 1 KEYS a b", [b"a", b"b"]),
+            ("XGROUP CREATE a g $", [b"a"]),
+            ("BITOP AND d a b", [b"d", b"a", b"b"]),
+            ("BLPOP a b 0", [b"a", b"b"]),
+        ],
+    )
+    def test_keys_of_a_command_line(self, run: Run, line: str, keys: list[bytes]) -> None:
+        assert run(f"COMMAND GETKEYS {line}") == keys
+
+    def test_flags(self, run: Run) -> None:
+        assert run("COMMAND GETKEYSANDFLAGS SET a b") == [
+            [b"a", [Status(b"OW"), Status(b"update")]]
+        ]
+        assert run("COMMAND GETKEYSANDFLAGS SET a b GET") == [
+            [b"a", [Status(b"RW"), Status(b"access"), Status(b"update")]]
+        ]
+
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            ("nope x", "ERR Invalid command specified"),
+            ("PING x", "ERR The command has no key arguments"),
+            ("SET a", "ERR Invalid number of arguments specified for command"),
+            ("ZUNION x a", "ERR Invalid arguments specified for command"),
+        ],
+    )
+    def test_refusals(self, run: Run, line: str, text: str) -> None:
+        assert run.error(f"COMMAND GETKEYS {line}") == text
