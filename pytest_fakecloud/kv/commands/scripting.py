@@ -114,5 +114,3 @@ def script_debug(session: Session, args: Args) -> Reply:
 def script_help(session: Session, args: Args) -> Reply:
     """The sub-commands of SCRIPT."""
     return help_reply("SCRIPT")
-
-

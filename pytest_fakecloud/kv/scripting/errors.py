@@ -1,10 +1,8 @@
-"""The error texts of scripting, as Redis 7.0 gives them (observed), and the vendor's where known."""
+"""The error texts of scripting: Redis 7.0's (observed), and the vendor's where they are known."""
 
 from __future__ import annotations
 
 from ..errors import CommandError, one_line
-
-
 
 NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
 NOT_BUSY = b"NOTBUSY No scripts in execution right now."
@@ -49,9 +47,7 @@ WRONG_ARITY = b"ERR Wrong number of args calling Redis command from script"
 NOT_FROM_SCRIPT = b"ERR This Redis command is not allowed from script"
 READ_ONLY = b"ERR Write commands are not allowed from read-only scripts."
 READ_ONLY_VENDOR = b"READONLY Write commands are not allowed from read-only scripts."
-NO_COMMAND_PERMISSION = (
-    b"ERR The user executing the script can't run this command or subcommand"
-)
+NO_COMMAND_PERMISSION = b"ERR The user executing the script can't run this command or subcommand"
 NO_KEY_PERMISSION = (
     b"ERR The user executing the script can't access at least one of the keys mentioned in the "
     b"command arguments"

@@ -58,8 +58,8 @@ class LuaHost:
 
     ``call`` runs one command line for the running script, for a protocol version, and returns its
     reply or its error; ``may_call`` says whether the user may run a command line, or why that
-    cannot be said; ``clock`` is what ``os.clock`` answers, in seconds; ``flags`` are those functions
-    may carry besides Redis' own.
+    cannot be said; ``clock`` is what ``os.clock`` answers, in seconds; ``flags`` are those
+    functions may carry besides Redis' own.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class LuaHost:
 
     def _load(self, clock: Callable[[], float], flags: tuple[bytes, ...]) -> Any:
         runtime = self._runtime
-        functions = callbacks()
-        functions |= {
+        functions: dict[bytes, Callable[..., Any]] = {
+            **callbacks(),
             b"call": self._command,
             b"may_call": self._permission,
             b"setresp": self._set_resp,
@@ -113,7 +113,7 @@ class LuaHost:
             % limits.seconds,
             b"version": b"7.0.15",
             b"version_number": 0x7000F,
-            b"flags": {flag: True for flag in (*_FLAGS, *flags)},
+            b"flags": dict.fromkeys((*_FLAGS, *flags), True),
         }
         bootstrap = runtime.execute(_BOOTSTRAP)
         sources = {name.encode(): _chunk(name) for name in _FILES}
@@ -274,5 +274,3 @@ def _unbox(reply: Any) -> Any:
             if item.__class__ is Boxed or isinstance(item, list):
                 reply[index] = _unbox(item)
     return reply
-
-

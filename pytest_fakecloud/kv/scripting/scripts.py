@@ -227,7 +227,7 @@ class Scripting:
     # -- payloads and copies ---------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """All libraries as a payload for FUNCTION RESTORE: this engine's own, checksummed format."""
+        """All libraries as a payload for FUNCTION RESTORE: this engine's own checksummed format."""
         writer = Writer()
         writer.integer(len(self.libraries))
         for library in self.libraries.values():
@@ -310,9 +310,8 @@ class Scripting:
             return b"%b script: %b, on %b:%d." % (text, name, failure.source, failure.line)
         place = b"%b:%d" % (failure.source, failure.line)
         inner = text.removeprefix(b"ERR %b: " % place.removeprefix(b"@"))
-        return b"ERR Error running script: %b: %b\nstack traceback:\n\t%b: in main chunk\n\t[G]: ?" % (
-            place, inner, place,
-        )  # fmt: skip
+        trace = b"\nstack traceback:\n\t%b: in main chunk\n\t[G]: ?" % place
+        return b"ERR Error running script: %b: %b%b" % (place, inner, trace)
 
     def _command(self, argv: list[bytes], resp: int) -> Reply:
         run = self._run

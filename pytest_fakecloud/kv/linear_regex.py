@@ -1,0 +1,313 @@
+"""Regular expressions in time proportional to pattern times text, for the filters of JSON paths.
+
+The syntax is that of the service's own engine as far as such filters use it: literals, ``.``,
+classes, ``\\d \\w \\s`` and their opposites, anchors, groups, alternatives, ``* + ? {m,n}`` (lazy
+or not: only whether it matches is asked) and the flag ``(?i)``. Back references and look-around,
+which cannot be linear, are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["LinearRegex", "RegexError"]
+
+_LARGEST = 2000
+"""States of one expression; counted repetitions multiply them."""
+
+Test = Callable[[str], bool]
+
+
+class RegexError(ValueError):
+    """An expression that cannot be read."""
+
+
+class _State:
+    """Where a match may stand: it goes on over a character, or to both of ``next``, or ends."""
+
+    __slots__ = ("assertion", "next", "test")
+
+    def __init__(self, test: Test | None = None, assertion: str = "") -> None:
+        self.test = test
+        self.assertion = assertion
+        self.next: list[_State] = []
+
+
+Fragment = tuple[_State, _State]
+
+
+class LinearRegex:
+    """A compiled expression. Raises ``RegexError`` for one that cannot be read."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self.states = 0
+        """How many places a match may stand at: the steps for each character of a text."""
+        self._level = 0
+        self._fold = False
+        if pattern.startswith("(?i)"):
+            self._fold = True
+            self._at = 4
+        self._start, self._end = self._alternatives()
+        if self._at < len(pattern):
+            raise RegexError("has a closing parenthesis too many")
+
+    def fullmatch(self, text: str) -> bool:
+        """Whether the whole text matches."""
+        return self._run(text, anywhere=False)
+
+    def search(self, text: str) -> bool:
+        """Whether some part of the text matches."""
+        return self._run(text, anywhere=True)
+
+    # -- matching --------------------------------------------------------------------------------
+
+    def _run(self, text: str, anywhere: bool) -> bool:
+        if self._fold:
+            text = text.lower()
+        current: dict[_State, None] = {}
+        self._enter(self._start, current, text, 0)
+        for at, character in enumerate(text):
+            if anywhere and self._end in current:
+                return True
+            following: dict[_State, None] = {}
+            for state in current:
+                if state.test is not None and state.test(character):
+                    for target in state.next:
+                        self._enter(target, following, text, at + 1)
+            if anywhere:
+                self._enter(self._start, following, text, at + 1)
+            elif not following:
+                return False
+            current = following
+        return self._end in current
+
+    def _enter(self, state: _State, states: dict[_State, None], text: str, at: int) -> None:
+        waiting = [state]
+        while waiting:
+            state = waiting.pop()
+            if state in states:
+                continue
+            if state.assertion and not _holds(state.assertion, text, at):
+                continue
+            states[state] = None
+            if state.test is None:
+                waiting.extend(state.next)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _state(self, test: Test | None = None, assertion: str = "") -> _State:
+        self.states += 1
+        if self.states > _LARGEST:
+            raise RegexError("is too large")
+        return _State(test, assertion)
+
+    def _peek(self) -> str:
+        return self._pattern[self._at : self._at + 1]
+
+    def _alternatives(self) -> Fragment:
+        self._level += 1
+        if self._level > 50:
+            raise RegexError("is nested too deeply")
+        start, end = self._state(), self._state()
+        while True:
+            first, last = self._sequence()
+            start.next.append(first)
+            last.next.append(end)
+            if self._peek() != "|":
+                break
+            self._at += 1
+        self._level -= 1
+        return start, end
+
+    def _sequence(self) -> Fragment:
+        start = end = self._state()
+        while self._peek() not in ("", "|", ")"):
+            first, last = self._repeated()
+            end.next.append(first)
+            end = last
+        return start, end
+
+    def _repeated(self) -> Fragment:
+        begin = self._at
+        fragment = self._atom()
+        stop = self._at
+        while True:
+            bounds = self._bounds()
+            if bounds is None:
+                return fragment
+            fragment = self._repeat(begin, stop, *bounds)
+            begin_again = self._at
+            if self._peek() in ("*", "+", "?"):  # nothing is gained by repeating it again
+                raise RegexError(f"repeats a repetition at character {begin_again + 1}")
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        sign = self._peek()
+        bounds: tuple[int, int | None]
+        if sign in ("*", "+", "?") and sign:
+            bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}[sign]
+            self._at += 1
+        elif sign == "{":
+            end = self._pattern.find("}", self._at)
+            least, comma, most = self._pattern[self._at + 1 : max(end, 0)].partition(",")
+            if end < 0 or not least.isdecimal() or not (most.isdecimal() or not most):
+                return None
+            bounds = (int(least), (int(most) if most else None) if comma else int(least))
+            if len(least) > 4 or len(most) > 4 or (bounds[1] is not None and bounds[1] < bounds[0]):
+                raise RegexError("has a bad repetition")
+            self._at = end + 1
+        else:
+            return None
+        if self._peek() == "?":
+            self._at += 1  # lazy
+        return bounds
+
+    def _repeat(self, begin: int, stop: int, least: int, most: int | None) -> Fragment:
+        after = self._at
+
+        def again() -> Fragment:
+            self._at = begin
+            fragment = self._atom()
+            assert self._at == stop
+            return fragment
+
+        start = end = self._state()
+        for _ in range(least):
+            first, last = again()
+            end.next.append(first)
+            end = last
+        if most is None:
+            first, last = again()
+            loop = self._state()
+            end.next.append(loop)
+            loop.next.append(first)
+            last.next.append(loop)
+            end = self._state()
+            loop.next.append(end)
+        else:
+            final = self._state()
+            for _ in range(most - least):
+                end.next.append(final)
+                first, last = again()
+                end.next.append(first)
+                end = last
+            end.next.append(final)
+            end = final
+        self._at = after
+        return start, end
+
+    def _atom(self) -> Fragment:
+        sign = self._peek()
+        if sign == "(":
+            return self._group()
+        if sign in ("^", "$"):
+            self._at += 1
+            state = self._state(assertion=sign)
+            return state, state
+        if sign in ("*", "+", "?"):
+            raise RegexError(f"repeats nothing at character {self._at + 1}")
+        if sign == "\\" and self._pattern[self._at + 1 : self._at + 2] in ("b", "B"):
+            self._at += 2
+            state = self._state(assertion=self._pattern[self._at - 1])
+            return state, state
+        return self._over(self._character_test())
+
+    def _over(self, test: Test) -> Fragment:
+        start, end = self._state(test), self._state()
+        start.next.append(end)
+        return start, end
+
+    def _group(self) -> Fragment:
+        self._at += 1
+        if self._peek() == "?":
+            if self._pattern[self._at : self._at + 2] == "?:":
+                self._at += 2
+            elif self._pattern[self._at : self._at + 3] == "?P<":
+                self._at = self._pattern.find(">", self._at) + 1
+            else:
+                raise RegexError("uses a group that is not supported")
+        fragment = self._alternatives()
+        if self._peek() != ")":
+            raise RegexError("has a parenthesis that is not closed")
+        self._at += 1
+        return fragment
+
+    def _character_test(self) -> Test:
+        sign = self._peek()
+        self._at += 1
+        if sign == ".":
+            return lambda character: character != "\n"
+        if sign == "[":
+            return self._class()
+        if sign == "\\":
+            return self._escape()
+        return self._literal(sign)
+
+    def _literal(self, wanted: str) -> Test:
+        wanted = wanted.lower() if self._fold else wanted
+        return lambda character: character == wanted
+
+    def _escape(self) -> Test:
+        sign = self._peek()
+        if not sign:
+            raise RegexError("ends with a backslash")
+        self._at += 1
+        if sign.lower() in _CLASSES:
+            test = _CLASSES[sign.lower()]
+            return test if sign.islower() else lambda character: not test(character)
+        if sign in _CONTROLS:
+            return self._literal(_CONTROLS[sign])
+        if sign.isalnum():
+            raise RegexError(f"uses \\{sign}, which is not supported")
+        return self._literal(sign)
+
+    def _class(self) -> Test:
+        negated = self._peek() == "^"
+        if negated:
+            self._at += 1
+        tests: list[Test] = []
+        first = True
+        while first or self._peek() != "]":
+            first = False
+            sign = self._peek()
+            if not sign:
+                raise RegexError("has a class that is not closed")
+            self._at += 1
+            if sign == "\\":
+                test = self._escape()
+                tests.append(test)
+                continue
+            following = self._pattern[self._at : self._at + 2]
+            if len(following) == 2 and following[0] == "-" and following[1] not in "]\\":
+                self._at += 2
+                tests.append(self._range(sign, following[1]))
+            else:
+                tests.append(self._literal(sign))
+        self._at += 1
+        return lambda character: any(test(character) for test in tests) != negated
+
+    def _range(self, low: str, high: str) -> Test:
+        if low > high:
+            raise RegexError(f"has a range from {low!r} down to {high!r}")
+        if self._fold:
+            return lambda character: low <= character <= high or low <= character.upper() <= high
+        return lambda character: low <= character <= high
+
+
+_CLASSES: dict[str, Test] = {
+    "d": str.isdecimal,
+    "w": lambda character: character.isalnum() or character == "_",
+    "s": str.isspace,
+}
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+
+
+def _holds(assertion: str, text: str, at: int) -> bool:
+    if assertion == "^":
+        return at == 0
+    if assertion == "$":
+        return at == len(text)
+    before = at > 0 and _CLASSES["w"](text[at - 1])
+    after = at < len(text) and _CLASSES["w"](text[at])
+    return (before != after) == (assertion == "b")

@@ -1,0 +1,287 @@
+"""JSON documents: reading, writing and comparing with integers and floats kept apart.
+
+A document is plain Python data: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and
+``None``. Integers outside 64 bits become floats; numbers too large for a double, NaN and lone
+surrogates are refused, as is nesting beyond 128 levels in what a client sends (RedisJSON's own
+limits). Texts are compact unless indentation is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import accumulate
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING, Any
+
+from .packing import Reader, Writer
+
+if TYPE_CHECKING:
+    from ..model import Config
+
+__all__ = [
+    "DEEPEST", "JsonError", "JsonValue", "Layout", "copy_json", "depth", "equal", "merge",
+    "parse_json", "type_word", "write_json",
+]  # fmt: skip
+
+DEEPEST = 128
+"""Levels of nesting a client may send."""
+
+Json = Any
+
+
+class JsonError(ValueError):
+    """Text that is not a JSON value; the message says what is wrong and where."""
+
+
+class JsonValue:
+    """A document under a key."""
+
+    type_name = "ReJSON-RL"
+    __slots__ = ("root",)
+
+    def __init__(self, root: Json = None) -> None:
+        self.root = root
+
+    def encoding(self, config: Config) -> str:
+        """The word OBJECT ENCODING answers: module values have no encoding of their own."""
+        return "raw"
+
+    def copy(self) -> JsonValue:
+        """An independent copy."""
+        return JsonValue(copy_json(self.root))
+
+    def __len__(self) -> int:
+        return 1  # a document is never removed for being empty
+
+    def dump(self, writer: Writer) -> None:
+        """Write the document for DUMP."""
+        writer.blob(write_json(self.root))
+
+    @classmethod
+    def load(cls, reader: Reader) -> JsonValue:
+        """Read what ``dump`` wrote."""
+        return cls(parse_json(reader.blob(), deepest=4 * DEEPEST))
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"?'
+_STRINGS = re.compile(_STRING, re.DOTALL)
+_NESTING = re.compile(_STRING + rb"|[\[{]|[\]}]", re.DOTALL)
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def _check_nesting(text: bytes, deepest: int) -> None:
+    if text.count(b"[") + text.count(b"{") <= deepest:
+        return
+    brackets = _STRINGS.sub(b"", text).translate(None, _NO_BRACKETS)
+    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) <= deepest:
+        return
+    level = 0
+    for found in _NESTING.finditer(text):
+        sign = found[0]
+        if sign in (b"[", b"{"):
+            level += 1
+            if level > deepest:
+                where = f"line 1 column {found.start() + 1}"
+                raise JsonError(f"recursion limit exceeded at {where}")
+        elif sign in (b"]", b"}"):
+            level -= 1
+
+
+def _integer(text: str) -> int | float:
+    if len(text) < 21:
+        value = int(text)
+        if -(2**63) <= value < 2**64:
+            if text == "-0":
+                return -0.0
+            return value
+    return _float(text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise JsonError("number out of range at line 1 column 1")
+    return value
+
+
+def _constant(text: str) -> Json:
+    raise JsonError("expected value at line 1 column 1")
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
+
+
+def parse_json(text: bytes, deepest: int = DEEPEST) -> Json:
+    """The value a JSON text stands for; raises ``JsonError``."""
+    _check_nesting(text, deepest)
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError as error:
+        raise JsonError(f"invalid unicode code point at line 1 column {error.start + 1}") from None
+    try:
+        value, end = _DECODER.raw_decode(decoded, len(decoded) - len(decoded.lstrip(" \t\n\r")))
+        if decoded[end:].strip(" \t\n\r"):
+            raise JsonError(f"trailing characters at line 1 column {end + 1}")
+    except json.JSONDecodeError as error:
+        raise JsonError(_complaint(error)) from None
+    if "\\u" in decoded:
+        _check_surrogates(value)
+    return value
+
+
+def _complaint(error: json.JSONDecodeError) -> str:
+    where = f"line {error.lineno} column {error.colno}"
+    if error.pos >= len(error.doc.rstrip()):
+        return f"EOF while parsing a value at {where}"
+    if error.msg == "Expecting value":
+        return f"expected value at {where}"
+    return f"{error.msg[0].lower()}{error.msg[1:]} at {where}"
+
+
+def _check_surrogates(value: Json) -> None:
+    try:
+        write_json(value)
+    except UnicodeEncodeError:
+        raise JsonError("lone leading surrogate in hex escape") from None
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+class Layout:
+    """What JSON.GET puts between the pieces: indentation, line breaks, a space after the colon."""
+
+    __slots__ = ("indent", "newline", "space")
+
+    def __init__(self, indent: bytes = b"", newline: bytes = b"", space: bytes = b"") -> None:
+        self.indent = indent.decode("utf-8", "replace")
+        self.newline = newline.decode("utf-8", "replace")
+        self.space = space.decode("utf-8", "replace")
+
+
+_COMPACT = Layout()
+
+
+def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
+    """The text of a value: compact, or laid out as JSON.GET is asked to."""
+    out: list[str] = []
+    _write(value, out, layout, 0)
+    return "".join(out).encode()
+
+
+def _write(value: Json, out: list[str], layout: Layout, level: int) -> None:
+    kind = value.__class__
+    if kind is str:
+        out.append(encode_basestring(value))
+    elif kind is int:
+        out.append(str(value))
+    elif kind is float:
+        out.append(format_float(value))
+    elif value is None:
+        out.append("null")
+    elif kind is bool:
+        out.append("true" if value else "false")
+    elif kind is dict:
+        _write_items(value, out, layout, level, "{", "}")
+    else:
+        _write_items(value, out, layout, level, "[", "]")
+
+
+def _write_items(
+    value: Any, out: list[str], layout: Layout, level: int, opening: str, closing: str
+) -> None:
+    if not value:
+        out.append(opening + closing)
+        return
+    line = layout.newline + layout.indent * (level + 1)
+    separator = opening + line
+    if opening == "{":
+        colon = ":" + layout.space
+        for key, item in value.items():
+            out.append(separator + encode_basestring(key) + colon)
+            _write(item, out, layout, level + 1)
+            separator = "," + line
+    else:
+        for item in value:
+            out.append(separator)
+            _write(item, out, layout, level + 1)
+            separator = "," + line
+    out.append(layout.newline + layout.indent * level + closing)
+
+
+def format_float(value: float) -> str:
+    """The shortest text that reads back as the same double, always with a point or an exponent.
+
+    Decimal from 1e-5 up to below 1e16, else with an exponent written without plus sign and zeros
+    (as RedisJSON prints doubles).
+    """
+    text = repr(value)
+    if "e" not in text:
+        return text
+    mantissa, _, exponent = text.partition("e")
+    power = int(exponent)
+    if power == -5:
+        sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
+        return f"{sign}0.0000{digits.replace('.', '')}"
+    return f"{mantissa}e{power}"
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+_WORDS = {
+    dict: "object", list: "array", str: "string", bool: "boolean", int: "integer",
+    float: "number", type(None): "null",
+}  # fmt: skip
+
+
+def type_word(value: Json) -> str:
+    """The word JSON.TYPE answers."""
+    return _WORDS[value.__class__]
+
+
+def copy_json(value: Json) -> Json:
+    """An independent copy."""
+    kind = value.__class__
+    if kind is dict:
+        return {key: copy_json(item) for key, item in value.items()}
+    if kind is list:
+        return [copy_json(item) for item in value]
+    return value
+
+
+def depth(value: Json) -> int:
+    """How many levels of objects and arrays a value has: 0 for a scalar."""
+    if value.__class__ is dict:
+        return 1 + max(map(depth, value.values()), default=0)
+    if value.__class__ is list:
+        return 1 + max(map(depth, value), default=0)
+    return 0
+
+
+def equal(left: Json, right: Json) -> bool:
+    """Whether two values are the same: 1, 1.0 and true are three."""
+    if left.__class__ is not right.__class__:
+        return False
+    if left.__class__ is dict:
+        return left.keys() == right.keys() and all(equal(left[key], right[key]) for key in left)
+    if left.__class__ is list:
+        return len(left) == len(right) and all(map(equal, left, right))
+    return bool(left == right)
+
+
+def merge(target: Json, patch: Json) -> Json:
+    """The target with a merge patch applied (RFC 7396): null removes, objects merge."""
+    if patch.__class__ is not dict:
+        return copy_json(patch)
+    merged = target if target.__class__ is dict else {}
+    for key, item in patch.items():
+        if item is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), item)
+    return merged
