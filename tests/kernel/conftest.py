@@ -3,10 +3,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from pytest_fakecloud.kernel.hub import Hub
 
 from .demo import Demo, Raw
+
+# How long an example takes is the machine's affair; which ones are tried is not.
+settings.register_profile("kernel", deadline=None, derandomize=True)
+settings.load_profile("kernel")
 
 
 @pytest.fixture
