@@ -410,7 +410,10 @@ class Destinations:
         return self._add(_Answers(self, url, "answers", raise_exceptions, replies=replies))
 
     def accept(self, url: str = "*") -> DestinationRoute:
-        """Answer 200 to everything under a prefix, or to every destination not named otherwise."""
+        """Answer 200 to everything under a prefix, or to every destination not named otherwise.
+
+        `"*"` leaves the other fakes of the cloud alone, such as a `callback_capture`.
+        """
         return self._add(_Answers(self, url, "accept", None, replies=[Reply()]))
 
     def hang(self, url: str) -> DestinationRoute:

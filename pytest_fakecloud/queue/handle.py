@@ -122,6 +122,7 @@ class Queue(Handle):
             unstubbed=unstubbed,
             report=self._report_unstubbed,
             cap=attempt_cap,
+            is_fake=self._is_fake,
         )
         signer = Signer(
             keys,
@@ -555,6 +556,9 @@ class Queue(Handle):
         error = self.sender.to_raise(delivery, outcome)
         if error is not None and self.delivery == "driven":
             raise error
+
+    def _is_fake(self, url: str) -> bool:
+        return any(f"{url}/".startswith(f"{one.url}/") for one in self.context.handles)
 
     def _report_unstubbed(self, text: str, *, url: str, message_id: str) -> None:
         self.context.problems.report(

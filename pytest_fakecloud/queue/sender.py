@@ -39,7 +39,7 @@ from ..kernel.aio import in_thread
 from ..kernel.errors import ContractError
 from ..kernel.instants import monotonic
 from .deadlines import DEFAULT_CAP, Deadlines
-from .destinations import Destinations, timed_out
+from .destinations import DestinationRoute, Destinations, timed_out
 from .gateway import failed
 from .model import Delivery, Headers, Outcome
 from .signing import published_text
@@ -95,7 +95,9 @@ class Sender:
     """Performs deliveries, in the caller's thread (`send`) or in the running loop (`asend`).
 
     `unstubbed` is `"refuse"` (nothing is sent, and `report` is told) or `"accept"` (answered 200).
-    `cap` is the most real seconds an attempt over a socket or in a loop may take.
+    `cap` is the most real seconds an attempt over a socket or in a loop may take.  `is_fake` tells
+    the addresses of this cloud's own fakes: a route for `"*"` leaves those alone, or it would
+    swallow the callbacks of a capture.
     """
 
     def __init__(
@@ -105,12 +107,14 @@ class Sender:
         unstubbed: Unstubbed = "refuse",
         report: ReportUnstubbed | None = None,
         cap: float = DEFAULT_CAP,
+        is_fake: Callable[[str], bool] = lambda url: False,
     ) -> None:
         if unstubbed not in ("refuse", "accept"):
             raise ContractError(f"unstubbed={unstubbed!r} is unknown: give 'refuse' or 'accept'")
         self.destinations = destinations if destinations is not None else Destinations()
         self.unstubbed = unstubbed
         self._report = report
+        self._is_fake = is_fake
         self._deadlines = Deadlines(cap)
         self._sockets = _Sockets(self._deadlines)
 
@@ -120,7 +124,7 @@ class Sender:
         Never raises for what a destination does: exceptions are on the outcome.  What is no
         `Exception` (`KeyboardInterrupt`, `pytest.fail()` in a handler) passes through.
         """
-        route = self.destinations.find(delivery.url)
+        route = self._route(delivery.url)
         if route is not None:
             return route.take(delivery, self._deadlines)
         mocked = _through_responses(delivery)
@@ -137,7 +141,7 @@ class Sender:
         except that a real connection is made in a worker thread, so that a server on this very
         loop can answer.
         """
-        route = self.destinations.find(delivery.url)
+        route = self._route(delivery.url)
         if route is not None:
             return await route.atake(delivery, self._deadlines)
         mocked = _through_responses(delivery)
@@ -149,7 +153,7 @@ class Sender:
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
         """Return the handler's exception when it shall leave the driving call."""
-        route = self.destinations.find(delivery.url)
+        route = self._route(delivery.url)
         if route is None or not route.raise_exceptions or route.where in ("hang", "refuse"):
             return None
         return outcome.exception if outcome.status is not None else None
@@ -163,6 +167,12 @@ class Sender:
         self._sockets.release()
         self._deadlines.close()
         self.destinations.close()
+
+    def _route(self, url: str) -> DestinationRoute | None:
+        route = self.destinations.find(url)
+        if route is not None and route.prefix == "*" and self._is_fake(url):
+            return None
+        return route
 
     def _nobody(self, delivery: Delivery, mocks: str) -> Outcome:
         if self.unstubbed == "accept":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,8 +16,10 @@ from typing import Any
 
 import pytest
 import requests
+import trio
 from werkzeug import Request, Response
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
@@ -39,7 +43,8 @@ class StubQueue:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.engine = SimpleNamespace(pending={})
+        self.engine = SimpleNamespace(pending={}, drive=0, next_due_us=clock.next_due_us)
+        self.sender = SimpleNamespace(release=lambda: None)
         self.listed: list[Any] = []
 
     def messages(self) -> list[Any]:
@@ -352,10 +357,7 @@ def test_a_wait_in_vain_says_what_came_and_how_far_the_messages_are(
     capture: CallbackCapture, stub: StubQueue
 ) -> None:
     class Message:
-        timeline = "00:00 CREATED\n00:01 ERROR 500"
-
-        def __repr__(self) -> str:
-            return "<Message msg_1>"
+        timeline = "<Message msg_1>\n  00:00 CREATED\n  00:01 ERROR 500"
 
     stub.listed.append(Message())
     send(capture.callback_url, callback_body(status=500))
@@ -617,3 +619,226 @@ def test_a_call_by_absolute_form_and_without_host(destination: Destination) -> N
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.sendall(b"GET /x HTTP/1.0\r\n\r\n")
         assert b" 200 " in sock.recv(65536).split(b"\r\n")[0]
+
+
+# -- assertions ------------------------------------------------------------------------------------
+
+
+def test_assert_received_returns_what_matched(capture: CallbackCapture) -> None:
+    for status, retried in ((500, 0), (500, 1), (200, 2)):
+        send(capture.callback_url, callback_body(status=status, retried=retried))
+    received = capture.callbacks.assert_received
+    assert [item.retried for item in received(status=500)] == [0, 1]
+    assert received(status=200, json={"answer": 1}, times=1).only().is_final
+    assert received(status=lambda status: status < 300, verified=True).only().retried == 2
+    assert received(status=404, times=0) == []
+    assert capture.callbacks.wait_for(2, status=500).last.retried == 1
+
+
+def test_the_failure_shows_the_nearest_with_a_diff(capture: CallbackCapture) -> None:
+    send(capture.callback_url, callback_body(status=500, retried=0))
+    send(capture.callback_url)
+    with pytest.raises(AssertionError) as failure:
+        capture.callbacks.assert_received(status=200, json={"answer": 2}, retried=1)
+    text = str(failure.value)
+    head, nearest, *_ = text.splitlines()
+    assert head.startswith("expected at least one callback(s) with status=200, json={'answer': 2}")
+    assert head.endswith(f"at {capture.callback_url}, found 0")
+    assert "status 200, retried 1 of 3" in nearest
+    assert '-   "answer": 2\n' in text
+    assert '+   "answer": 1\n' in text
+    assert "status is 500, not 200" in text
+    assert "retried is 0, not 1" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"json": {}}, "json is no JSON: b'no'"),
+        ({"source_json": {}}, "source_json is no JSON: b'no'"),
+        ({"status": lambda status: False}, "status is 200, which the predicate refuses"),
+        ({"verified": False}, "verified is True, not False"),
+    ],
+)
+def test_what_differed(capture: CallbackCapture, fields: dict[str, Any], text: str) -> None:
+    send(capture.callback_url, callback_body(body=b64(b"no"), sourceBody=b64(b"no")))
+    with pytest.raises(AssertionError) as failure:
+        capture.callbacks.assert_received(**fields)
+    assert text in str(failure.value)
+
+
+def test_a_field_that_no_callback_has(capture: CallbackCapture) -> None:
+    send(capture.callback_url)
+    with pytest.raises(ContractError, match="a callback has no 'code'; it has: status, body"):
+        capture.callbacks.assert_received(code=200)
+
+
+# -- with a queue ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
+        yield cloud
+
+
+APP = "https://app.example.com/job"
+
+
+def publish(cloud: Cloud, *statuses: int, **options: Any) -> tuple[Any, CallbackCapture]:
+    queue: Any = cloud.queue()
+    capture = cloud.callback_capture()
+    queue.destinations.answers(APP, *((status, {"status": status}) for status in statuses))
+    queue.publish(
+        APP,
+        json={"order": 7},
+        callback=capture.callback_url,
+        failure_callback=capture.failure_url,
+        **options,
+    )
+    return queue, capture
+
+
+def test_a_callback_after_every_attempt_and_a_failure_callback_at_the_end(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 500, 503, 500, retries=2)
+    before = cloud.clock.now()
+    failure = capture.wait_for_failure()
+    assert (cloud.clock.now() - before).total_seconds() == pytest.approx(160.596, abs=0.01)
+    assert [item.status for item in capture.callbacks] == [500, 503, 500]
+    assert [item.is_final for item in capture.callbacks] == [False, False, True]
+    assert [item.retried for item in capture.callbacks] == [0, 1, 2]
+    assert all(item.verified for item in [*capture.callbacks, failure])
+    assert failure.json() == {"status": 500}
+    assert failure.source_json() == {"order": 7}
+    assert failure.dlq_id == queue.dead_letters().only().id
+    message = queue.messages(kind="message").only()
+    assert {item.source_message_id for item in capture.callbacks} == {message.id}
+
+
+def test_a_receiver_that_is_down_gets_its_callback_later(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 200)
+    capture.callbacks.faults.answer(503, times=2)
+    assert capture.wait_for_callback().status == 200
+    (callback,) = queue.messages(kind="callback")
+    assert [attempt.status for attempt in callback.attempts] == [503, 503, 200]
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        ("tamper", "about another body"),
+        ("wrong_key", "neither the current key nor the next key"),
+        ("expired_token", "the token has expired"),
+        ("unsigned", "without an Upstash-Signature header"),
+        ("next_key", None),
+    ],
+)
+def test_the_faults_of_a_delivery_are_told_apart(
+    cloud: Cloud, fault: str, problem: str | None
+) -> None:
+    queue, capture = publish(cloud, 200)
+    getattr(queue.faults, fault)(kind="callback", times=1)
+    item = capture.wait_for_callback()
+    assert (problem is None) is item.verified
+    assert (problem or "") in (item.problem or "")
+
+
+def test_a_callback_signed_before_a_rotation_is_explained(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 200)
+    capture.callbacks.faults.call(lambda request: queue.rotate_keys(), "before", times=1)
+    assert "neither the current key nor" in (capture.wait_for_callback().problem or "")
+
+
+def test_a_wait_in_vain_prints_the_timeline(cloud: Cloud) -> None:
+    _, capture = publish(cloud, 500, 200)
+    with pytest.raises(AssertionError) as failure:
+        capture.wait_for_failure()
+    text = str(failure.value)
+    assert f"expected 1 failure callback(s); 0 came to {capture.failure_url}" in text
+    assert f"2 callback(s) came to {capture.callback_url} instead" in text
+    assert "status 500" in text
+    assert "DELIVERED" in text
+    assert "nothing is left to deliver" in text
+
+
+def test_a_dropped_callback_is_a_wait_in_vain(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 200)
+    queue.faults.drop_callback()
+    with pytest.raises(AssertionError, match="0 came to"):
+        capture.wait_for_callback()
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_the_awaitable_wait_drives_in_the_running_loop(cloud: Cloud, library: str) -> None:
+    queue: Any = cloud.queue()
+    capture = cloud.callback_capture()
+    loops: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        loops.append(scope["type"])
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    queue.destinations.asgi(APP, app)
+    queue.publish(APP, callback=capture.callback_url, delay="1h")
+
+    async def main() -> Any:
+        return await capture.aio.wait_for_callback()
+
+    item = asyncio.run(main()) if library == "asyncio" else trio.run(main)
+    assert item.verified
+    assert loops == ["http"]
+
+
+@pytest.mark.parametrize("clock", ["running", "frozen"])
+def test_in_the_background_the_callback_comes_by_itself(clock: Any) -> None:
+    with Cloud(clock=clock, seed=1) as cloud:
+        _, capture = publish(cloud, 200)
+        assert capture.wait_for_callback().verified
+
+
+def test_unmet_expectations_fail_the_test_in_its_call_phase(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import requests
+
+        def test_met(destination):
+            destination.expect_oneshot_request("/x").respond_with_data("ok")
+            assert requests.get(destination.url + "/x").text == "ok"
+
+        def test_unmet(destination):
+            destination.expect_oneshot_request("/x").respond_with_data("ok")
+
+        def test_unexpected(destination):
+            assert requests.get(destination.url + "/x").status_code == 500
+
+        def test_allowed(fakecloud, destination):
+            fakecloud.allow("unmet")
+            destination.expect_oneshot_request("/x").respond_with_data("ok")
+
+        def test_callback(queue, callback_capture):
+            queue.destinations.accept()
+            queue.publish("https://app.example.com", callback=callback_capture.callback_url)
+            assert callback_capture.wait_for_callback().verified
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*destination: the oneshot request never came*",
+            "*destination: No handler found for request*",
+            "FAILED *::test_unmet*",
+        ]
+    )
+
+
+def test_the_queue_does_not_import_the_receiver() -> None:
+    script = (
+        "import sys, pytest_fakecloud.queue.handle; "
+        "print([m for m in ('pytest_httpserver', 'responses') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

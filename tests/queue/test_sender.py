@@ -596,6 +596,20 @@ def test_a_route_comes_before_a_mock(sender: Sender) -> None:
     assert len(responses.calls) == 0
 
 
+def test_a_route_for_everything_leaves_the_clouds_own_fakes_alone(
+    serve: Callable[..., RawServer],
+) -> None:
+    server = serve()
+    sender = Sender(is_fake=lambda url: url.startswith(server.url))
+    sender.destinations.accept()
+    assert sender.send(delivery(server.url + "/x")).where == "loopback"
+    assert asyncio.run(sender.asend(delivery(server.url + "/x"))).where == "loopback"
+    assert sender.send(delivery("http://127.0.0.1:9/x")).where == "accept"
+    sender.destinations.answers(server.url, 418)
+    assert sender.send(delivery(server.url + "/x")).status == 418
+    sender.close()
+
+
 # -- everywhere else -------------------------------------------------------------------------------
 
 

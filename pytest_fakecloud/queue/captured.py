@@ -1,0 +1,345 @@
+"""Callbacks that were received: one of them decoded, and the lists they are kept in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from werkzeug import Request as WerkzeugRequest
+
+from ..kernel.errors import ContractError
+from ..kernel.faults import Fault
+from ..kernel.instants import to_datetime
+from ..kernel.journal import Found
+from .model import first
+
+if TYPE_CHECKING:
+    from .capture import CallbackCapture
+
+__all__ = ["DEFAULT_TIMEOUT", "Callback", "Captured"]
+
+DEFAULT_TIMEOUT = 5.0
+
+Predicate: TypeAlias = "Callable[[Callback], object]"
+
+
+@dataclass(frozen=True, eq=False)
+class Callback:
+    """One callback or failure callback, decoded.
+
+    `raw` is the whole body as JSON, under the service's names; `body` and `source_body` are bytes
+    (what the destination answered, and what was published).  `problem` says why the signature does
+    not verify, None when it does.  A body that is no callback leaves the fields None.
+    """
+
+    raw: dict[str, Any]
+    headers: list[tuple[str, str]]
+    problem: str | None
+    at_us: int
+    failure: bool
+    request: WerkzeugRequest
+
+    @property
+    def status(self) -> int | None:
+        """The status the destination answered; 0 when no answer came."""
+        return _number(self.raw.get("status"))
+
+    @property
+    def body(self) -> bytes:
+        """The body the destination answered."""
+        return _decoded(self.raw.get("body"))
+
+    def json(self) -> Any:
+        """Return the destination's answer read as JSON; `ValueError` when it is none."""
+        return json.loads(self.body)
+
+    @property
+    def source_body(self) -> bytes:
+        """The body that was published."""
+        return _decoded(self.raw.get("sourceBody"))
+
+    def source_json(self) -> Any:
+        """Return the published body read as JSON."""
+        return json.loads(self.source_body)
+
+    @property
+    def source_message_id(self) -> str | None:
+        """The id of the message this is about."""
+        found = self.raw.get("sourceMessageId", self.raw.get("sourceMessasgeId"))
+        return found if isinstance(found, str) else None
+
+    @property
+    def retried(self) -> int | None:
+        """How many attempts the message had before this one."""
+        return _number(self.raw.get("retried"))
+
+    @property
+    def max_retries(self) -> int | None:
+        """How many retries the message may have."""
+        return _number(self.raw.get("maxRetries"))
+
+    @property
+    def dlq_id(self) -> str | None:
+        """The dead letter's id, in a failure callback."""
+        found = self.raw.get("dlqId")
+        return found if isinstance(found, str) else None
+
+    @property
+    def url(self) -> str | None:
+        """The destination of the message this is about."""
+        found = self.raw.get("url")
+        return found if isinstance(found, str) else None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no further attempt follows: delivered, given up, or a failure callback."""
+        if self.failure or (self.status is not None and 200 <= self.status <= 299):
+            return True
+        return self.retried is not None and self.retried == self.max_retries
+
+    @property
+    def verified(self) -> bool:
+        """Whether the signature is that of a queue of this cloud, for this URL and this body."""
+        return self.problem is None
+
+    @property
+    def at(self) -> datetime:
+        """When it came, on the cloud's clock: an aware UTC datetime."""
+        return to_datetime(self.at_us)
+
+    def header(self, name: str) -> str | None:
+        """Return the first request header of that name, in any spelling, or None."""
+        return first(self.headers, name)
+
+    def __repr__(self) -> str:
+        kind = "failure callback" if self.failure else "callback"
+        signature = "verified" if self.verified else f"not verified: {self.problem}"
+        final = ", final" if self.is_final else ""
+        return (
+            f"<{kind} of {self.source_message_id} at {self.at.isoformat()}: status {self.status}, "
+            f"retried {self.retried} of {self.max_retries}{final}, {signature}>"
+        )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _decoded(value: object) -> bytes:
+    try:
+        return base64.b64decode(value) if isinstance(value, str) else b""
+    except (binascii.Error, ValueError):
+        return b""
+
+
+class _ScopedFaults:
+    """The faults of one of the two receivers; every word of the vocabulary, bound to its route."""
+
+    def __init__(self, capture: CallbackCapture, route: str) -> None:
+        self._capture = capture
+        self._route = route
+
+    def __getattr__(self, word: str) -> Callable[..., Fault]:
+        method = getattr(self._capture.faults, word)
+        if word in ("up", "clear", "unused"):
+            bound: Callable[..., Fault] = method
+            return bound
+        return functools.partial(method, route=self._route)
+
+
+class Captured(Found[Callback]):
+    """What came to one URL of a capture, oldest first: a list with `.url` and `.wait_for()`."""
+
+    def __init__(self, capture: CallbackCapture, path: str, failure: bool) -> None:
+        super().__init__()
+        self._capture = capture
+        self._path = path
+        self._failure = failure
+        self.faults = _ScopedFaults(capture, path.strip("/"))
+
+    @property
+    def url(self) -> str:
+        """The URL to publish with."""
+        return self._capture.url + self._path
+
+    @property
+    def kind(self) -> str:
+        """What the items are called."""
+        return "failure callback" if self._failure else "callback"
+
+    @property
+    def aio(self) -> Any:
+        """The waiting call, awaitable: `await captured.aio.wait_for(...)`."""
+        return _Aio(self._capture, self)
+
+    def wait_for(
+        self,
+        wanted: int | Predicate = 1,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        **fields: object,
+    ) -> Found[Callback]:
+        """Return the items once there are `wanted` of them, or one the predicate holds for.
+
+        `fields` narrow both to items with these values (`status=200`, `json={...}`; a callable is a
+        predicate on the field).  Where the queue is driven, this drives it, moving time to whatever
+        falls due next, until the condition holds or nothing is left to deliver.  Where it delivers
+        in the background, this waits at most `timeout` real seconds.  Raises `AssertionError` with
+        the timelines of the messages and what differed in the nearest items.
+        """
+        condition = _Condition(self, wanted, fields)
+        self._capture.drive_until(condition, timeout)
+        return condition.result()
+
+    def assert_received(self, *, times: int | None = None, **fields: object) -> Found[Callback]:
+        """Return the items with these values; fails unless there is one, or exactly `times`.
+
+        Never drives.  The failure shows the nearest items and what differed in each.
+        """
+        found = Found(item for item in self if not _differences(item, fields))
+        if (times is None and found) or (times is not None and len(found) == times):
+            return found
+        expected = "at least one" if times is None else f"exactly {times}"
+        head = (
+            f"expected {expected} {self.kind}(s){_asked(fields)} at {self.url}, found {len(found)}"
+        )
+        raise AssertionError("\n".join([head, *self._capture.account(self, fields)]))
+
+    def reset(self) -> None:
+        """Forget what came."""
+        self.clear()
+
+
+class _Condition:
+    """What a wait is for, and how to say that it did not come."""
+
+    def __init__(
+        self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, object]
+    ) -> None:
+        if isinstance(wanted, bool) or not (callable(wanted) or isinstance(wanted, int)):
+            raise ContractError(f"wait_for() takes a number or a predicate, got {wanted!r}")
+        if isinstance(wanted, int) and wanted < 1:
+            raise ContractError(f"wait_for({wanted}) waits for nothing: give 1 or more")
+        self._captured = captured
+        self._wanted = wanted
+        self._fields = fields
+
+    def found(self) -> Found[Callback]:
+        """The items so far."""
+        predicate = self._wanted if callable(self._wanted) else None
+        return Found(
+            item
+            for item in list(self._captured)
+            if (predicate is None or predicate(item)) and not _differences(item, self._fields)
+        )
+
+    def __call__(self) -> bool:
+        return len(self.found()) >= (self._wanted if isinstance(self._wanted, int) else 1)
+
+    def result(self) -> Found[Callback]:
+        """Return the items, or fail with the account of what happened instead."""
+        if self():
+            return self.found()
+        captured, asked = self._captured, _asked(self._fields)
+        if callable(self._wanted):
+            name = getattr(self._wanted, "__name__", repr(self._wanted))
+            head = f"no {captured.kind}{asked} for which {name} holds; "
+        else:
+            head = f"expected {self._wanted} {captured.kind}(s){asked}; "
+        head += f"{len(captured)} came to {captured.url}"
+        raise AssertionError("\n".join([head, *captured._capture.account(captured, self._fields)]))
+
+
+class _Aio:
+    def __init__(self, capture: CallbackCapture, captured: Captured) -> None:
+        self._capture = capture
+        self._captured = captured
+
+    async def wait_for(
+        self,
+        wanted: int | Predicate = 1,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        **fields: object,
+    ) -> Found[Callback]:
+        """`Captured.wait_for`, awaitable."""
+        condition = _Condition(self._captured, wanted, fields)
+        await self._capture.adrive_until(condition, timeout)
+        return condition.result()
+
+
+# -- comparing -------------------------------------------------------------------------------------
+
+_FIELDS = (
+    "status",
+    "body",
+    "json",
+    "source_body",
+    "source_json",
+    "source_message_id",
+    "retried",
+    "max_retries",
+    "dlq_id",
+    "url",
+    "is_final",
+    "verified",
+    "failure",
+    "headers",
+    "raw",
+    "at",
+)
+
+
+def _asked(fields: Mapping[str, object]) -> str:
+    if not fields:
+        return ""
+    return " with " + ", ".join(f"{name}={value!r}" for name, value in fields.items())
+
+
+def _differences(item: Callback, fields: Mapping[str, object]) -> list[str]:
+    return [text for name, value in fields.items() for text in _difference(item, name, value)]
+
+
+def _difference(item: Callback, name: str, wanted: object) -> Iterator[str]:
+    if name not in _FIELDS:
+        raise ContractError(f"a callback has no {name!r}; it has: {', '.join(_FIELDS)}")
+    value = getattr(item, name)
+    if name in ("json", "source_json"):
+        try:
+            value = value()
+        except ValueError:
+            yield f"{name} is no JSON: {item.body if name == 'json' else item.source_body!r}"
+            return
+    if callable(wanted):
+        if not wanted(value):
+            yield f"{name} is {value!r}, which the predicate refuses"
+        return
+    if value == wanted:
+        return
+    if isinstance(value, dict | list) and isinstance(wanted, dict | list):
+        lines = difflib.ndiff(_listed(wanted), _listed(value))
+        yield "\n    ".join([f"{name} differs (- expected, + received):", *lines])
+        return
+    yield f"{name} is {value!r}, not {wanted!r}"
+
+
+def _listed(value: object) -> list[str]:
+    return json.dumps(value, indent=2, sort_keys=True, default=repr).splitlines()
+
+
+def nearest(captured: Captured, fields: Mapping[str, object]) -> list[str]:
+    """Return the items most like the wanted one, each with what differs."""
+    rows = [(item, _differences(item, fields)) for item in captured]
+    rows.sort(key=lambda row: len(row[1]))
+    lines: list[str] = []
+    for item, differences in rows[:5]:
+        lines.append(f"  {item!r}")
+        lines += [f"    {text}" for text in differences]
+    return lines
