@@ -374,7 +374,9 @@ def test_a_server_with_a_certificate_of_its_own(sender: Sender) -> None:
 
     def serve() -> None:
         with context.wrap_socket(listener.accept()[0], server_side=True) as sock:
-            sock.recv(65536)
+            received = b""
+            while not received.endswith(b"body"):
+                received += sock.recv(65536)
             sock.sendall(OK)
 
     threading.Thread(target=serve, daemon=True).start()
