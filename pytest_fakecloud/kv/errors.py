@@ -309,6 +309,7 @@ def no_group(key: bytes, group: bytes, *, reading: bool = False) -> bytes:
 
 def no_group_for_key(key: bytes, group: bytes) -> bytes:
     """The text where a key is there and its group is missing."""
+    key, group = key.split(b"\0")[0], group.split(b"\0")[0]
     return one_line(b"NOGROUP No such consumer group '" + group + b"' for key name '" + key + b"'")
 
 

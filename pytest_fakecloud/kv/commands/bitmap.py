@@ -183,7 +183,8 @@ def bitop(session: Session, args: Args) -> Reply:
         return 0
     numbers = [int.from_bytes(value, "big") << 8 * (length - len(value)) for value in values]
     result = _combine(operation, numbers, (1 << 8 * length) - 1)
-    session.db.set(target, result.to_bytes(length, "big"))
+    # A buffer, as OBJECT ENCODING calls a result `raw` however short it is.
+    session.db.set(target, bytearray(result.to_bytes(length, "big")))
     return length
 
 

@@ -63,6 +63,7 @@ def _elements(value: Any) -> list[bytes]:
     if value is None:
         return []
     if isinstance(value, SortedSet):
+        value.to_skiplist()
         return [member for _, member in value]
     if isinstance(value, QuickList | SetValue):
         return list(value)
