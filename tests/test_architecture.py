@@ -22,6 +22,12 @@ EDGES = {
     ("queue", "sender"),
     ("queue", "capture"),
     ("queue", "destinations"),
+    ("queue", "faults"),
+    ("queue", "loopback"),
+    ("queue", "mocked"),
+    ("queue", "receiver"),
+    ("queue", "routes_v1"),
+    ("queue", "routes_workflow"),
 }
 FORBIDDEN_IN_ENGINES = {
     "http", "pytest", "random", "requests", "responses", "socket", "time", "urllib3", "werkzeug",

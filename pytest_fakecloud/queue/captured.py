@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from werkzeug import Request as WerkzeugRequest
-
 from ..kernel.errors import ContractError
-from ..kernel.faults import Fault
 from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
 from .model import first
 
 if TYPE_CHECKING:
+    from werkzeug import Request as WerkzeugRequest
+
+    from ..kernel.faults import Fault
     from .capture import CallbackCapture
 
 __all__ = ["DEFAULT_TIMEOUT", "Callback", "Captured"]
