@@ -41,6 +41,7 @@ MODELS: Mapping[str, int] = {
     "bm25": 0,
 }
 """The vendor's models and their dense dimensions; their names may be given as ``embedding``."""
+SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
 
 STOP_WORDS = frozenset(
     WORD.findall(
@@ -132,6 +133,10 @@ class Embedder:
                 raise ContractError(
                     f"embedding={setting!r} is no known model; the models are {', '.join(MODELS)}"
                 )
+            if kind is Kind.SPARSE and setting not in SPARSE_MODELS:
+                raise ContractError(f"embedding={setting!r} makes no sparse vectors")
+            if kind.has_dense and not MODELS[setting]:
+                raise ContractError(f"embedding={setting!r} makes no dense vectors")
             model = setting
         elif isinstance(setting, Mapping):
             self._source = _lookup(setting)
@@ -148,7 +153,8 @@ class Embedder:
             dimension = MODELS.get(model) or DEFAULT_DIMENSION
         self.dimension = dimension
         self.dense_model = model if kind.has_dense else ""
-        self.sparse_model = (model if self._source else "bm25") if kind.has_sparse else ""
+        keeps_name = self._source is not None or model in SPARSE_MODELS
+        self.sparse_model = (model if keeps_name else "bm25") if kind.has_sparse else ""
 
     def embed(self, text: str, *, query: bool = False) -> tuple[Floats | None, SparseVector | None]:
         """The vectors the index's kind needs; a ``query`` weighs its sparse words equally.

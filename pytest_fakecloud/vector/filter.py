@@ -20,8 +20,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from .filter_syntax import (
-    All,
-    Any_,
+    And,
     Compare,
     Contains,
     Expression,
@@ -29,6 +28,7 @@ from .filter_syntax import (
     HasField,
     In,
     Literal,
+    Or,
     parse,
 )
 
@@ -63,10 +63,10 @@ def compile_filter(text: str) -> Predicate:
 
 
 def _predicate(expression: Expression) -> Predicate:
-    if isinstance(expression, All):
+    if isinstance(expression, And):
         terms = tuple(map(_predicate, expression.terms))
         return lambda metadata: all(term(metadata) for term in terms)
-    if isinstance(expression, Any_):
+    if isinstance(expression, Or):
         terms = tuple(map(_predicate, expression.terms))
         return lambda metadata: any(term(metadata) for term in terms)
     get = _getter(expression.path)

@@ -27,7 +27,7 @@ from typing import NoReturn
 
 from .errors import invalid_filter
 
-__all__ = ["All", "Any_", "Compare", "Contains", "Expression", "Glob", "HasField", "In", "parse"]
+__all__ = ["And", "Compare", "Contains", "Expression", "Glob", "HasField", "In", "Or", "parse"]
 
 Literal = str | int | float | bool
 
@@ -93,20 +93,20 @@ class HasField:
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class And:
     """Terms joined by AND."""
 
     terms: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Any_:
+class Or:
     """Terms joined by OR."""
 
     terms: tuple[Expression, ...]
 
 
-Expression = Compare | In | Glob | Contains | HasField | All | Any_
+Expression = Compare | In | Glob | Contains | HasField | And | Or
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +196,11 @@ class _Parser:
 
     def _any(self) -> Expression:
         terms = self._joined("OR", self._all)
-        return terms[0] if len(terms) == 1 else Any_(terms)
+        return terms[0] if len(terms) == 1 else Or(terms)
 
     def _all(self) -> Expression:
         terms = self._joined("AND", self._term)
-        return terms[0] if len(terms) == 1 else All(terms)
+        return terms[0] if len(terms) == 1 else And(terms)
 
     def _joined(self, word: str, rule: Callable[[], Expression]) -> tuple[Expression, ...]:
         terms = [rule()]

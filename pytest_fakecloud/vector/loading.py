@@ -17,6 +17,7 @@ Arrays are welcome wherever lists are. Anything else is a ``ContractError`` that
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from pytest_fakecloud.kernel.errors import ContractError
 
 from .embedding import Embedder, is_sequence
 from .errors import VectorError
-from .fields import FieldReader
+from .fields import FieldReader, from_array
 from .model import Record
 
 __all__ = ["read_records"]
@@ -47,20 +48,26 @@ def read_records(
     records = []
     for number, raw in enumerate(_raw_records(source)):
         try:
-            fields = _plain(raw)
-            namespace = reader.text(fields, "namespace")
-            records.append((namespace, _record(fields, reader, embedder)))
+            records.append(_read(raw, reader, embedder))
         except VectorError as error:
             raise ContractError(f"record {number} cannot be loaded: {error.message}") from None
     return records
 
 
-def _record(fields: Raw, reader: FieldReader, embedder: Embedder | None) -> Record:
+def _read(raw: Raw, reader: FieldReader, embedder: Embedder | None) -> tuple[str | None, Record]:
+    vector = raw.get("vector")
+    floats = None
+    if isinstance(vector, np.ndarray):
+        floats = from_array(vector)
+        raw = {name: value for name, value in raw.items() if name != "vector"}
+    fields = _plain(raw)
     record = reader.record(fields)
-    if embedder is None or record.data is None or record.vector is not None or record.sparse:
-        return record
-    vector, sparse = embedder.embed(record.data)
-    return Record(record.id, vector, sparse, record.metadata, record.data)
+    if floats is not None:
+        record = replace(record, vector=floats)
+    if embedder and record.data is not None and record.vector is None and record.sparse is None:
+        vector, sparse = embedder.embed(record.data)
+        record = replace(record, vector=vector, sparse=sparse)
+    return reader.text(fields, "namespace"), record
 
 
 def _plain(raw: Raw) -> Raw:
@@ -143,7 +150,7 @@ def _from_npz(path: Path) -> Iterator[Raw]:
         names = arrays.files
         if "vectors" not in names:
             for name in names:
-                yield {"id": name, "vector": arrays[name].astype(np.float64)}
+                yield {"id": name, "vector": arrays[name]}
             return
         vectors = arrays["vectors"]
         columns = {name: arrays[name] for name in ("ids", "metadata", "data") if name in names}

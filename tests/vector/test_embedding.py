@@ -98,8 +98,10 @@ def test_a_model_name_sets_the_dimension_and_is_reported() -> None:
     assert (embedder.dimension, embedder.dense_model, embedder.sparse_model) == (
         1024,
         "bge-m3",
-        "bm25",
+        "bge-m3",
     )
+    assert Embedder("bge-base-en", Kind.HYBRID, None).sparse_model == "bm25"
+    assert Embedder("bm25", Kind.SPARSE, None).sparse_model == "bm25"
     assert Embedder(True, Kind.DENSE, None).dimension == 384
     assert Embedder(True, Kind.DENSE, 12).dimension == 12
     assert Embedder(True, Kind.SPARSE, None).dense_model == ""
@@ -178,6 +180,19 @@ def test_a_function_that_gives_no_vector_is_told(function: Any, reason: str) -> 
     with pytest.raises(VectorError, match=reason) as caught:
         Embedder(function, Kind.DENSE, 1).embed("x")
     assert caught.value.status == 422
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind", "what"),
+    [
+        ("bge-base-en", Kind.SPARSE, "sparse"),
+        ("bm25", Kind.DENSE, "dense"),
+        ("bm25", Kind.HYBRID, "dense"),
+    ],
+)
+def test_a_model_must_make_the_vectors_of_the_kind(setting: str, kind: Kind, what: str) -> None:
+    with pytest.raises(ContractError, match=f"embedding='{setting}' makes no {what} vectors"):
+        Embedder(setting, kind, None)
 
 
 @pytest.mark.parametrize("setting", ["bge-huge", 5, None])

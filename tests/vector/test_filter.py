@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.filter import compile_filter, glob_matcher
 from pytest_fakecloud.vector.filter_syntax import (
-    All,
-    Any_,
+    And,
     Compare,
     Contains,
     Expression,
     HasField,
     In,
     Literal,
+    Or,
 )
 
 CITY: dict[str, Any] = {
@@ -146,16 +146,16 @@ TERMS: st.SearchStrategy[Expression] = st.one_of(
 TREES: st.SearchStrategy[Expression] = st.recursive(
     TERMS,
     lambda inner: st.one_of(
-        st.builds(All, st.lists(inner, min_size=2, max_size=3).map(tuple)),
-        st.builds(Any_, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple)),
     ),
     max_leaves=6,
 )
 
 
 def written(tree: Expression) -> str:
-    if isinstance(tree, All | Any_):
-        word = " AND " if isinstance(tree, All) else " OR "
+    if isinstance(tree, And | Or):
+        word = " AND " if isinstance(tree, And) else " OR "
         return "(" + word.join(written(term) for term in tree.terms) + ")"
     if isinstance(tree, HasField):
         return f"HAS {'NOT ' if tree.negated else ''}FIELD {tree.path}"
@@ -195,9 +195,9 @@ def found(path: str, metadata: Any) -> Any:
 
 def passes(tree: Expression, metadata: Any) -> bool:
     """The rules as the documentation tells them, without any cleverness."""
-    if isinstance(tree, All):
+    if isinstance(tree, And):
         return all(passes(term, metadata) for term in tree.terms)
-    if isinstance(tree, Any_):
+    if isinstance(tree, Or):
         return any(passes(term, metadata) for term in tree.terms)
     try:
         value = found(tree.path, metadata)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.filter_syntax import (
-    All,
-    Any_,
+    And,
     Compare,
     Contains,
     Glob,
     HasField,
     In,
+    Or,
     parse,
 )
 
@@ -46,11 +46,11 @@ from pytest_fakecloud.vector.filter_syntax import (
         ("(((a = 1)))", Compare("a", "=", 1)),
         (
             "a = 1 OR b = 2 AND c = 3",
-            Any_((Compare("a", "=", 1), All((Compare("b", "=", 2), Compare("c", "=", 3))))),
+            Or((Compare("a", "=", 1), And((Compare("b", "=", 2), Compare("c", "=", 3))))),
         ),
         (
             "(a = 1 OR b = 2) and\n c = 3",
-            All((Any_((Compare("a", "=", 1), Compare("b", "=", 2))), Compare("c", "=", 3))),
+            And((Or((Compare("a", "=", 1), Compare("b", "=", 2))), Compare("c", "=", 3))),
         ),
         ("industries#-1] = 1", Compare("industries#-1]", "=", 1)),
         ("order = 1", Compare("order", "=", 1)),
@@ -109,7 +109,7 @@ def test_parentheses_nest_a_hundred_deep_and_no_deeper() -> None:
 
 def test_long_chains_are_no_nesting() -> None:
     tree = parse(" OR ".join(["a = 1"] * 20_000))
-    assert isinstance(tree, Any_)
+    assert isinstance(tree, Or)
     assert len(tree.terms) == 20_000
 
 

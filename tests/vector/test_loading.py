@@ -128,6 +128,10 @@ def test_npz_columns_must_fit(tmp_path: Path) -> None:
         ([{"id": "a", "vector": [float("nan")]}], "record 0 cannot be loaded: .*got null"),
         ([{"id": "a", "metadata": {"x": {1, 2}}}], "record 'a' has no JSON form"),
         ([{"id": "\ud800", "vector": [1]}], "has no JSON form"),
+        ([("a", np.zeros((2, 3)))], "expected an array of numbers, got 'array of 2x3 float64'"),
+        ([("a", np.array(["x"]))], "expected an array of numbers, got 'array of 1 <U1'"),
+        ([("a", np.array([1e39]))], "range of a 32-bit float"),
+        ([("a", np.array([np.nan]))], "must be finite"),
     ],
 )
 def test_what_cannot_be_loaded(source: object, reason: str) -> None:
