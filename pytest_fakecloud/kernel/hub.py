@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import errno
 import os
-import queue
 import random
 import secrets
 import selectors
@@ -448,8 +447,7 @@ class WorkerPool:
         self.spare = spare
         self.linger = linger
         self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._idle = 0
+        self._idle: list[_Worker] = []
         self._threads = 0
         self._started = 0
 
@@ -461,46 +459,59 @@ class WorkerPool:
     @property
     def idle(self) -> int:
         """How many of them wait for a job."""
-        return self._idle
+        return len(self._idle)
 
     def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
         """Have an idle thread run the job, or a new one; ``abandon()`` when none can be started."""
         with self._lock:
             if self._idle:
-                # Claimed here and not by the thread, so that two jobs never count on one thread.
-                self._idle -= 1
-                self._jobs.put(job)
+                # The one that was busy last, so that those nobody needs are idle for long.
+                worker = self._idle.pop()
+                worker.job = job
+                worker.wake.release()
                 return
             self._threads += 1
             self._started += 1
             name = f"fakecloud-worker-{self._started}"
+        worker = _Worker(job)
         try:
-            threading.Thread(target=self._work, args=(job,), name=name, daemon=True).start()
+            threading.Thread(target=self._work, args=(worker,), name=name, daemon=True).start()
         except RuntimeError:
             with self._lock:
                 self._threads -= 1
             abandon()
 
-    def _work(self, job: Callable[[], None]) -> None:
+    def _work(self, worker: _Worker) -> None:
         while True:
-            job()
-            del job
+            worker.job()
+            worker.job = _nothing
             with self._lock:
-                if self._idle >= self.spare:
+                if len(self._idle) >= self.spare:
                     self._threads -= 1
                     return
-                self._idle += 1
-            while True:
-                try:
-                    job = self._jobs.get(timeout=self.linger)
-                    break
-                except queue.Empty:
-                    with self._lock:
-                        # With none idle, this thread has been claimed: its job is on the way.
-                        if self._idle and self._threads > self.keep:
-                            self._idle -= 1
-                            self._threads -= 1
-                            return
+                self._idle.append(worker)
+            while not worker.wake.acquire(timeout=self.linger):
+                with self._lock:
+                    # Not among the idle, it has just been claimed: its job is there.
+                    if worker in self._idle and self._threads > self.keep:
+                        self._idle.remove(worker)
+                        self._threads -= 1
+                        return
+
+
+class _Worker:
+    """A thread of the pool: its job, and the lock it sleeps on while it has none."""
+
+    __slots__ = ("job", "wake")
+
+    def __init__(self, job: Callable[[], None]) -> None:
+        self.job = job
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+
+def _nothing() -> None:
+    """What an idle worker has to do."""
 
 
 class Hub:
