@@ -303,6 +303,7 @@ XDELEX_IDS = b"ERR The `numids` parameter must match the number of arguments"  #
 
 def no_group(key: bytes, group: bytes, *, reading: bool = False) -> bytes:
     """The text where a key or its group is missing."""
+    key, group = key.split(b"\0")[0], group.split(b"\0")[0]
     tail = b" in XREADGROUP with GROUP option" if reading else b""
     return one_line(b"NOGROUP No such key '" + key + b"' or consumer group '" + group + b"'" + tail)
 

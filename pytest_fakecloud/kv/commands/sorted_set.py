@@ -43,7 +43,7 @@ def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> R
 def store(session: Session, key: bytes, members: SortedSet) -> int:
     """Put a result under a key, or remove the key when the result is empty; its size."""
     if members:
-        session.db.set(key, members)
+        session.db.set(key, members.as_stored())
     else:
         session.db.delete(key)
     return len(members)

@@ -109,6 +109,10 @@ class SortedSet:
             return "listpack"
         return "skiplist"
 
+    def to_skiplist(self) -> None:
+        """Take the large encoding for good, as sorting by SORT makes it on the server."""
+        self._peak = max(self._peak, 1 << 62)
+
     def copy(self) -> SortedSet:
         """An independent copy with the same encoding."""
         twin = SortedSet.__new__(SortedSet)
@@ -147,7 +151,8 @@ class SortedSet:
     def set(self, member: bytes, score: float) -> None:
         """Give `member` this score, whether it was there or not."""
         scores = self._scores
-        score += 0.0  # minus zero becomes zero, as in the server's small encoding
+        if not score and self._fits_listpack(member):
+            score = 0.0
         old = scores.get(member)
         if old is None:
             scores[member] = score
@@ -162,6 +167,21 @@ class SortedSet:
             self._order.remove((old, member))
             self._order.add((score, member))
             scores[member] = score
+
+    def _fits_listpack(self, member: bytes) -> bool:
+        """Whether the set with this member is small: then the sign of zero is not kept.
+
+        A listpack holds whole scores as integers. The limits are the defaults, whatever is set.
+        """
+        longest = max(self._longest, len(member))
+        added = member not in self._scores
+        return longest <= 64 and max(self._peak, len(self._scores) + added) <= 128
+
+    def as_stored(self) -> SortedSet:
+        """This set as it is once it lies under a key: a small one forgets the sign of zero."""
+        if self._scores and self._fits_listpack(b"") and 0.0 in self._scores.values():
+            return SortedSet({member: score + 0.0 for member, score in self._scores.items()})
+        return self
 
     def remove(self, member: bytes) -> bool:
         """Remove `member`; whether it was there."""

@@ -14,6 +14,7 @@ from .generate import Generator
 from .normalise import RULES
 from .servers import RealServer, available
 from .templates import TEMPLATES
+from .written import hand_written
 
 
 def main() -> int:
@@ -40,14 +41,16 @@ def main() -> int:
     comparison = Comparison(face, servers)
     groups = tuple(chosen.group or TEMPLATES)
     generator = Generator(chosen.seed, groups)
+    for name, lines in hand_written():
+        comparison.run(f"written: {name}", lines)
     for group in itertools.cycle(groups):
-        if sum(comparison.tally.compared.values()) >= chosen.commands:
+        if sum(comparison.tally.compared[each] for each in groups) >= chosen.commands:
             break
         comparison.run(group, generator.lines(group, RUN))
     finish()
     for server in servers:
         server.close()
-    return _print(comparison, groups, chosen.show)
+    return _print(comparison, chosen.show)
 
 
 def _face(name: str) -> tuple[Face, Callable[[], None]]:
@@ -56,7 +59,7 @@ def _face(name: str) -> tuple[Face, Callable[[], None]]:
     from pytest_fakecloud import Cloud
 
     cloud = Cloud()
-    handle = cloud.kv_server(dialect="redis", limits=None)
+    handle = cloud.kv_server(dialect="redis", max_request_size=None)
     face = Rest(handle.url, handle.token) if name == "rest" else Port(handle.database_url)
 
     def finish() -> None:
@@ -66,15 +69,15 @@ def _face(name: str) -> tuple[Face, Callable[[], None]]:
     return face, finish
 
 
-def _print(comparison: Comparison, groups: tuple[str, ...], show: int) -> int:
+def _print(comparison: Comparison, show: int) -> int:
     tally = comparison.tally
     print(f"\n{comparison.face.name}")
-    print(f"{'group':14}{'replies':>10}{'different':>11}{'rate':>10}")
-    for group in groups:
+    print(f"{'group':24}{'replies':>10}{'different':>11}{'rate':>10}")
+    for group in tally.compared:
         found = sum(each.group == group for each in tally.differences)
-        print(f"{group:14}{tally.compared[group]:10}{found:11}{tally.rate(group):10.3%}")
+        print(f"{group:24}{tally.compared[group]:10}{found:11}{tally.rate(group):10.3%}")
     total = sum(tally.compared.values())
-    print(f"{'all':14}{total:10}{len(tally.differences):11}{tally.rate():10.3%}")
+    print(f"{'all':24}{total:10}{len(tally.differences):11}{tally.rate():10.3%}")
     by_reason = Counter(each.reason or "unexplained" for each in tally.differences)
     for reason, count in by_reason.most_common():
         print(f"  {count:5} {reason}")

@@ -53,16 +53,31 @@ class InProcess:
 
 
 def as_json(reply: Any) -> Any:
-    """A RESP2 reply as the REST interface shows it, written down independently of the engine."""
+    """A RESP2 reply as the REST interface shows it, written down independently of the engine.
+
+    Texts stay bytes (those of their UTF-8), so that the same rules apply to every face.
+    """
     if isinstance(reply, wire.Status):
-        return reply.text.decode("utf-8", "replace")
+        return _as_text(reply.text)
     if isinstance(reply, wire.NilArray):
         return None
     if isinstance(reply, bytes):
-        return reply.decode("utf-8", "replace")
+        return _as_text(reply)
     if isinstance(reply, list):
         return [as_json(item) for item in reply]
     return reply
+
+
+def _as_text(data: bytes) -> bytes:
+    return data.decode("utf-8", "replace").encode()
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, list):
+        return [_from_json(item) for item in value]
+    return value
 
 
 class Rest:
@@ -84,7 +99,7 @@ class Rest:
         answer = json.loads(self._connection.getresponse().read())
         if "error" in answer:
             return wire.Error(answer["error"].encode())
-        return answer["result"]
+        return _from_json(answer["result"])
 
     def close(self) -> None:
         self._connection.close()

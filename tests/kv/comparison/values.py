@@ -65,6 +65,19 @@ class Values:
     def many(self) -> list[bytes]:
         return [b"%d" % self.rng.getrandbits(40) for _ in range(self.rng.choice((20, 300)))]
 
+    def bulk(self) -> list[bytes]:
+        """Enough words to pass the limits of the small encodings, once in a while."""
+        if self.rng.random() < 0.7:
+            return [self.member()]
+        text = self.rng.choice((b"%d", b"m%d", b"a rather long text %d"))
+        return [text % n for n in range(self.rng.choice((129, 520)))]
+
+    def bulkscored(self) -> list[bytes]:
+        return [word for name in self.bulk() for word in (self.score(), name)]
+
+    def bulklexed(self) -> list[bytes]:
+        return [word for name in self.bulk() for word in (b"0", name)]
+
     def num(self) -> bytes:
         roll = self.rng.random()
         if roll < 0.8:
