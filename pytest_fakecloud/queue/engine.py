@@ -23,7 +23,7 @@ from functools import partial
 from typing import Literal
 
 from ..kernel.clock import Clock, Lane, Timer
-from ..kernel.ids import BASE58, BASE62, Ids
+from ..kernel.ids import BASE58, Ids
 from .callback import callback_body, failure_text
 from .dlq import DeadLetters
 from .errors import not_found
@@ -168,7 +168,7 @@ class Engine:
 
     def new_message_id(self) -> str:
         """Return a new message id."""
-        return "msg_" + self._message_ids.text(32, BASE62)
+        return "msg_" + self._message_ids.hex(32)
 
     def rotate_keys(self) -> SigningKeys:
         """Make the next signing key the current one, and a new one the next."""
@@ -408,6 +408,8 @@ class Engine:
                 return None
             if message.attempts and message.attempts[-1].at_us == now:
                 message.depth += 1
+            elif message.created_us < now:
+                message.depth = 0
             if self._endless(message):
                 self._cut_loop(message, now)
                 return None

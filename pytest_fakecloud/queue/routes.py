@@ -613,7 +613,8 @@ def read_batch_item(item: Any) -> tuple[str, Headers, bytes, str | None]:
     destination = item.get("destination")
     if not isinstance(destination, str) or not destination:
         raise bad_request("invalid batch item: destination must be a string")
-    headers = item.get("headers") or {}
+    headers = item.get("headers")
+    headers = {} if headers is None else headers
     if not isinstance(headers, dict):
         raise bad_request("invalid batch item: headers must be an object")
     body = item.get("body")

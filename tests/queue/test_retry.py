@@ -179,7 +179,7 @@ def test_any_text_is_a_wait_or_a_400(text: str, retried: int) -> None:
     try:
         wait = RetryDelay(text).wait_us(retried)
     except QueueError as error:
-        assert error.status == 400
+        assert error.status == 400  # noqa: PT017
     else:
         assert 0 <= wait <= DAY
 

@@ -1,0 +1,223 @@
+"""What the queue costs: a day of retries, thousands of deliveries, a hundred thousand waiting.
+
+Run from the repository: ``python -m benchmarks.queue``. Exits with 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any
+
+import requests
+
+from pytest_fakecloud.kernel.app import App, Request
+from pytest_fakecloud.kernel.handle import Context, Handle
+from pytest_fakecloud.kernel.routing import Route
+from pytest_fakecloud.queue.destinations import DeliveredRequest
+from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.signing import explain
+
+from .timing import compare, line
+
+START = "2026-01-01T00:00:00Z"
+STUBBED = "https://app.example.com/hook"
+
+
+class Hook(App):
+    """A loopback application that answers every POST the same."""
+
+    service = "hook"
+    status = 200
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/{rest*}", "hook", self.hook)]
+
+    def hook(self, request: Request) -> object:
+        from pytest_fakecloud.kernel.app import Answer
+
+        return Answer(b"ok", self.status, (), "text/plain")
+
+
+class NoEngine:
+    """Nothing to keep."""
+
+    def snapshot(self) -> None:
+        return None
+
+    def restore(self, snapshot: None) -> None:
+        return None
+
+
+class HookServer(Handle):
+    """The loopback application on an address of its own."""
+
+    service = "hook"
+    fixture = "hook"
+
+    def __init__(self, context: Context) -> None:
+        self.engine = NoEngine()
+        super().__init__(context, Hook())
+
+
+def ladder() -> bool:
+    """48 hours, six attempts, a failure callback; every signature is verified by the receiver."""
+    context = Context.alone(now=START)
+    server = HookServer(context)
+    server.app.status = 500  # type: ignore[attr-defined]
+    queue = Queue(context)
+    verified: list[str | None] = []
+
+    def receive(request: DeliveredRequest) -> int:
+        verified.append(
+            explain(
+                request.header("Upstash-Signature"),
+                body=request.body,
+                keys=queue.engine.keys,
+                at=_now(),
+                url=request.url,
+            )
+        )
+        return 500
+
+    def in_process() -> None:
+        queue.destinations.call(STUBBED, receive)
+        queue.publish(STUBBED, json={"n": 1}, retries=5, failure_callback=STUBBED + "/failure")
+        queue.advance("48h")
+
+    def over_loopback() -> None:
+        url = server.url + "/hook"
+        queue.publish(url, json={"n": 1}, retries=5, failure_callback=server.url + "/failure")
+        queue.advance("48h")
+
+    def seven_posts() -> None:
+        for _ in range(7):
+            requests.post(server.url + "/hook", json={"n": 1}, timeout=5)
+
+    table = compare(
+        {
+            "seven requests.post": seven_posts,
+            "ladder over loopback": over_loopback,
+            "ladder in process, verified": in_process,
+        },
+        rounds=9,
+    )
+    print(table)
+    assert verified
+    assert set(verified) == {None}
+    good = limit("ladder over loopback, ms", table["ladder over loopback"].best / 1000, 25)
+    good &= limit(
+        "ladder in process, verified, ms", table["ladder in process, verified"].best / 1000, 25
+    )
+    line(
+        "ladder over loopback against seven requests.post",
+        table.ratio("ladder over loopback", "seven requests.post"),
+        50.0,
+    )
+    queue.close()
+    server.close()
+    return good
+
+
+def _now() -> float:
+    import time
+
+    return time.time()
+
+
+def four_thousand_attempts() -> bool:
+    """1,000 messages with four attempts each, against as many plain posts, in one run."""
+    context = Context.alone(now=START)
+    server = HookServer(context)
+    server.app.status = 500  # type: ignore[attr-defined]
+    ratios: list[float] = []
+    quicker: list[float] = []
+    for _ in range(3):
+        posts = _timed(
+            lambda: [requests.post(server.url + "/hook", b"x", timeout=5) for _ in range(4000)]
+        )
+        loopback = _timed(lambda: _thousand(Queue(context), server.url + "/hook"))
+        queue = Queue(context)
+        queue.destinations.answers(STUBBED, 500)
+        in_process = _timed(lambda queue=queue: _thousand(queue, STUBBED))  # type: ignore[misc]
+        print(
+            f"4,000 attempts: requests.post {posts:.2f} s, loopback {loopback:.2f} s,"
+            f" in process {in_process:.2f} s"
+        )
+        ratios.append(loopback / posts)
+        quicker.append(posts / in_process)
+    server.close()
+    good = limit("1,000 x 4 over loopback against requests.post", median(ratios), 1.5)
+    good &= limit("requests.post against 1,000 x 4 in process", median(quicker), 5.0, least=True)
+    return good
+
+
+def _thousand(queue: Queue, url: str) -> None:
+    for _ in range(1000):
+        queue.publish(url, body=b"x", retries=3)
+    attempts = queue.run_until_idle()
+    assert len(attempts) == 4000
+    queue.close()
+
+
+def many_pending() -> bool:
+    """Publish and advance, per message, with 1,000 and with 100,000 messages waiting."""
+    costs: dict[str, dict[int, list[float]]] = {"publish": {}, "advance": {}}
+    queues: dict[int, Queue] = {}
+    for size in (1_000, 100_000):
+        queue = queues[size] = Queue(Context.alone(now=START))
+        queue.destinations.accept()
+        for _ in range(size):
+            queue.publish(STUBBED, body=b"x", delay="30d")
+        gc.collect()
+    for _ in range(7):
+        for size, queue in queues.items():
+            publishing = _timed(
+                lambda q=queue: [q.publish(STUBBED, body=b"x", delay="1m") for _ in range(1000)]
+            )  # type: ignore[misc]
+            advancing = _timed(lambda q=queue: q.advance("1m"))  # type: ignore[misc]
+            costs["publish"].setdefault(size, []).append(publishing)
+            costs["advance"].setdefault(size, []).append(advancing)
+    good = True
+    for what, by_size in costs.items():
+        small, large = by_size[1_000], by_size[100_000]
+        ratio = median(b / a for a, b in zip(small, large, strict=True))
+        print(
+            f"{what} per message: {min(small) * 1000:.1f} us with 1,000 pending,"
+            f" {min(large) * 1000:.1f} us with 100,000"
+        )
+        good &= limit(f"{what} with 100,000 pending against 1,000", ratio, 2.0)
+    whole = _timed(lambda: queues[100_000].advance("31d"))
+    print(f"delivering the 100,000: {whole:.2f} s, {whole * 10:.1f} us each")
+    for queue in queues.values():
+        queue.close()
+    return good
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def limit(name: str, value: float, most: float, *, least: bool = False) -> bool:
+    """Print a figure with its limit; returns whether it holds."""
+    good = value >= most if least else value <= most
+    sign = "at least" if least else "at most"
+    print(f"{'ok ' if good else 'MISS'}  {name}: {value:.2f} ({sign} {most:g})")
+    return good
+
+
+def main() -> int:
+    """Run all; 1 when a limit is missed."""
+    started = process_time()
+    results = [ladder(), four_thousand_attempts(), many_pending()]
+    print(f"{process_time() - started:.1f} s of processor time")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+"""Bad input gets the right error, costs no message, and never a 500 or a hang."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.queue.destinations import Reply
+
+from .scene import DEST, Scene
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with Scene() as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("destination", "text"),
+    [
+        ("", "add http:// or https://"),
+        ("app.example.com/hook", "add http:// or https://"),
+        ("https%3A%2F%2Fapp.example.com%2Fhook", "add http:// or https://"),
+        ("ftp://app.example.com/", "add http:// or https://"),
+        ("https:/app.example.com/", "add http:// or https://"),
+        ("https://", "endpoint has no host"),
+        ("https:///hook", "endpoint has no host"),
+        ("https://app.example.com:99999/", "invalid destination url"),
+        ("https://app.example.com:port/", "invalid destination url"),
+        ("https://[::1/", "invalid destination url"),
+        ("no-such-group", "add http:// or https://"),
+        ("api/llm", "needs the Upstash-Callback header"),
+    ],
+)
+@pytest.mark.parametrize("way", ["/v2/publish/", "/v2/enqueue/q/", "/v1/publish/"])
+def test_destinations(scene: Scene, way: str, destination: str, text: str) -> None:
+    response = scene.request("POST", way + destination, {}, b"x")
+    assert response.status == 400
+    assert text in response.error
+    assert scene.queue.messages() == []
+    assert scene.get("/v2/queues") == []
+
+
+def test_a_destination_is_kept_byte_for_byte(scene: Scene) -> None:
+    for url in (
+        "https://app.example.com",
+        "HTTPS://App.Example.com/Hook",
+        "https://app.example.com//a//b/../c/./",
+        "https://app.example.com/%2F%2f%C3%A4?",
+        "https://app.example.com/?a=%20+&a&&=b",
+        "https://user:pass@app.example.com:8443/x;y=1",
+        "http://[2001:db8::1]:80/x",
+    ):
+        message_id = scene.publish(url=url)
+        assert scene.queue.message(message_id).url == url
+        scene.queue.deliver_due()
+        assert scene.came[-1].url == url
+
+
+def test_the_query_of_the_destination_stays_without_the_queues_own_keys(scene: Scene) -> None:
+    url = "https://app.example.com/?a=1"
+    for query, kept in (
+        ("?a=1&upstash-retries=1", "?a=1"),
+        ("?upstash-retries=1&a=1", "?a=1"),
+        ("?upstash-retries=1", ""),
+        ("?qstash_token=x", ""),
+        ("?Upstash-Retries=1&b&c=", "?b&c="),
+        ("?service-id=3", "?service-id=3"),
+    ):
+        message_id = scene.publish(url="https://app.example.com/" + query)
+        assert scene.queue.message(message_id).url == "https://app.example.com/" + kept
+    assert url
+
+
+def test_production_checks() -> None:
+    with Scene(production_checks=True) as scene:
+        for url, text in (
+            ("http://localhost:3000/", "resolves to a loopback address: 127.0.0.1"),
+            ("http://app.localhost/", "resolves to a loopback address: 127.0.0.1"),
+            ("http://127.0.0.1:3000/", "resolves to a loopback address: 127.0.0.1"),
+            ("http://[::1]/", "resolves to a loopback address: ::1"),
+            ("http://backend/", "unable to resolve host: backend"),
+            ("https://app.test/", "unable to resolve host: app.test"),
+        ):
+            response = scene.request("POST", f"/v2/publish/{url}")
+            assert (response.status, text in response.error) == (400, True)
+        scene.publish(url=DEST)
+
+
+def test_a_body_of_60_megabytes(scene: Scene) -> None:
+    response = scene.request("POST", f"/v2/publish/{DEST}", {}, bytes(60_000_000))
+    assert response.status == 413
+    assert response.error == "quota maxMessageSize exceeded, current limit: 52428800"
+    assert scene.queue.messages() == []
+    big = bytes(40_000_000)
+    scene.publish(body=big)
+    scene.queue.deliver_due()
+    assert scene.came[0].body == big
+
+
+def test_a_message_to_the_queue_itself_is_a_message_like_any_other(scene: Scene) -> None:
+    # Behind the queue's own address there is a queue; without the token it refuses.
+    own = f"{scene.queue.url}/v2/publish/{DEST}"
+    scene.queue.destinations.clear()
+    scene.queue.destinations.accept(DEST)
+    scene.publish({"Upstash-Retries": "0"}, url=own)
+    scene.queue.run_until_idle()
+    assert scene.queue.attempts(url=own).only().status == 401
+    scene.queue.assert_dead_lettered(own, times=1)
+    token = {"Upstash-Forward-Authorization": f"Bearer {scene.queue.token}"}
+    scene.publish(token, url=own)
+    scene.queue.run_until_idle()
+    scene.queue.assert_delivered(own, times=1)
+    scene.queue.assert_delivered(DEST, times=1)
+
+
+def test_headers_that_would_smuggle_others(scene: Scene) -> None:
+    for name, value in (
+        ("Upstash-Forward-X", "a\r\nInjected: 1"),
+        ("Upstash-Forward-X", "a\x00b"),
+        ("Upstash-Forward-X\r\nY", "a"),
+        ("Upstash-Forward-", "a"),
+        ("Content-Type", "text/x\nX: 1"),
+    ):
+        item = {"destination": DEST, "headers": {name: value}}
+        (answer,) = scene.ok("POST", "/v2/batch", json=[item]).json()
+        assert answer["status"] == 400
+        assert "invalid header" in answer["error"]
+    assert scene.queue.messages() == []
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        [],
+        1,
+        {},
+        {"destination": 1},
+        {"destination": ""},
+        {"destination": DEST, "headers": []},
+        {"destination": DEST, "headers": {"a": {"b": 1}}},
+        {"destination": DEST, "headers": {"a": None}},
+        {"destination": DEST, "body": {"a": 1}},
+        {"destination": DEST, "queue": 7},
+        {"destination": DEST, "queue": "a b"},
+    ],
+)
+def test_malformed_batch_items(scene: Scene, item: Any) -> None:
+    good = {"destination": DEST, "headers": {"X": 1, "Y": True, "Z": ["a", "b"]}}
+    bad, answer = scene.ok("POST", "/v2/batch", json=[item, good]).json()
+    assert bad["status"] == 400
+    assert scene.queue.messages().only().id == answer["messageId"]
+
+
+def test_bodies_that_are_no_json(scene: Scene) -> None:
+    for method, path in (
+        ("POST", "/v2/batch"),
+        ("POST", "/v2/queues"),
+        ("POST", "/v2/topics/a/endpoints"),
+        ("DELETE", "/v2/topics/a/endpoints"),
+        ("PATCH", "/v2/topics/a"),
+        ("DELETE", "/v2/messages"),
+        ("DELETE", "/v2/dlq"),
+        ("POST", "/v2/dlq/retry"),
+        ("POST", "/v1/endpoints"),
+        ("POST", "/v1/topics"),
+    ):
+        for body in (b"{", b"\xff\xfe", b"[" * 100_000, b'"text"', b"[1]"):
+            response = scene.request(method, path, {}, body)
+            if path == "/v2/batch" and body == b"[1]":
+                continue
+            assert response.status == 400, (method, path, body[:10])
+            assert response.error
+
+
+def test_publishing_is_refused_whole_when_a_group_message_is_too_many() -> None:
+    with Scene(limits={"daily_messages": 3}) as scene:
+        endpoints = {"endpoints": [{"url": f"{DEST}{n}"} for n in range(4)]}
+        scene.ok("POST", "/v2/topics/news/endpoints", json=endpoints)
+        assert scene.request("POST", "/v2/publish/news").status == 429
+        assert scene.queue.messages() == []
+        response = scene.ok("POST", f"/v2/publish/{DEST}")
+        assert response.headers["RateLimit-Remaining"] == "2"
+
+
+def test_an_endless_loop_over_http_is_cut(scene: Scene) -> None:
+    with Scene(loop_limit=20) as small:
+        url = small.queue.url
+
+        def again(request: Any) -> Reply:
+            small.publish()
+            return Reply(200)
+
+        small.answer = again
+        small.publish()
+        assert url
+        with pytest.raises(AssertionError, match="endless loop: 20 deliveries caused each other"):
+            small.queue.run_until_idle()
+        assert len(small.queue.pending()) == 1
+
+
+def test_a_loop_with_a_delay_is_cut_too() -> None:
+    with Scene(loop_limit=5) as scene:
+
+        def again(request: Any) -> int:
+            scene.publish({"Upstash-Delay": "1s"})
+            return 200
+
+        scene.answer = again
+        scene.publish()
+        with pytest.raises(AssertionError, match="endless loop: 50 deliveries .* one driving call"):
+            scene.queue.run_until_idle()
+        # Driven step by step it is what it is: a message each second.
+        assert len(scene.queue.advance("10s")) == 10
+
+
+names = st.sampled_from(
+    ["Method", "Delay", "Not-Before", "Retries", "Retry-Delay", "Timeout", "Callback", "Failure-Callback", "Cron", "Label", "Schedule-Id", "Queue-Name", "Deduplication-Id", "Content-Based-Deduplication", "Flow-Control-Key", "Flow-Control-Value", "Redact-Fields", "Callback-Retries", "Callback-Delay", "Header-Forward", "Forward-X", "Failure-Callback-Callback", "Workflow-RunId", "Workflow-Init", "Feature-Set"]
+)
+values = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(["1", "true", "5s", DEST, "rate=1", "* * * * *", "body", "PUT", "0"]),
+)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    st.one_of(st.text(max_size=20), st.just(DEST)),
+    st.dictionaries(names, values, max_size=4),
+    st.one_of(st.none(), st.text(max_size=10)),
+)
+def test_any_batch_item_is_a_message_or_an_error(
+    scene: Scene, destination: str, headers: dict[str, str], body: str | None
+) -> None:
+    sent = {f"Upstash-{name}": value for name, value in headers.items()}
+    item = {"destination": destination, "headers": sent, "body": body}
+    response = scene.request("POST", "/v2/batch", body=json.dumps([item]).encode())
+    assert response.status == 200
+    (answer,) = response.json()
+    if "error" in answer:
+        assert answer["status"] in (400, 412)
+    else:
+        assert set(answer) & {"messageId", "scheduleId"}
+    assert scene.queue.context.problems == []
