@@ -52,9 +52,6 @@ class Namespace:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._rows
-
     @property
     def row_count(self) -> int:
         """How many rows there are, holes included."""
@@ -109,10 +106,6 @@ class Namespace:
     def ids(self, prefix: str = "") -> list[str]:
         """The ids with a prefix, in insertion order."""
         return [id for id in self._ids if id is not None and id.startswith(prefix)]
-
-    def any_slot(self, slot: int, prefix: str = "") -> bool:
-        """Whether a scan from a slot would find anything."""
-        return next(self._live_rows(slot, prefix), None) is not None
 
     def nth(self, position: int) -> Record:
         """The newest record at a position of the insertion order, 0 <= position < len."""

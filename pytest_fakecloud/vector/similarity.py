@@ -206,7 +206,7 @@ def _exact(
         for start in range(0, len(rows), step)
     ]
     exact = chunks[0] if len(chunks) == 1 else np.concatenate(chunks or [np.empty(0)])
-    return np.clip(exact, -LARGEST, LARGEST).astype(np.float32)
+    return exact.astype(np.float32)
 
 
 def _score(
@@ -219,10 +219,10 @@ def _score(
     # Not a matrix product: equal rows must give equal scores, wherever they stand among the others.
     dots = np.einsum("ij,j->i", vectors, query)
     if similarity is Similarity.DOT_PRODUCT:
-        return np.asarray((1 + dots) / 2)
+        return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
     norms = matrix.norms[rows] * norm
-    cosines = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
-    return np.asarray((1 + cosines) / 2)
+    norms[norms == 0] = 1
+    return np.asarray((1 + dots / norms) / 2)
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:

@@ -162,6 +162,8 @@ def test_numbers_flags_and_words() -> None:
             READER.text({"t": text}, "t")
     with pytest.raises(VectorError, match="Missing field t: expected a string"):
         READER.required_text({}, "t")
+    with pytest.raises(VectorError, match="Missing field data: expected a string"):
+        READER.required_data({"data": None})
 
 
 def test_metadata_is_an_object_of_limited_size() -> None:

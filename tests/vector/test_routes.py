@@ -446,6 +446,16 @@ def test_text_needs_a_model(api: Api) -> None:
         assert api.error(path, body) == (422, message)
 
 
+def test_a_query_is_by_text_or_by_vector(make: Callable[..., Api]) -> None:
+    api = make(embedding=True)
+    both = {"data": "x", "vector": [1, 2]}
+    assert (
+        api.error("/query-data", both)[1] == "A query by vector belongs to query, not to query-data"
+    )
+    assert api.error("/query", both)[1] == "A query by data belongs to query-data, not to query"
+    assert api.error("/query-data", {})[1] == "Missing field data: expected a string"
+
+
 def test_query_modes_are_for_hybrid_indexes(make: Callable[..., Api]) -> None:
     api = make(embedding=True)
     api("/query-data", {"data": "x", "queryMode": "HYBRID"})
