@@ -360,7 +360,7 @@ class _Call(Fault):
     def _run(self, request: Request) -> object:
         try:
             result = self._function(request) if self._takes_request else self._function()
-        except Exception as error:
+        except BaseException as error:  # what pytest.fail() raises is no Exception
             raise ContractError(f"the function of {self!r} failed: {error!r}") from error
         if isinstance(result, Answer):
             self.plan._dumped(result)

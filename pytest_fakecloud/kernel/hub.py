@@ -38,7 +38,8 @@ LEAVE_SECONDS = 1.0
 _RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 # Where a clean way to refuse connections while keeping the port exists.
 _CAN_STOP_LISTENING = sys.platform.startswith("linux")
-_OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_ACCEPTS = 64  # of one listener, before the others have their turn
+_NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 
 
 class ConnectionHandler(Protocol):
@@ -110,7 +111,9 @@ class Connection:
         except (ConnectionError, ssl.SSLError, TimeoutError):
             # The client went away, or the mount was closed while it was served.
             pass
-        except Exception as error:
+        except BaseException as error:
+            # Anything at all, such as what pytest.fail() raises in a handler of the test's: the
+            # thread belongs to the pool and must live on.
             mount.report(error)
         finally:
             mount.forget(self)
@@ -200,7 +203,10 @@ class Mount:
     ``on_close`` are called while the mount closes, after its connections were shut down: there an
     application wakes those of its handlers that wait. ``on_reset`` is the same for
     ``reset_connections()``, and ``on_error`` receives what escaped a plain application.
+    ``body_limit`` is the most bytes of a request's body, where it is not the server's own limit.
     """
+
+    body_limit: int | None = None
 
     def __init__(
         self,
@@ -330,7 +336,7 @@ class Mount:
 
     def ready(self) -> None:
         """Accept what waits; called by the hub's thread."""
-        while True:
+        for _ in range(_ACCEPTS):
             # With the lock, so that the listener cannot be closed, and its descriptor given to
             # another mount's, between the look at it and the call.
             with self.lock:
@@ -698,15 +704,17 @@ class Hub:
                     try:
                         key.data.ready()
                     except OSError as error:
-                        if error.errno in _OUT_OF_DESCRIPTORS:
-                            # Whoever waits in the backlog can be accepted when others have left.
-                            breath.wait(0.01)
-                        else:
+                        if error.errno in _NO_SOCKET:
                             _drop(selector, key)
+                        else:
+                            # Out of descriptors or memory, most likely: whoever waits in the
+                            # backlog can be accepted when others have left.
+                            breath.wait(0.01)
                     except Exception as error:
-                        # Whatever is wrong with one socket, the others must go on.
+                        # Whatever is wrong with one socket, even a tool that forbids to make any,
+                        # the others go on, and this one may get well.
                         traceback.print_exception(error, file=sys.stderr)
-                        _drop(selector, key)
+                        breath.wait(0.01)
         finally:
             selector.close()
             inner.close()

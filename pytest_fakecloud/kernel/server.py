@@ -312,8 +312,10 @@ class HTTPHandler(WSGIRequestHandler):
         self.held = connection
         self.mount = connection.mount
         self.app = connection.mount.app
-        limit = getattr(connection.mount, "body_limit", BODY_LIMIT)
-        self.reader = RequestReader(connection.address, body_limit=limit)
+        limit = connection.mount.body_limit
+        self.reader = RequestReader(
+            connection.address, body_limit=BODY_LIMIT if limit is None else limit
+        )
         self.native = isinstance(self.app, App)
 
     def handle(self) -> None:
@@ -503,7 +505,7 @@ class _WSGICall:
                     close()
         except (ConnectionError, ssl.SSLError):
             raise
-        except Exception as error:
+        except BaseException as error:  # what pytest.fail() raises is no Exception
             handler.mount.report(error)
             if self.head_sent:
                 # Half an answer must not look whole: no last chunk, and the connection ends.

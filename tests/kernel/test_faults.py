@@ -392,6 +392,12 @@ def test_a_failing_call_is_the_tests_own_problem(demo: Demo, client: httpx.Clien
     assert "bug of pytest-fakecloud" not in problem.text
 
 
+def test_pytest_fail_in_a_call_reaches_the_test(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.call(lambda: pytest.fail("not like this"), times=1)
+    assert statuses(client, 2) == [500, 200]
+    assert "not like this" in demo.context.problems[0].text
+
+
 def test_advancing_inside_a_call_is_an_error_only_inside_an_advance(demo: Demo) -> None:
     demo.clock.freeze()
     demo.faults.call(lambda: demo.clock.advance(1))

@@ -506,6 +506,41 @@ def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str
     assert "KeyError: 'no such command'" in capfd.readouterr().err
 
 
+def test_not_even_pytest_fail_ends_a_worker(hub: Hub) -> None:
+    taken: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+
+    def failing(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        pytest.fail("said the handler")
+
+    mount = hub.mount(failing)
+    mount.on_error.append(taken.put)
+    with Raw(mount.address) as raw:
+        assert raw.get("/").status == 500
+        assert raw.get("/").status == 500
+    assert "said the handler" in str(taken.get(timeout=10))
+
+    def protocol(connection: Connection) -> None:
+        pytest.fail("said the protocol")
+
+    mount = hub.mount(None, protocol=protocol)
+    mount.on_error.append(taken.put)
+    for _ in range(3):
+        with Raw(mount.address) as raw:
+            assert raw.is_closed()
+    wait_until(lambda: hub.workers.idle == hub.workers.threads > 0)
+
+
+def test_a_socket_that_cannot_be_made_for_a_while(
+    hub: Hub, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mount = hub.mount(hello)
+    forbidden: list[Any] = [RuntimeError("a test tried to use socket.socket")] * 2
+    mount._listener = _Listener(mount._listener, forbidden)  # type: ignore[assignment]
+    with Raw(mount.address) as raw:
+        assert raw.get("/").body == b"hello"
+    assert "tried to use socket.socket" in capfd.readouterr().err
+
+
 def test_a_protocol_of_its_own(hub: Hub) -> None:
     def shout(connection: Connection) -> None:
         with connection.sock.makefile("rb") as lines:
