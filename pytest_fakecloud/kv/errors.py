@@ -172,9 +172,6 @@ LPOS_RANK = (
 )
 LPOS_COUNT = b"ERR COUNT can't be negative"
 LPOS_MAXLEN = b"ERR MAXLEN can't be negative"
-COUNT_OF_EITHER_SIGN = (
-    b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
-)
 TIMEOUT_NOT_FLOAT = b"ERR timeout is not a float or out of range"
 TIMEOUT_NOT_INTEGER = b"ERR timeout is not an integer or out of range"
 TIMEOUT_NEGATIVE = b"ERR timeout is negative"

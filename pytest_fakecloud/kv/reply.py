@@ -23,6 +23,7 @@ __all__ = [
     "Blocked",
     "Bool",
     "Map",
+    "PrintedDouble",
     "Push",
     "Reply",
     "SetReply",
@@ -116,6 +117,18 @@ class BigNumber:
 
     def __repr__(self) -> str:
         return f"BigNumber({self.text!r})"
+
+
+class PrintedDouble(float):
+    """A double that is printed in its own way: ``text`` instead of the shortest one."""
+
+    __slots__ = ("text",)
+    text: bytes
+
+    def __new__(cls, value: float, text: bytes) -> PrintedDouble:
+        printed = super().__new__(cls, value)
+        printed.text = text
+        return printed
 
 
 class _NilArray:
@@ -235,7 +248,7 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     elif isinstance(reply, CommandError):
         put(b"-%b\r\n" % reply.text.replace(b"\r", b" ").replace(b"\n", b" "))
     elif isinstance(reply, float):
-        text = format_double(reply)
+        text = reply.text if isinstance(reply, PrintedDouble) else format_double(reply)
         put(b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text))
     elif isinstance(reply, Bool):
         if resp3:

@@ -15,19 +15,33 @@ from ..reply import NIL_ARRAY, Blocked, Reply
 from ..syntax import I64_MAX, parse_int, parse_long_double, parse_unsigned, try_int
 
 __all__ = [
-    "bounds", "parse_block", "parse_count", "parse_counted_keys", "parse_cursor", "parse_pop_count",
-    "parse_scan", "parse_timeout", "slice_bounds", "try_or_wait",
+    "MOST_REPETITIONS", "bounds", "check_repetitions", "parse_block", "parse_count",
+    "parse_counted_keys", "parse_cursor", "parse_pop_count", "parse_scan", "parse_timeout",
+    "slice_bounds", "try_or_wait",
 ]  # fmt: skip
 
 DEFAULT_PAGE = 10
+
+MOST_REPETITIONS = 1_000_000
+"""Random members a negative count may ask for (decided here).
+
+The server would go on sending until memory or the client gives up; whoever asks for more in a test
+has made a mistake.
+"""
 
 
 def parse_count(text: bytes) -> int:
     """A count that may be negative (repetitions allowed); the least 64-bit integer is refused."""
     count = parse_int(text)
     if count < -I64_MAX:
-        raise CommandError(errors.COUNT_OF_EITHER_SIGN)
+        raise CommandError(errors.OUT_OF_LONG_RANGE)
     return count
+
+
+def check_repetitions(count: int) -> None:
+    """Raise when a negative count asks for more random members than anybody can want."""
+    if count < -MOST_REPETITIONS:
+        raise CommandError(errors.OUT_OF_RANGE)
 
 
 def bounds(start: bytes, stop: bytes) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from .. import errors
 from ..errors import CommandError
 from ..model import Session
 from ..registry import Args, command
-from ..reply import NIL_ARRAY, Reply
+from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..syntax import parse_float, parse_int
 from ..values import geohash
 from ..values.geohash import UNITS, Shape
@@ -35,10 +35,9 @@ def _unit(text: bytes) -> float:
 
 def _coordinate(session: Session, degrees: float) -> Reply:
     """Seventeen decimals without trailing zeros, as the server prints coordinates."""
-    if session.resp > 2:
-        return degrees
-    text = f"{Decimal(degrees).quantize(_SEVENTEEN, ROUND_HALF_EVEN):f}"
-    return text.rstrip("0").rstrip(".").encode()
+    digits = f"{Decimal(degrees).quantize(_SEVENTEEN, ROUND_HALF_EVEN):f}"
+    text = digits.rstrip("0").rstrip(".").encode()
+    return PrintedDouble(degrees, text) if session.resp > 2 else text
 
 
 def _place(session: Session, score: float) -> list[Reply]:

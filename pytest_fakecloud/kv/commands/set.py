@@ -9,7 +9,7 @@ from ..registry import Args, command
 from ..reply import Reply, SetReply
 from ..syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import parse_count, parse_cursor, parse_scan
+from .arguments import check_repetitions, parse_count, parse_cursor, parse_scan
 
 
 def _changed(session: Session, key: bytes) -> None:
@@ -142,6 +142,7 @@ def srandmember(session: Session, args: Args) -> Reply:
     if count is None:
         return members.at(random.randrange(size))
     if count < 0:
+        check_repetitions(count)
         return [members.at(random.randrange(size)) for _ in range(-count)]
     if count >= size:
         return list(members)

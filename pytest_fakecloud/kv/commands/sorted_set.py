@@ -14,6 +14,7 @@ from ..syntax import I64_MAX, format_double, parse_float, parse_int
 from ..values.zset import Item, SortedSet
 from .arguments import (
     bounds,
+    check_repetitions,
     parse_count,
     parse_counted_keys,
     parse_cursor,
@@ -464,6 +465,7 @@ def zrandmember(session: Session, args: Args) -> Reply:
     if count is None:
         return members.at(random.randrange(size))[1]
     if count < 0:
+        check_repetitions(count)
         ranks = [random.randrange(size) for _ in range(-count)]
     elif count >= size:
         ranks = list(range(size))

@@ -114,3 +114,9 @@ def test_the_seed_decides_what_zrandmember_gives(run: Run) -> None:
     again = run("ZRANDMEMBER z -300 WITHSCORES")
     assert len(again) == 600
     assert all(b"m%d" % score == member for member, score in zip(again[::2], again[1::2], strict=True))
+
+
+def test_a_count_nobody_can_want_is_refused_at_once(run: Run) -> None:
+    run("ZADD z 1 a")
+    assert run.error("ZRANDMEMBER z -1000001") == "ERR value is out of range"
+    assert len(run("ZRANDMEMBER z -1000")) == 1000

@@ -24,6 +24,7 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--group", choices=sorted(TEMPLATES), action="append")
     options.add_argument("--face", choices=("engine", "rest", "port"), default="engine")
+    options.add_argument("--resp", type=int, choices=(2, 3), default=2)
     options.add_argument("--server", choices=("redis", "valkey"), help="only this one")
     options.add_argument("--show", type=int, default=20, help="differences to print")
     chosen = options.parse_args()
@@ -37,7 +38,7 @@ def main() -> int:
     print("what may differ:")
     for rule in RULES:
         print(f"  {' '.join(sorted(rule.commands))}: {rule.reason}")
-    face, finish = _face(chosen.face)
+    face, finish = _face(chosen.face, chosen.resp)
     comparison = Comparison(face, servers)
     groups = tuple(chosen.group or TEMPLATES)
     generator = Generator(chosen.seed, groups)
@@ -53,14 +54,14 @@ def main() -> int:
     return _print(comparison, chosen.show)
 
 
-def _face(name: str) -> tuple[Face, Callable[[], None]]:
+def _face(name: str, resp: int) -> tuple[Face, Callable[[], None]]:
     if name == "engine":
-        return InProcess(), lambda: None
+        return InProcess(resp=resp), lambda: None
     from pytest_fakecloud import Cloud
 
     cloud = Cloud()
     handle = cloud.kv_server(dialect="redis", max_request_size=None)
-    face = Rest(handle.url, handle.token) if name == "rest" else Port(handle.database_url)
+    face = Rest(handle.url, handle.token) if name == "rest" else Port(handle.database_url, resp)
 
     def finish() -> None:
         face.close()

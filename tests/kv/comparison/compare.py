@@ -15,7 +15,7 @@ from .normalise import normalise
 from .servers import RealServer
 from .templates import RANDOM
 from .values import KINDS
-from .wire import Error
+from .wire import Error, Typed
 
 RUN = 60
 """Command lines between two flushes."""
@@ -80,6 +80,8 @@ class Comparison:
         self.face = face
         self.servers = servers
         self.tally = Tally()
+        for server in servers:
+            server.speak(face.resp)
 
     def run(self, group: str, lines: Iterable[list[bytes]]) -> None:
         """Run the lines from empty databases; a difference ends the run, as state differs then."""
@@ -132,19 +134,21 @@ class Comparison:
             found = self.face.call([_POPULATION[name], line[1], *tail])
         else:
             found = []
-        return found if isinstance(found, list) else []
+        return _flat(found) if isinstance(found, list | Typed) else []
 
     def _same_shape(
         self, line: list[bytes], ours: Any, reply: Any, population: list[Any]
     ) -> bool:
         """Chance may choose others, but as many, all from the collection, and no pair torn apart."""
-        if isinstance(reply, list) and isinstance(ours, list):
+        many = isinstance(reply, list | Typed)
+        if many and isinstance(ours, list | Typed) and _kind(reply) == _kind(ours):
             distinct = len(line) < 3 or not line[2].startswith(b"-")
             width = 2 if line[-1].upper() in (b"WITHSCORES", b"WITHVALUES") else 1
-            chosen = [repr(item) for item in ours[::width]]
+            items = _flat(ours)
+            chosen = [repr(item) for item in items[::width]]
             return (
-                len(reply) == len(ours)
-                and all(item in population for item in ours)
+                len(_flat(reply)) == len(items)
+                and all(item in population for item in items)
                 and (not distinct or len(set(chosen)) == len(chosen))
             )
         if isinstance(reply, bytes) and ours is not None and not isinstance(ours, Error):
@@ -167,6 +171,19 @@ class Comparison:
                 for each in (line, [b"OBJECT", b"ENCODING", key], [b"TTL", key]):
                     if not self._one(group, each):
                         return
+
+
+def _kind(reply: Any) -> bytes:
+    return reply.kind if isinstance(reply, Typed) else b"*"
+
+
+def _flat(reply: Any) -> list[Any]:
+    """All single values inside, however RESP3 groups them."""
+    if isinstance(reply, Typed):
+        return _flat(reply.value)
+    if isinstance(reply, list):
+        return [each for item in reply for each in _flat(item)]
+    return [reply]
 
 
 def _error_as_json(error: Error) -> Error:

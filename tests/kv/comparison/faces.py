@@ -23,6 +23,7 @@ class Face(Protocol):
 
     name: str
     as_json: bool
+    resp: int
 
     def call(self, argv: list[bytes]) -> Any:
         """Run a command line; the reply as `wire` or JSON values."""
@@ -32,21 +33,22 @@ class Face(Protocol):
 
 
 class InProcess:
-    """The engine itself, its replies written as RESP2 and read back."""
+    """The engine itself, its replies written in the native protocol and read back."""
 
-    name = "in process"
     as_json = False
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, resp: int = 2) -> None:
+        self.name = f"in process, RESP{resp}"
+        self.resp = resp
         self.engine = Engine(Clock(), Ids(seed), "redis")
-        self.session = self.engine.session()
+        self.session = self.engine.session(resp=resp)
 
     def call(self, argv: list[bytes]) -> Any:
         try:
             reply = self.engine.execute(self.session, argv)
         except CommandError as error:
             return wire.Error(error.text)
-        return wire.read(io.BytesIO(to_resp(reply, 2)))
+        return wire.read(io.BytesIO(to_resp(reply, self.resp)))
 
     def close(self) -> None:
         """Nothing to give up."""
@@ -85,6 +87,7 @@ class Rest:
 
     name = "REST"
     as_json = True
+    resp = 2
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
@@ -108,10 +111,11 @@ class Rest:
 class Port:
     """The native protocol on the database port."""
 
-    name = "database port"
     as_json = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, resp: int = 2) -> None:
+        self.name = f"database port, RESP{resp}"
+        self.resp = resp
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None
@@ -120,6 +124,8 @@ class Port:
         if parts.password:
             reply = self.call([b"AUTH", parts.password.encode()])
             assert reply == wire.Status(b"OK"), reply
+        if resp == 3:
+            self.call([b"HELLO", b"3"])
 
     def call(self, argv: list[bytes]) -> Any:
         self._socket.sendall(wire.pack(argv))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from .templates import TEMPLATES
 from .values import JUNK, Values
 
-BROKEN = 0.08
+BROKEN = 0.15
 """The share of lines that get a wrong argument, one too many or one too few."""
 
 _TOKEN = re.compile(r"\[|\]|<[a-z]+>\+?|\([^)]*\)|[^\s\[\]]+")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .templates import UNORDERED
-from .wire import Error, NilArray
+from .wire import Error, NilArray, Typed
 
 Rule = Callable[[list[bytes], Any], Any]
 
@@ -24,6 +24,27 @@ class Normalisation:
     commands: frozenset[str]
     reason: str
     apply: Rule
+
+
+def _each(rule: Rule, line: list[bytes], reply: Any) -> Any:
+    """The rule, applied to whatever a list or a RESP3 map holds."""
+    if isinstance(reply, Typed):
+        return Typed(reply.kind, _each(rule, line, reply.value))
+    if isinstance(reply, list):
+        return [rule(line, item) if not isinstance(item, Typed) else _each(rule, line, item)
+                for item in reply]  # fmt: skip
+    return reply
+
+
+def _inside(rule: Rule) -> Rule:
+    """The rule, applied to what a RESP3 set or map holds where the reply is one."""
+
+    def apply(line: list[bytes], reply: Any) -> Any:
+        if isinstance(reply, Typed) and isinstance(reply.value, list):
+            return Typed(reply.kind, apply(line, reply.value))
+        return rule(line, reply)
+
+    return apply
 
 
 def _key(value: Any) -> str:
@@ -77,17 +98,13 @@ _AUTO_ID = re.compile(rb"\d{13}-\d+\Z")
 def _clock_ids(line: list[bytes], reply: Any) -> Any:
     if isinstance(reply, bytes) and _AUTO_ID.match(reply):
         return b"<id of the clock>"
-    if isinstance(reply, list):
-        return [_clock_ids(line, item) for item in reply]
-    return reply
+    return _each(_clock_ids, line, reply)
 
 
 def _milliseconds(line: list[bytes], reply: Any) -> Any:
     if isinstance(reply, int) and not isinstance(reply, bool) and reply > 1_600_000_000_000:
         return "<now>"
-    if isinstance(reply, list):
-        return [_milliseconds(line, item) for item in reply]
-    return reply
+    return _each(_milliseconds, line, reply)
 
 
 _IDLE = (b"idle", b"inactive")
@@ -104,7 +121,8 @@ def _idle(line: list[bytes], reply: Any) -> Any:
         ]
     found = []
     for item in reply:
-        pairs = list(item) if isinstance(item, list) else item
+        pairs = item.value if isinstance(item, Typed) else item
+        pairs = list(pairs) if isinstance(pairs, list) else pairs
         if isinstance(pairs, list):
             for at in range(0, len(pairs) - 1, 2):
                 if pairs[at] in _IDLE and isinstance(pairs[at + 1], int) and pairs[at + 1] >= 0:
@@ -142,5 +160,5 @@ def normalise(line: list[bytes], reply: Any) -> Any:
     name = line[0].upper().decode("latin-1")
     for rule in RULES:
         if name in rule.commands:
-            reply = rule.apply(line, reply)
+            reply = _inside(rule.apply)(line, reply)
     return reply

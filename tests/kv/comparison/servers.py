@@ -49,7 +49,7 @@ class RealServer:
                     raise RuntimeError(f"{self.name} does not start") from None
 
     def _version(self) -> str:
-        info = self.call([b"INFO", b"server"]).decode()
+        info: str = self.call([b"INFO", b"server"]).decode()
         found = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
         return found.get("valkey_version") or found["redis_version"]
 
@@ -57,6 +57,10 @@ class RealServer:
         """Send one command line and read its reply."""
         self._socket.sendall(wire.pack(argv))
         return wire.read(self._stream)
+
+    def speak(self, resp: int) -> None:
+        """Change to RESP2 or RESP3."""
+        self.call([b"HELLO", b"%d" % resp])
 
     def close(self) -> None:
         """End the process."""

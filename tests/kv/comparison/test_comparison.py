@@ -35,15 +35,19 @@ def servers() -> Iterator[list[RealServer]]:
         server.close()
 
 
-@pytest.fixture(params=["engine", "rest", "port"])
+@pytest.fixture(params=["engine", "engine resp3", "rest", "port", "port resp3"])
 def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    if request.param == "engine":
-        yield InProcess()
+    resp = 3 if request.param.endswith("resp3") else 2
+    if request.param.startswith("engine"):
+        yield InProcess(resp=resp)
         return
     with Cloud() as cloud:
         handle = cloud.kv_server(dialect="redis", max_request_size=None)
+        if request.param.startswith("port") and not hasattr(handle, "database_url"):
+            pytest.skip("this build has no database port")
         over_rest = request.param == "rest"
-        way_in: Face = Rest(handle.url, handle.token) if over_rest else Port(handle.database_url)
+        way_in: Face
+        way_in = Rest(handle.url, handle.token) if over_rest else Port(handle.database_url, resp)
         yield way_in
         way_in.close()
 

@@ -30,7 +30,7 @@ class Values:
         return made if isinstance(made, list) else [made]
 
     def _key(self, kind: str) -> bytes:
-        if self.rng.random() < 0.03:
+        if self.rng.random() < 0.05:
             kind = self.rng.choice(KINDS)
         return f"{kind}{self.rng.randrange(3)}".encode()
 

@@ -1,4 +1,4 @@
-"""RESP2 as values that keep what JSON would lose: status, error, nil and nil array are different."""
+"""RESP as values that keep what JSON would lose: status, error, nil and nil array are different."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ class Error(NamedTuple):
 
 class NilArray(NamedTuple):
     """The nil of arrays, `*-1`."""
+
+
+class Typed(NamedTuple):
+    """A RESP3 value of a type that RESP2 does not have: its first byte and what it holds."""
+
+    kind: bytes
+    value: Any
 
 
 def pack(argv: list[bytes]) -> bytes:
@@ -47,4 +54,14 @@ def read(stream: BinaryIO) -> Any:
         return data[:-2]
     if kind == b"*":
         return NilArray() if text == b"-1" else [read(stream) for _ in range(int(text))]
-    raise ValueError(f"not a RESP2 reply: {line!r}")
+    if kind == b"_":
+        return None
+    if kind in b",#(":
+        return Typed(kind, text)
+    if kind == b"=":
+        return Typed(kind, stream.read(int(text) + 2)[:-2])
+    if kind in b"~>":
+        return Typed(kind, [read(stream) for _ in range(int(text))])
+    if kind == b"%":
+        return Typed(kind, [read(stream) for _ in range(2 * int(text))])
+    raise ValueError(f"not a reply: {line!r}")
