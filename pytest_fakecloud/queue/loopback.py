@@ -13,7 +13,6 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError
 from urllib3.exceptions import TimeoutError as SocketTimeout
-from urllib3.util import SKIP_HEADER
 
 from ..kernel.instants import monotonic
 from .deadlines import Deadlines
@@ -45,9 +44,6 @@ class LoopbackSender:
     def send(self, delivery: Delivery) -> Outcome:
         """Make one exchange, and return what came of it; never raises."""
         wire = _Wire(sendable(delivery))
-        for name in ("Accept-Encoding", "User-Agent"):
-            if name not in wire:
-                wire.add(name, SKIP_HEADER)
         planned = self._deadlines.start(wire.cut)
         try:
             outcome = self._exchange(delivery, wire)
@@ -161,16 +157,22 @@ class _ExactRequest(HTTPConnection):
     ) -> None:
         if isinstance(headers, _Wire):
             headers.connection = self
-            url = headers.target
             if headers.host is not None:
                 headers.add("Host", headers.host)
+        self._given = {name.lower() for name in headers or ()}
         super().request(method, url, body=body, headers=headers, **options)
+
+    def putrequest(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
+        kwargs["skip_accept_encoding"] = True
+        super().putrequest(method, url, **kwargs)
 
     def _encode_request(self, request: str) -> bytes:
         # http.client allows ASCII only; a publisher's bytes go out as they came.
         return request.encode("latin-1", "replace")
 
     def putheader(self, header: str | bytes, *values: Any) -> None:
+        if header == "User-Agent" and "user-agent" not in self._given:
+            return
         super().putheader(cast(str, header), *map(_wire_value, values))
 
 
@@ -184,9 +186,21 @@ class _SecureExactRequest(_ExactRequest, HTTPSConnection):
 class _HTTPPool(urllib3.HTTPConnectionPool):
     ConnectionCls = _ExactRequest
 
+    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
+        return super()._make_request(conn, method, _target(url, options), **options)
+
 
 class _HTTPSPool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureExactRequest
+
+    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
+        return super()._make_request(conn, method, _target(url, options), **options)
+
+
+def _target(rewritten: str, options: Mapping[str, Any]) -> str:
+    # urlopen() normalises escapes, before the connection or an in-process transport sees them.
+    headers = options.get("headers")
+    return headers.target if isinstance(headers, _Wire) else rewritten
 
 
 def _no_questions() -> ssl.SSLContext:
@@ -202,7 +216,7 @@ def _was_late(error: BaseException | None) -> bool:
 
 
 def _wire_value(value: Any) -> Any:
-    if not isinstance(value, str) or value == SKIP_HEADER:
+    if not isinstance(value, str):
         return value
     try:
         return value.encode("latin-1")

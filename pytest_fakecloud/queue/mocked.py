@@ -55,12 +55,16 @@ def _adapter() -> HTTPAdapter:
 
 def _active_mock() -> Any:
     """Return the `RequestsMock` that has replaced `HTTPAdapter.send` right now, or None."""
-    if "responses" not in sys.modules:
+    library = sys.modules.get("responses")
+    if library is None:
         return None
     send: Any = HTTPAdapter.send
     while send is not None:
         if getattr(send, "__module__", None) == "responses":
-            return inspect.getclosurevars(send).nonlocals.get("self")
+            # Another tool's wrapper carries the name of what it wraps, but not the mock.
+            mock = inspect.getclosurevars(send).nonlocals.get("self")
+            if isinstance(mock, library.RequestsMock) and mock._patcher is not None:
+                return mock
         send = getattr(send, "__wrapped__", None)
     return None
 

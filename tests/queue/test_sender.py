@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import ssl
 import threading
@@ -14,6 +15,7 @@ import requests
 import responses
 import trio
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.queue.destinations import Destinations, DestinationTimeout
 from pytest_fakecloud.queue.model import Delivery, Headers, Outcome
@@ -588,6 +590,33 @@ def test_a_mock_that_was_stopped_answers_no_more(sender: Sender) -> None:
         mock.post("https://app.example.com/")
         assert sender.send(delivery("https://app.example.com/")).status == 200
     assert sender.send(delivery("https://app.example.com/")).refused
+
+
+@responses.activate
+def test_a_mock_under_another_tools_wrapper(sender: Sender) -> None:
+    original = requests.adapters.HTTPAdapter.send
+
+    @functools.wraps(original)
+    def send(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    responses.post("https://app.example.com/", status=201)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests.adapters.HTTPAdapter, "send", send)
+        assert sender.send(delivery("https://app.example.com/")).status == 201
+
+
+def test_the_in_process_transport_keeps_every_byte() -> None:
+    with Cloud(seed=1, delivery="driven", transport="inprocess") as cloud:
+        queue: Any = cloud.queue()
+        capture = cloud.callback_capture()
+        queue.publish(capture.callback_url + "/a%2fb?x=%2f", body="x")
+        (attempt,) = queue.run_until_idle()
+        assert attempt.status == 200
+        item = capture.callbacks.only()
+        assert item.problem is None
+        assert item.header("Accept-Encoding") is None
+        assert item.header("User-Agent") == "Upstash-QStash"
 
 
 @responses.activate
