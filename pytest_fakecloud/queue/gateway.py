@@ -158,36 +158,36 @@ def environ_of(method: str, url: str, headers: Headers, body: bytes) -> dict[str
 # -- exceptions that a framework answers with a 500 of its own -------------------------------------
 
 _caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=None)
+_connected: set[str] = set()
 
 
 @contextlib.contextmanager
 def caught_by_framework() -> Iterator[list[BaseException]]:
     """Collect what Flask and Django report as unhandled while they answer 500 themselves."""
     seen: list[BaseException] = []
-    token = _caught.set(seen)
-    with contextlib.ExitStack() as stack:
-        for signal in _signals():
+    for name, signal in _signals():
+        # Once and for good: two deliveries at a time must not disconnect each other's ear.
+        if name not in _connected:
             signal.connect(_heard, weak=False)
-            stack.callback(signal.disconnect, _heard)
-        try:
-            yield seen
-        finally:
-            _caught.reset(token)
+            _connected.add(name)
+    token = _caught.set(seen)
+    try:
+        yield seen
+    finally:
+        _caught.reset(token)
 
 
 class _FrameworkSignal(Protocol):
     def connect(self, receiver: Callable[..., None], *, weak: bool) -> object: ...
 
-    def disconnect(self, receiver: Callable[..., None]) -> object: ...
 
-
-def _signals() -> Iterator[_FrameworkSignal]:
+def _signals() -> Iterator[tuple[str, _FrameworkSignal]]:
     # Looked up among the loaded modules: whoever uses a framework has imported it already.
     for module in ("flask.signals", "django.core.signals"):
         loaded = sys.modules.get(module)
         signal = getattr(loaded, "got_request_exception", None)
         if signal is not None:
-            yield signal
+            yield module, signal
 
 
 def _heard(sender: object, **details: Any) -> None:

@@ -62,12 +62,14 @@ def environment() -> Iterator[dict[str, str]]:
             yield {**kept, **queue.env, "FAKE_CONTROL": mount.url}
 
 
-@pytest.mark.parametrize("name", ["qstash", "workflow"])
+@pytest.mark.parametrize("name", ["qstash", "qstash-dev", "workflow"])
 def test_the_javascript_client(name: str, environment: dict[str, str]) -> None:
     if NODE is None:
         pytest.skip("node is not installed")
-    if not (HERE / "node_modules" / "@upstash" / name).is_dir():
-        pytest.skip(f"@upstash/{name} is not installed: run `npm ci` in tests/clients/js")
+    if not (HERE / "node_modules" / "@upstash" / name.removesuffix("-dev")).is_dir():
+        pytest.skip(
+            f"@upstash/{name.removesuffix('-dev')} is not installed: run `npm ci` in tests/clients/js"
+        )
     result = subprocess.run(
         [NODE, "--test", "--test-reporter=spec", f"{name}.test.mjs"],
         cwd=HERE,
