@@ -5,7 +5,7 @@ keywords; `when=` gets a `DeliverySubject`, and `url=`, `label=`, `kind=`, `queu
 match on what is delivered.
 
 Decided here: `crash_after_answer` happens once unless `times=` says otherwise, the others until they
-are removed; what was overtaken is delivered after the next delivery, or a second later.
+are removed; what was overtaken is due again after the next delivery, or a second later.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class QueueFaults(FaultPlan):
         return self._delivery("duplicate", matchers)
 
     def reorder(self, **matchers: Any) -> Fault:
-        """Let the next delivery overtake the matching one, in an ordered queue too."""
+        """Let what is due at the same time overtake the matching one, in an ordered queue too."""
         return self._delivery("reorder", matchers)
 
     def tamper(self, **matchers: Any) -> Fault:

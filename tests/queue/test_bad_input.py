@@ -215,15 +215,21 @@ def test_a_loop_with_a_delay_is_cut_too() -> None:
 
         scene.answer = again
         scene.publish()
-        with pytest.raises(AssertionError, match="endless loop: 50 deliveries .* one driving call"):
+        with pytest.raises(
+            AssertionError, match=r"endless loop: 50 deliveries .* one driving call"
+        ):
             scene.queue.run_until_idle()
-        # Driven step by step it is what it is: a message each second.
-        assert len(scene.queue.advance("10s")) == 10
+        # Driven step by step it is what it is: one that is due, and one each second.
+        assert len(scene.queue.advance("10s")) == 11
 
 
-names = st.sampled_from(
-    ["Method", "Delay", "Not-Before", "Retries", "Retry-Delay", "Timeout", "Callback", "Failure-Callback", "Cron", "Label", "Schedule-Id", "Queue-Name", "Deduplication-Id", "Content-Based-Deduplication", "Flow-Control-Key", "Flow-Control-Value", "Redact-Fields", "Callback-Retries", "Callback-Delay", "Header-Forward", "Forward-X", "Failure-Callback-Callback", "Workflow-RunId", "Workflow-Init", "Feature-Set"]
+NAMES = (
+    "Method Delay Not-Before Retries Retry-Delay Timeout Callback Failure-Callback Cron Label",
+    "Schedule-Id Queue-Name Deduplication-Id Content-Based-Deduplication Flow-Control-Key",
+    "Flow-Control-Value Redact-Fields Callback-Retries Callback-Delay Header-Forward Forward-X",
+    "Failure-Callback-Callback Workflow-RunId Workflow-Init Feature-Set",
 )
+names = st.sampled_from([name for line in NAMES for name in line.split()])
 values = st.one_of(
     st.text(max_size=20),
     st.sampled_from(["1", "true", "5s", DEST, "rate=1", "* * * * *", "body", "PUT", "0"]),

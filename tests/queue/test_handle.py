@@ -1,0 +1,495 @@
+"""The queue as a test holds it: settings, looking, asserting, driving, leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.queue.destinations import Reply
+from pytest_fakecloud.queue.driving import NotIdle
+from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
+
+from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    with Queue(Context.alone(now=NOW, seed=1)) as one:
+        yield one
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_credentials_are_random_unless_asked_for() -> None:
+    with Queue(Context.alone(seed=1)) as one, Queue(Context.alone(seed=1)) as other:
+        assert one.token != other.token
+        assert one.current_signing_key != other.current_signing_key
+        assert one.next_signing_key not in (one.current_signing_key, other.next_signing_key)
+    with Queue(Context.alone(), dev_credentials=True) as dev:
+        assert dev.token == DEV_TOKEN
+        assert (dev.current_signing_key, dev.next_signing_key) == DEV_KEYS
+        assert dev.env["QSTASH_TOKEN"] == DEV_TOKEN
+
+
+def test_ids_come_from_the_seed() -> None:
+    ids = []
+    for _ in range(2):
+        with Queue(Context.alone(now=NOW, seed=5)) as one:
+            ids.append(one.publish(DEST).id)
+    assert ids[0] == ids[1]
+    context = Context.alone(now=NOW, seed=5)
+    with Queue(context) as one, Queue(context) as other:
+        assert one.publish(DEST).id != other.publish(DEST).id
+
+
+def test_the_environment_of_the_clients(queue: Queue) -> None:
+    assert queue.env == {
+        "QSTASH_URL": queue.url,
+        "QSTASH_TOKEN": queue.token,
+        "QSTASH_CURRENT_SIGNING_KEY": queue.current_signing_key,
+        "QSTASH_NEXT_SIGNING_KEY": queue.next_signing_key,
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"delivery": "soon"}, "delivery='soon' is unknown: give one of 'driven', 'background'"),
+        ({"profile": "gold"}, "unknown profile 'gold', expected one of free, payg"),
+        ({"limits": {"speed": 1}}, "unknown limit speed"),
+        ({"header_prefix": "X"}, "header_prefix='X'"),
+        ({"source_id": "x"}, "source_id='x'"),
+        ({"leak_check": "x"}, "leak_check='x'"),
+        ({"unstubbed": "x"}, "unstubbed='x'"),
+        ({"signature_clock": "x"}, "signature_clock='x'"),
+        ({"dedup_window": "soon"}, "'soon' is not a duration"),
+    ],
+)
+def test_settings_without_meaning(settings: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        Queue(Context.alone(), **settings)
+
+
+def test_windows_and_retentions_can_be_set() -> None:
+    with Scene(dedup_window="1h", dlq_retention="1d", message_grace="5m", retries=1) as scene:
+        sent = {"Upstash-Deduplication-Id": "a"}
+        first = scene.publish(sent)
+        scene.queue.advance("59m")
+        assert scene.publish(sent) == first
+        scene.fail()
+        message_id = scene.publish()
+        scene.queue.run_until_idle()
+        assert len(scene.queue.attempts(message_id)) == 2
+        scene.queue.advance("5m")
+        assert scene.request("GET", f"/v2/messages/{message_id}").status == 200
+        scene.queue.advance("1d")
+        assert scene.request("GET", f"/v2/messages/{message_id}").status == 404
+        assert scene.queue.dead_letters() == []
+
+
+# -- publishing by hand ----------------------------------------------------------------------------
+
+
+def test_publishing_without_http(queue: Queue) -> None:
+    message = queue.publish(
+        DEST,
+        json={"a": [1, "ä"]},
+        headers={"X-A": "1"},
+        delay="1m",
+        retries=1,
+        callback=CALLBACK,
+        failure_callback=FAILURE,
+        queue="orders",
+        method="PUT",
+        label="red",
+        timeout=timedelta(seconds=9),
+        settings={"Upstash-Retry-Delay": "1000"},
+    )
+    assert (message.url, message.state, message.kind) == (DEST, "pending", "message")
+    assert (message.json, message.method) == ({"a": [1, "ä"]}, "PUT")
+    assert message.headers == {"X-A": ["1"], "Content-Type": ["application/json"]}
+    assert (message.queue, message.label, message.labels) == ("orders", "red", ("red",))
+    assert (message.retried, message.max_retries) == (0, 1)
+    assert (message.created, message.due) == (NOW, after(60))
+    assert (message.topic, message.schedule_id, message.dlq_id) == (None, None, None)
+    assert message.attempts == []
+    assert queue.journal.calls() == []
+    assert repr(message) == f"<Message {message.id} PUT {DEST} pending>"
+
+
+def test_what_the_service_would_refuse(queue: Queue) -> None:
+    with pytest.raises(QueueError, match="add http:// or https://"):
+        queue.publish("nowhere")
+    with pytest.raises(ContractError, match="whole seconds"):
+        queue.publish(DEST, delay="200ms")
+
+
+def test_publishing_by_hand_skips_faults(queue: Queue) -> None:
+    queue.faults.answer(503, times=1)
+    queue.publish(DEST)
+    assert queue.faults.unused()
+    queue.faults.clear()
+
+
+def test_loading(queue: Queue) -> None:
+    queue.load(
+        {
+            "url_groups": {"news": [DEST, {"url": CALLBACK, "name": "second"}]},
+            "queues": {"orders": {"parallelism": 2}, "plain": None},
+            "schedules": [{"destination": "news", "cron": "@daily", "id": "daily", "body": "x"}],
+            "messages": [{"url": DEST, "json": {"n": 1}, "queue": "orders"}],
+        }
+    )
+    assert queue.schedules().only().id == "daily"
+    assert queue.messages().only().json == {"n": 1}
+    queue.destinations.accept()
+    queue.advance("1d")
+    assert [one.url for one in queue.attempts()] == [DEST, DEST, CALLBACK]
+    with pytest.raises(ContractError, match="load\\(\\) does not know topics"):
+        queue.load({"topics": {}})
+
+
+def test_reset_returns_to_the_baseline(queue: Queue) -> None:
+    queue.load({"queues": {"orders": {}}})
+    queue.set_baseline()
+    message = queue.publish(DEST)
+    queue.schedule(DEST, "* * * * *")
+    queue.reset()
+    assert (queue.messages(), queue.schedules()) == ([], [])
+    assert list(queue.engine.queues.by_name) == ["orders"]
+    assert queue.advance("1h") == []
+    with pytest.raises(ContractError, match="is gone: the queue was reset"):
+        _ = message.state
+
+
+# -- looking ---------------------------------------------------------------------------------------
+
+
+def test_messages_by_state_url_and_label(queue: Queue) -> None:
+    queue.destinations.answers(DEST, 200)
+    queue.destinations.answers(FAILURE, 500)
+    ok = queue.publish(DEST, label="red")
+    bad = queue.publish(FAILURE, retries=0, label="blue")
+    later = queue.publish(DEST, delay="1h")
+    gone = queue.publish(DEST, delay="1h")
+    queue.cancel(gone)
+    queue.deliver_due()
+    assert queue.messages(state="delivered") == [ok]
+    assert queue.messages(state="dead_lettered") == queue.messages(state="FAILED") == [bad]
+    assert queue.messages(state="pending") == queue.pending() == [later]
+    assert queue.messages(state="cancelled") == [gone]
+    assert queue.messages(url=FAILURE) == queue.messages(url="*failure") == [bad]
+    assert queue.messages(url=re.compile("hook$")) == [ok, later, gone]
+    assert queue.messages(label="red") == [ok]
+    assert queue.messages(label=lambda one: one.startswith("b")) == [bad]
+    with pytest.raises(ContractError, match="unknown state 'happy'"):
+        queue.messages(state="happy")
+    with pytest.raises(ContractError, match="has no message 'msg_x'"):
+        queue.message("msg_x")
+
+
+def test_callbacks_are_messages_about_another(queue: Queue) -> None:
+    queue.destinations.accept()
+    message = queue.publish(DEST, callback=CALLBACK)
+    queue.run_until_idle()
+    callback = message.callbacks.only()
+    assert (callback.kind, callback.source) == ("callback", message)
+    assert queue.messages(kind="message") == [message]
+    assert queue.messages(kind="callback") == [callback]
+
+
+def test_attempts(queue: Queue) -> None:
+    queue.destinations.answers(DEST, 500, ConnectionResetError("gone"), 200)
+    message = queue.publish(DEST)
+    queue.run_until_idle()
+    one, two, three = queue.attempts(message)
+    assert [one.number, two.number, three.number] == [1, 2, 3]
+    assert (one.at, one.waited, one.status, one.is_final) == (NOW, timedelta(0), 500, False)
+    assert two.waited == pytest.approx(timedelta(seconds=12.182), abs=timedelta(seconds=0.001))
+    assert isinstance(two.exception, ConnectionResetError)
+    assert (three.status, three.is_final, three.exception) == (200, True, None)
+    assert queue.attempts(url="https://app.*") == queue.attempts() == message.attempts
+    assert queue.attempts(url="https://elsewhere/") == []
+
+
+def test_dead_letters(queue: Queue) -> None:
+    queue.destinations.answers(DEST, (418, b"teapot"), 200)
+    message = queue.publish(DEST, json={"n": 1}, retries=0)
+    queue.deliver_due()
+    letter = queue.dead_letters().only()
+    assert (letter.url, letter.status, letter.response_body) == (DEST, 418, b"teapot")
+    assert (letter.json, letter.message, letter.at) == ({"n": 1}, message, NOW)
+    assert letter.id == message.dlq_id
+    assert queue.dead_letters(url=CALLBACK) == []
+    again = queue.retry_dead_letter(letter)
+    assert again != message
+    assert queue.dead_letters() == []
+    queue.deliver_due()
+    assert again.state == "delivered"
+
+
+def test_schedules(queue: Queue) -> None:
+    queue.destinations.accept()
+    daily = queue.schedule(DEST, "CRON_TZ=Europe/Berlin 0 9 * * *", id="daily", body="x")
+    assert [one.isoformat() for one in daily.next_runs(2)] == [
+        "2026-01-01T08:00:00+00:00",
+        "2026-01-02T08:00:00+00:00",
+    ]
+    assert (daily.cron, daily.destination) == ("CRON_TZ=Europe/Berlin 0 9 * * *", DEST)
+    assert (daily.paused, daily.last_run) == (False, None)
+    fired = daily.fire().only()
+    assert (fired.schedule_id, fired.body) == ("daily", b"x")
+    assert daily.last_run == NOW
+    queue.deliver_due()
+    assert fired.state == "delivered"
+    assert queue.advance("8h").only().at == after(8 * 3600)
+
+
+def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
+    queue.load({"url_groups": {"news": [DEST]}})
+    schedule = queue.schedule("news", "0 * * * *")
+    queue.destinations.accept()
+    with queue.engine.lock:
+        queue.engine.groups.remove(queue.engine.groups.get("news"))
+    queue.advance("1h")
+    assert "invalid destination url" in str(schedule.record.error)
+    queue.load({"url_groups": {"news": [DEST]}})
+    assert len(queue.advance("1h")) == 1
+    assert schedule.record.error is None
+
+
+def test_the_timeline_says_when_what_and_why(queue: Queue) -> None:
+    queue.destinations.answers(DEST, 500, (429, b"", {"Retry-After": "90"}), Reply.refuse(), 500)
+    message = queue.publish(DEST, delay="1m", retries=3, settings={"Upstash-Retry-Delay": "5000"})
+    assert message.timeline.splitlines()[-1] == "  due 2026-01-01T00:01:00+00:00 (delay)"
+    queue.run_until_idle()
+    lines = [" ".join(line.split()) for line in message.timeline.splitlines()]
+    assert lines[0] == f"{message.id} POST {DEST}"
+    assert lines[1] == "2026-01-01 00:00:00.000 +0 s CREATED, delayed for 1 m"
+    assert lines[2].endswith("+1 m ACTIVE attempt 1 after 1 m (delay) -> status 500 from answers")
+    assert lines[3].endswith("RETRY in 5 s (retry delay 5000)")
+    assert "attempt 2 after 5 s (retry delay 5000) -> status 429" in lines[4]
+    assert lines[5].endswith("RETRY in 1 m 30 s (Retry-After: 90)")
+    assert "-> failed: ConnectionRefusedError" in lines[6]
+    assert lines[-1].endswith(f"FAILED destination answered 500 (dead letter {message.dlq_id})")
+
+
+def test_attempts_are_in_the_journal(queue: Queue) -> None:
+    queue.destinations.accept()
+    message = queue.publish(DEST)
+    queue.deliver_due()
+    event = queue.journal.events("attempt", message_id=message.id).only()
+    assert (event.data["url"], event.data["status"], event.at) == (DEST, 200, NOW)
+
+
+# -- asserting -------------------------------------------------------------------------------------
+
+
+def test_assertions_return_what_matched(queue: Queue) -> None:
+    queue.destinations.accept()
+    message = queue.publish(DEST, json={"n": 1}, headers={"X-A": "b"}, label="l", callback=CALLBACK)
+    assert queue.assert_published(DEST, json={"n": 1}, headers={"x-a": "b"}, times=1) == [message]
+    assert queue.assert_published(label="l", method="POST", body=b'{"n": 1}') == [message]
+    queue.assert_published(json=lambda value: value["n"] == 1)
+    queue.assert_delivered(times=0)
+    queue.run_until_idle()
+    assert queue.assert_delivered(DEST, json={"n": 1}, times=1) == [message]
+    assert queue.assert_delivered(CALLBACK).only().kind == "callback"
+    queue.assert_dead_lettered(times=0)
+    # Callbacks are published by the queue, not by the application.
+    queue.assert_published(times=1)
+    queue.assert_not_published(CALLBACK)
+    queue.assert_idle()
+
+
+def test_a_failed_assertion_shows_the_nearest_and_why(queue: Queue) -> None:
+    queue.destinations.answers(DEST, 500)
+    queue.publish(DEST, json={"user": {"name": "ada", "tags": [1, 2]}, "n": 1})
+    queue.publish("https://far.example.com/", json={"other": True})
+    queue.deliver_due()
+    with pytest.raises(AssertionError) as caught:
+        queue.assert_published(DEST, json={"user": {"name": "bob", "tags": [1, 3]}, "n": 1})
+    text = str(caught.value)
+    first = text.index("not this one, because json.user.name is 'ada', not 'bob'")
+    assert "json.user.tags[1] is 2, not 3" in text
+    assert first < text.index("url is 'https://far.example.com/'")
+    assert "ACTIVE  attempt 1" in text
+    with pytest.raises(AssertionError, match="state is 'pending', not 'delivered'"):
+        queue.assert_delivered(DEST)
+    with pytest.raises(AssertionError, match="to be published never, found 1"):
+        queue.assert_published(DEST, times=0)
+    with pytest.raises(AssertionError, match=r"2 time\(s\), found 1"):
+        queue.assert_published(DEST, times=2)
+    with pytest.raises(AssertionError, match="the queue is not idle: 2 undelivered"):
+        queue.assert_idle()
+
+
+def test_assertions_never_drive(queue: Queue) -> None:
+    queue.destinations.accept()
+    queue.publish(DEST)
+    with pytest.raises(AssertionError, match="due 2026-01-01T00:00:00"):
+        queue.assert_delivered(DEST)
+    assert queue.attempts() == []
+
+
+def test_nothing_at_all(queue: Queue) -> None:
+    with pytest.raises(AssertionError, match="there is no message at all"):
+        queue.assert_published()
+
+
+# -- driving ---------------------------------------------------------------------------------------
+
+
+def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
+    queue.destinations.answers(DEST, 500, 200)
+    message = queue.publish(DEST)
+    assert queue.advance("0s").only().status == 500
+    assert queue.advance("12s") == []
+    first = queue.advance("1s")
+    assert (first.only().at - NOW).total_seconds() == pytest.approx(12.182, abs=0.001)
+    assert first.waiting == "nothing"
+    queue.publish(DEST, delay="1d")
+    left = queue.deliver_due()
+    assert left == []
+    assert left.waiting.startswith("1 undelivered message(s):")
+    assert "(delay)" in left.waiting
+    assert message.state == "delivered"
+
+
+def test_running_until_idle_moves_no_further_than_needed(queue: Queue) -> None:
+    queue.destinations.accept()
+    queue.publish(DEST, delay="1d")
+    queue.schedule(DEST, "0 0 * * *")
+    attempts = queue.run_until_idle()
+    # The schedule fires on the way, and does not keep the queue from being idle.
+    assert len(attempts) == 2
+    assert queue.clock.now() == after(86_400)
+
+
+def test_running_until_idle_has_an_end(queue: Queue) -> None:
+    queue.publish(DEST, delay="40d")
+    with pytest.raises(NotIdle, match="not idle within '30d'"):
+        queue.run_until_idle()
+    assert queue.clock.now() == NOW
+    queue.destinations.accept()
+    assert len(queue.run_until_idle(within="41d")) == 1
+
+
+def test_what_waits_for_something_else_than_time(queue: Queue) -> None:
+    queue.load({"queues": {"orders": {"paused": True}}})
+    queue.publish(DEST, queue="orders")
+    left = queue.run_until_idle()
+    assert left == []
+    assert "waits in queue orders (behind others, or the queue is paused)" in left.waiting
+
+
+def test_advance_from_a_handler_is_a_contract_error(queue: Queue) -> None:
+    def handler(request: object) -> int:
+        queue.advance("1s")
+        return 200
+
+    queue.destinations.call(DEST, handler)
+    queue.publish(DEST)
+    with pytest.raises(ContractError, match="already being advanced"):
+        queue.advance("1m")
+
+
+def test_a_handler_may_raise_out_of_the_driving_call() -> None:
+    with Queue(Context.alone(now=NOW), raise_exceptions=True) as queue:
+
+        def handler(request: object) -> int:
+            raise LookupError("broken")
+
+        queue.destinations.call(DEST, handler)
+        message = queue.publish(DEST)
+        with pytest.raises(LookupError, match="broken"):
+            queue.deliver_due()
+        assert message.attempts.only().status == 500
+        assert message.state == "pending"
+
+
+def test_the_clock_drives_as_well(queue: Queue) -> None:
+    queue.destinations.accept()
+    message = queue.publish(DEST, delay="1h")
+    queue.clock.advance("1h")
+    assert message.state == "delivered"
+    queue.publish(DEST, delay="1h")
+    assert queue.move_to("2026-01-01T02:00:00Z").only().at == after(7200)
+
+
+def test_awaitable_forms() -> None:
+    async def whole() -> list[int | None]:
+        with Queue(Context.alone(now=NOW)) as queue:
+            seen: list[object] = []
+
+            async def handler(request: object) -> int:
+                seen.append(asyncio.get_running_loop())
+                await asyncio.sleep(0)
+                return 500 if len(seen) < 3 else 200
+
+            queue.destinations.call(DEST, handler)
+            queue.publish(DEST)
+            found = [one.status for one in await queue.aio.deliver_due()]
+            found += [one.status for one in await queue.aio.advance("13s")]
+            found += [one.status for one in await queue.aio.run_until_idle()]
+            queue.publish(DEST, delay="1h")
+            found += [one.status for one in await queue.aio.move_to("2026-01-02T00:00:00Z")]
+            assert set(seen) == {asyncio.get_running_loop()}
+            return found
+
+    assert asyncio.run(whole()) == [500, 500, 200, 200]
+
+
+def test_the_queue_stands_still_without_driving() -> None:
+    with Queue(Context.alone(now=NOW, clock="running")) as queue:
+        queue.destinations.accept()
+        message = queue.publish(DEST)
+        assert message.state == "pending"
+        assert queue.messages(state="pending") == [message]
+
+
+# -- strictness and leaks --------------------------------------------------------------------------
+
+
+def test_an_unstubbed_destination_is_a_problem_only_when_attempted(queue: Queue) -> None:
+    queue.publish(DEST, retries=0)
+    assert queue.context.problems == []
+    attempt = queue.deliver_due().only()
+    assert (attempt.status, attempt.where) == (None, "unstubbed")
+    (problem,) = queue.context.problems
+    assert problem.kind == "unstubbed"
+    assert DEST in problem.text
+
+
+def test_the_leak_check() -> None:
+    for check, wanted in (("off", 0), ("pending", 1), ("dead_letters", 1), ("all", 2)):
+        with Queue(Context.alone(now=NOW), leak_check=check) as queue:
+            queue.destinations.answers(DEST, 500)
+            queue.publish(DEST, retries=0)
+            queue.publish(DEST, delay="1h")
+            queue.deliver_due()
+            assert len(queue.unmet()) == wanted
+
+
+def test_cancelling_by_hand(queue: Queue) -> None:
+    message = queue.publish(DEST)
+    assert queue.cancel(message) == 1
+    assert message.state == "cancelled"
+    with pytest.raises(QueueError, match="not found"):
+        queue.cancel(message.id)
+
+
+def test_rotating_keys(queue: Queue) -> None:
+    following = queue.next_signing_key
+    current, new = queue.rotate_keys()
+    assert current == queue.current_signing_key == following
+    assert new == queue.next_signing_key != following
