@@ -176,7 +176,7 @@ class Clock:
         frozen = self._frozen_us
         if frozen is not None:
             return frozen
-        return _process_us() + self._offset_us
+        return int(time.time() * 1_000_000) + self._offset_us
 
     def now_ms(self) -> int:
         """The present instant in milliseconds since the Unix epoch."""

@@ -593,6 +593,10 @@ class FaultPlan:
                 f"{status!r} is no status of an answer: give a number from 200 to 599"
             )
         listed = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        for name, value in listed:
+            if name.lower() == "content-type":
+                content_type = value
+        listed = tuple(pair for pair in listed if pair[0].lower() != "content-type")
 
         def make() -> Answer:
             if body is None:

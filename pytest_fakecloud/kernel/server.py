@@ -40,6 +40,7 @@ HANG_SECONDS = 60.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _BODILESS = frozenset({204, 304})
+_FRAMES = frozenset({"content-length", "transfer-encoding", "date"})
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
 _CLEAN = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -602,17 +603,30 @@ def encode(message: Message, answer: Answer) -> bytes:
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
-    extra = "".join([_header(*pair) for pair in answer.headers]) if answer.headers else ""
+    head = _opening(status)
+    if answer.headers:
+        head += _own_headers(message, answer.headers)
     if answer.content_type is not None:
-        extra += f"Content-Type: {answer.content_type}\r\n"
+        head += f"Content-Type: {answer.content_type}\r\n"
     if status not in _BODILESS:
-        extra += f"Content-Length: {len(body)}\r\n"
+        head += f"Content-Length: {len(body)}\r\n"
     if status in _BODILESS or message.method == "HEAD":
         body = b""
     if not message.keep_alive or message.version != "1.1":
-        extra += _connection_header(message)
-    head = f"{_status_line(status)}Date: {http_date()}\r\n{extra}\r\n"
-    return (head.encode("ascii") if head.isascii() else _bytes(head)) + body
+        head += _connection_header(message)
+    return _bytes(head + "\r\n") + body
+
+
+def _own_headers(message: Message, headers: Iterable[tuple[str, str]]) -> str:
+    """The headers an answer brings along; how it is framed is not theirs to say."""
+    lines = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "connection":
+            message.keep_alive = message.keep_alive and "close" not in value.lower()
+        elif lower not in _FRAMES:
+            lines.append(_header(name, value))
+    return "".join(lines)
 
 
 def _chunk(part: bytes) -> bytes:
@@ -641,19 +655,34 @@ def _bytes(head: str) -> bytes:
         return head.encode("utf-8", "surrogateescape")
 
 
-_date: tuple[int, str] = (-1, "")
+# Of the present second: the openings of answers, by status.
+_openings: tuple[int, str, dict[int, str]] = (-1, "", {})
+
+
+def _opening(status: int) -> str:
+    """Status line and Date header, made once a second for each status."""
+    now = int(time.time())
+    second, _, made = _openings
+    found = made.get(status) if second == now else None
+    if found is None:
+        date = http_date()
+        found = f"{_status_line(status)}Date: {date}\r\n"
+        _, present, made = _openings
+        if present == date:
+            made[status] = found
+    return found
 
 
 def http_date() -> str:
     """The present second of the process's clock as a Date header has it."""
-    global _date
+    global _openings
     now = int(time.time())
-    second, text = _date
+    second, date, _ = _openings
     if second != now:
         t = time.gmtime(now)
-        text = (
+        date = (
             f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "
             f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
         )
-        _date = (now, text)
-    return text
+        _openings = (now, date, {})
+    return date

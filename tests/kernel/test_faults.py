@@ -82,6 +82,23 @@ def test_headers_and_type_of_an_answer(demo: Demo, client: httpx.Client) -> None
     assert reply.headers["content-type"] == "text/x-odd"
 
 
+def test_headers_of_an_answer_cannot_break_its_framing(demo: Demo, raw: Raw) -> None:
+    demo.faults.answer(
+        503,
+        "busy",
+        times=1,
+        headers={"content-type": "text/x-odd", "Content-Length": "99", "Transfer-Encoding": "x"},
+    )
+    reply = raw.get("/echo/x")
+    assert (reply.status, reply.body) == (503, b"busy")
+    names = [name.lower() for name, _ in reply.headers]
+    assert sorted(names) == ["content-length", "content-type", "date"]
+    assert reply.header("Content-Type") == "text/x-odd"
+    demo.faults.answer(503, headers={"Connection": "close"}, times=1)
+    assert raw.get("/echo/x").header("Connection") == "close"
+    assert raw.is_closed()
+
+
 def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
     demo.faults.answer(503, times=1)
     statuses(client, 2)

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug import Request
@@ -51,6 +52,15 @@ def test_an_answer_is_framed_and_dated(raw: Raw) -> None:
     assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", reply.header("Date") or "")
     assert reply.header("Connection") is None
     assert len({name.lower() for name, _ in reply.headers}) == len(reply.headers)
+
+
+def test_the_date_follows_the_process_clock(raw: Raw) -> None:
+    with time_machine.travel("2031-02-03T04:05:06Z", tick=False) as traveller:
+        assert raw.get("/echo/x").header("Date") == "Mon, 03 Feb 2031 04:05:06 GMT"
+        assert raw.get("/nowhere").header("Date") == "Mon, 03 Feb 2031 04:05:06 GMT"
+        traveller.shift(3600)
+        assert raw.get("/echo/x").header("Date") == "Mon, 03 Feb 2031 05:05:06 GMT"
+        assert raw.get("/nowhere").header("Date") == "Mon, 03 Feb 2031 05:05:06 GMT"
 
 
 def test_an_answer_is_one_packet(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
