@@ -58,6 +58,7 @@ def expect(
 
     A callable is a predicate on the field; None is not compared.
     """
+    __tracebackhide__ = True
     wanted = {name: value for name, value in wanted.items() if value is not None}
     reasons = [(item, _differences(item, wanted)) for item in seen]
     found = Found(item for item, why in reasons if not why)

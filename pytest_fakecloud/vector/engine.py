@@ -113,7 +113,9 @@ class Engine:
         self._lock = threading.RLock()
         self._namespaces: dict[str, Namespace] = {DEFAULT_NAMESPACE: Namespace(dimension)}
         self._cursors = Cursors()
-        self._readiness = Readiness(clock, self._release, ready_after_us, ready_after_reads)
+        self._readiness = Readiness(
+            clock, self._lock, self._release, ready_after_us, ready_after_reads
+        )
         self._day = 0
         self._used: dict[str, int] = {}
 
@@ -460,6 +462,11 @@ class Engine:
             self._readiness.restore(snapshot.batches, snapshot.held)
             self._day, used = snapshot.quota
             self._used = dict(used)
+
+    def close(self) -> None:
+        """Leave no timers on the clock."""
+        with self._lock:
+            self._readiness.cancel()
 
     # -- checks ----------------------------------------------------------------------------------
 

@@ -171,6 +171,11 @@ class VectorIndex(Handle):
 
         return AsyncIndex(**{"url": self.url, "token": self.token, **options})
 
+    def close(self) -> None:
+        """End the fake; what is still pending leaves no timers on the clock."""
+        super().close()
+        self.engine.close()
+
     # -- data ------------------------------------------------------------------------------------
 
     def load(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> None:
@@ -247,6 +252,7 @@ class VectorIndex(Handle):
         Fails unless there is at least one, or exactly ``times``, naming the nearest and what
         differed. A callable is a predicate on the field.
         """
+        __tracebackhide__ = True
         wanted = {
             "id": str(id) if isinstance(id, int) else id,
             "metadata": metadata,
@@ -271,6 +277,7 @@ class VectorIndex(Handle):
         Each query of a batch counts. Fails unless there is at least one, or exactly ``times``,
         naming the nearest and what differed. A callable is a predicate on the field.
         """
+        __tracebackhide__ = True
         wanted = {
             "topK": top_k,
             "filter": filter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,16 +29,16 @@ class Batch:
 
 
 class Readiness:
-    """Decides whether a change is ready, and calls ``release(batch)`` when a pending one becomes
-    so.
+    """Decides whether a change is ready, and calls ``release(batch)`` for pending ones in time.
 
     ``delay_us`` and ``reads`` are the index's settings, None where unset; with both, whichever
-    comes first. While ``held``, nothing becomes ready.
+    comes first. While ``held``, nothing becomes ready. ``lock`` is the engine's, held by all its calls.
     """
 
     def __init__(
         self,
         clock: Clock,
+        lock: threading.RLock,
         release: Callable[[Batch], None],
         delay_us: int | None,
         reads: int | None,
@@ -45,6 +46,7 @@ class Readiness:
         self.held = False
         self.batches: list[Batch] = []
         self._clock = clock
+        self._lock = lock
         self._release = release
         self._delay_us = delay_us
         self._reads = reads
@@ -78,15 +80,19 @@ class Readiness:
         for batch in list(self.batches):
             self._finish(batch)
 
+    def cancel(self) -> None:
+        """Take back all timers."""
+        for batch in self.batches:
+            if batch.timer is not None:
+                batch.timer.cancel()
+
     def copy(self) -> list[Batch]:
         """The waiting batches, without their timers."""
         return [replace(batch, timer=None) for batch in self.batches]
 
     def restore(self, batches: list[Batch], held: bool) -> None:
         """Wait for these batches instead of the present ones."""
-        for batch in self.batches:
-            if batch.timer is not None:
-                batch.timer.cancel()
+        self.cancel()
         self.held = held
         self.batches = [replace(batch, timer=None) for batch in batches]
         for batch in self.batches:
@@ -103,8 +109,10 @@ class Readiness:
             )
 
     def _fall_due(self, batch: Batch) -> None:
-        if not self.held:
-            self._finish(batch)
+        # The clock calls this from any thread, everything else is called by an engine that is locked.
+        with self._lock:
+            if not self.held:
+                self._finish(batch)
 
     def _finish(self, batch: Batch) -> None:
         if batch in self.batches:

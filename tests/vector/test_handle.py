@@ -178,6 +178,13 @@ def test_ready_after_a_time_and_after_reads(context: Context) -> None:
         assert (query(index), query(index)) == ([], ["a"])
 
 
+def test_a_closed_index_leaves_no_timers(context: Context) -> None:
+    with VectorIndex(context, ready_after="5s") as index:
+        post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+        assert context.clock.next_due() is not None
+    assert context.clock.next_due() is None
+
+
 # -- the approximate world -----------------------------------------------------------------------
 
 
