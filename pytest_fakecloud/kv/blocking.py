@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .errors import CommandError
+from .errors import WRONGTYPE, CommandError
 from .reply import Blocked, Reply
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class Waiters:
         try:
             reply = waiter.blocked.attempt()
         except CommandError as error:
-            reply = error
+            # A key that became something else is not what the client waits for.
+            reply = None if error.text == WRONGTYPE else error
         if reply is not None:
             self.remove(waiter)
             waiter.finish(reply)

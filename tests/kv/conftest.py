@@ -8,14 +8,18 @@ the notes of all passing tests with the catalogue.
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kv.commands.process import REASONS
 from pytest_fakecloud.kv.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.model import Session
@@ -38,17 +42,40 @@ class Exercised:
         elif isinstance(reply, list):
             for item in reply:
                 self.note(engine, [], item)
-        if not argv or isinstance(reply, CommandError):
+        if not argv:
             return
         try:
             spec = engine.resolve(argv)
         except CommandError:
             return
+        # A command that is refused by design is exercised by its refusal.
+        if isinstance(reply, CommandError) and spec.name not in REASONS:
+            return
         self.commands.add(spec.name)
         words = {word.upper() for word in argv[spec.skip :]}
+        for sign in (b"=", b"~", b"*", b"$"):
+            if sign in words:
+                self.options.add((spec.name, sign.decode()))
         for option in spec.options:
             if option.encode() in words:
                 self.options.add((spec.name, option))
+
+    def write(self, file: Path) -> None:
+        content = {
+            "commands": sorted(self.commands),
+            "options": sorted(self.options),
+            "errors": sorted(self.errors),
+        }
+        file.write_text(json.dumps(content))
+
+    @classmethod
+    def read(cls, file: Path) -> Exercised:
+        content = json.loads(file.read_text())
+        record = cls()
+        record.commands = set(content["commands"])
+        record.options = {(name, word) for name, word in content["options"]}
+        record.errors = set(content["errors"])
+        return record
 
     def merge(self, other: Exercised) -> None:
         self.commands |= other.commands
@@ -58,6 +85,9 @@ class Exercised:
 
 EXERCISED = pytest.StashKey[Exercised]()
 NOTES = pytest.StashKey[Exercised]()
+WHOLE = pytest.StashKey[bool]()
+EXERCISED_FILE = "PYTEST_FAKECLOUD_KV_EXERCISED"
+"""Names the file into which a run writes what it exercised."""
 
 
 def argv(words: tuple[Any, ...]) -> list[bytes]:
@@ -130,9 +160,35 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: Any
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.when == "call" and report.passed and NOTES in item.stash:
-        item.config.stash.setdefault(EXERCISED, Exercised()).merge(item.stash[NOTES])
+    if report.when == "call" and report.passed:
+        config = item.config
+        if NOTES in item.stash:
+            config.stash.setdefault(EXERCISED, Exercised()).merge(item.stash[NOTES])
     return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    last = [item for item in items if item.path.name == "test_catalogue.py"]
+    items[:] = [item for item in items if item not in last] + last
+    here = Path(__file__).parent
+    files = {item.path for item in items if here in item.path.parents}
+    config.stash[WHOLE] = files >= set(here.rglob("test_*.py"))
+
+
+def session_record(config: pytest.Config) -> Exercised | None:
+    """What this session exercised, or None when it is only a part of the whole."""
+    if not config.stash.get(WHOLE, False) or hasattr(config, "workerinput"):
+        return None
+    if config.option.keyword or config.option.markexpr:
+        return None
+    return config.stash.get(EXERCISED, None)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    file = os.environ.get(EXERCISED_FILE)
+    if file and EXERCISED in session.config.stash:
+        session.config.stash[EXERCISED].write(Path(file))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -31,6 +31,8 @@ REASONS = {
     "SAVE": "accepted: there is nothing to write to",
     "BGSAVE": "accepted: there is nothing to write to",
     "BGREWRITEAOF": "accepted: there is nothing to write to",
+    "CONFIG REWRITE": "there is no configuration file",
+    "CLIENT IMPORT-SOURCE": "there is no import mode; OFF is accepted",
     "CLUSTER": "cluster mode is off",
     "ASKING": "cluster mode is off",
     "READONLY": "cluster mode is off",

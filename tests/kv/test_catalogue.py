@@ -1,0 +1,117 @@
+"""The whole catalogue is there, and passing cases exercise every word and error text of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_fakecloud.kv import engine  # noqa: F401 - binds the functions
+from pytest_fakecloud.kv.registry import COMMANDS as TABLE
+from pytest_fakecloud.kv.registry import CommandSpec
+from tests.kv import catalogue
+from tests.kv.conftest import EXERCISED_FILE, Exercised, session_record
+
+ROWS = [row for rows in catalogue.COMMANDS.values() for row in rows]
+
+ARITY_SINCE_7_2 = {"ZRANK": -3, "ZREVRANK": -3}
+"""WITHSCORE came with Redis 7.2, which made the arity a minimum."""
+
+
+def bound(spec: CommandSpec) -> bool:
+    return spec.function is not None or spec.subcommands is not None
+
+
+class TestTable:
+    @pytest.mark.parametrize(("name", "arity", "words", "access"), ROWS)
+    def test_a_row_agrees(self, name: str, arity: int | None, words: str, access: str) -> None:
+        spec = TABLE[name]
+        if arity is not None:
+            assert spec.arity == ARITY_SINCE_7_2.get(name, arity)
+        assert set(words.split()) <= set(spec.options) | {"=", "~", "*", "$"}
+        if access == "w":
+            assert spec.write
+        if access == "r":
+            assert spec.readonly
+
+    def test_every_command_has_a_function(self) -> None:
+        missing = sorted(spec.name for spec in TABLE.values() if not bound(spec))
+        if missing:
+            pytest.xfail(f"declared, not written yet: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="module")
+def exercised(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Exercised:
+    """What passing tests exercised: in this run when it was a whole one, else in one of its own."""
+    record = session_record(request.config)
+    if record is not None:
+        return record
+    file = tmp_path_factory.mktemp("catalogue") / "exercised.json"
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-p", "no:randomly", "-p", "no:xdist", str(here), "--ignore", __file__),
+        ],
+        env={**os.environ, EXERCISED_FILE: str(file)},
+        cwd=here.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert file.exists(), done.stdout[-2000:] + done.stderr[-2000:]
+    return Exercised.read(file)
+
+
+class TestExercised:
+    def test_every_command(self, exercised: Exercised) -> None:
+        names = {row[0] for row in ROWS if bound(TABLE[row[0]])}
+        assert sorted(names - exercised.commands) == []
+
+    def test_every_option_word(self, exercised: Exercised) -> None:
+        wanted = {
+            (name, word)
+            for name, _, words, _ in ROWS
+            if bound(TABLE[name])
+            for word in words.split()
+        }
+        assert sorted(wanted - exercised.options) == []
+
+    def test_every_error_text(self, exercised: Exercised) -> None:
+        wanted = [
+            text for text in catalogue.ERRORS if bound(TABLE["ACL SETUSER"]) or not of_acl(text)
+        ]
+        assert [text for text in wanted if not produced(text, exercised.errors)] == []
+
+
+def of_acl(text: str) -> bool:
+    return "ACL" in text or text in (
+        "ERR User '<u>' not found",
+        "ERR The 'default' user cannot be removed",
+        "ERR Unknown category '<x>'",
+        "ERR Command '<x>' not found",
+        "ERR Usernames can't contain spaces or null characters",
+    )
+
+
+# What follows in these texts is only the word the client happened to send.
+OPEN_ENDED = ("ERR Unsupported option ", "ERR Unknown argument ", "ERR Unknown option given: ")
+
+
+def produced(text: str, errors: set[str]) -> bool:
+    for start in OPEN_ENDED:
+        if text.startswith(start):
+            text = start + "<x>"
+    text = text.removesuffix(" ...")
+    pattern = "".join(
+        ".*" if part.startswith("<") else re.escape(part)
+        for part in re.split(r"(<[a-z0-9A-Z]+>)", text)
+    )
+    return any(re.match(pattern, error, re.DOTALL) for error in errors)
