@@ -25,7 +25,7 @@ def upserts(journal: Journal) -> Iterator[dict[str, Any]]:
 
 
 def queries(journal: Journal) -> Iterator[dict[str, Any]]:
-    """Every query clients made with success, as sent, defaults filled in, with its ``namespace``."""
+    """Every query clients made with success, as sent, with its defaults and ``namespace``."""
     for call, item in _items(journal, QUERIES):
         yield {**DEFAULTS, **_given(item), "namespace": namespace_of(call)}
 

@@ -64,10 +64,7 @@ def words(text: str) -> list[str]:
 
 
 def hash_dense(text: str, dimension: int) -> Floats:
-    """A unit vector of signed hashes of words and trigrams;
-
-    the zero vector where there is no word.
-    """
+    """A unit vector of signed hashes of words and trigrams, or zero where there is no word."""
     total = np.zeros(dimension, np.float64)
     for word, count in Counter(words(text)).items():
         _add(total, f"w:{word}", count)

@@ -149,9 +149,10 @@ class Engine:
                     home.put(record)
 
     def update(self, namespace: str, change: Change) -> bool:
-        """Change parts of a record;
+        """Change parts of a record; False when there is none under that id.
 
-        False when there is none. A hybrid needs both vectors or neither.
+        Raises ``VectorError`` 422 for vectors that do not fit the index, or for one of the two that
+        a hybrid index needs together; 429 when the day's quota is used up.
         """
         with self._lock:
             self._check_change(change)

@@ -125,10 +125,7 @@ class Token:
 
 
 def parse(text: str) -> Expression:
-    """The tree of a filter that is not empty;
-
-    ``VectorError`` 400 with line and column otherwise.
-    """
+    """The tree of a filter; ``VectorError`` 400 with line and column where it is none."""
     return _Parser(text).parse()
 
 

@@ -63,9 +63,9 @@ class Ranker:
         self._random = random
 
     def answer(self, namespace: Namespace, questions: Sequence[Question]) -> list[list[Hit]]:
-        """The hits of each question, best first;
+        """The hits of each question, best first.
 
-        all dense vectors have the namespace's dimension.
+        All dense vectors have the namespace's dimension.
         """
         dense = iter(self._dense(namespace, [q for q in questions if q.query.vector is not None]))
         answers = []

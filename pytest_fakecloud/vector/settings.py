@@ -40,10 +40,7 @@ class Limits:
 
     @classmethod
     def of(cls, given: Mapping[str, int | None] | Limits | None) -> Limits:
-        """The defaults with the given ones in their place;
-
-        ``ContractError`` for an unknown name.
-        """
+        """The defaults with the given ones in their place; ``ContractError`` for unknown names."""
         if isinstance(given, Limits):
             return given
         known = [field.name for field in fields(cls)]

@@ -10,7 +10,7 @@ Decided here: the zero vector has cosine 0 with everything (score 0.5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,14 +71,14 @@ def rank_dense(
     return rankings
 
 
-def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterator[Floats]:
+def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
+    """The float32 products of all rows with each search's vector."""
     # A row of infinities or NaN is replaced by exact scoring, so overflow is no accident here.
     with np.errstate(over="ignore", invalid="ignore"):
         if len(batch) == 1:
-            yield matrix.values @ batch[0].vector
-            return
+            return [matrix.values @ batch[0].vector]
         queries = np.stack([search.vector for search in batch])
-        yield from queries @ matrix.values.T
+        return queries @ matrix.values.T
 
 
 def _rank(
@@ -226,7 +226,7 @@ def _score(
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
-    """The scores of the rows in float32 arithmetic, as the components of a fused query have them."""
+    """The scores of the rows in float32 arithmetic, as the parts of a fused query have them."""
     vectors = matrix.values[rows]
     half, one = np.float32(0.5), np.float32(1)
     if similarity is Similarity.EUCLIDEAN:
