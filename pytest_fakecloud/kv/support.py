@@ -1,0 +1,91 @@
+"""The support table of the documentation, written from the table of commands.
+
+``python -m pytest_fakecloud.kv.support`` prints it; with a file name it writes that file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import engine as _engine  # noqa: F401 - binds every command's function
+from .commands.help import summary
+from .commands.process import REASONS
+from .registry import COMMANDS, CommandSpec
+
+__all__ = ["support_table"]
+
+_TITLES = {
+    "string": "String",
+    "bitmap": "Bitmap",
+    "hash": "Hash",
+    "list": "List",
+    "set": "Set",
+    "sorted-set": "Sorted set",
+    "geo": "Geo",
+    "hyperloglog": "HyperLogLog",
+    "stream": "Streams",
+    "json": "JSON",
+    "generic": "Generic",
+    "scripting": "Scripting",
+    "transactions": "Transactions",
+    "pubsub": "Pub/Sub",
+    "connection": "Connection",
+    "server": "Server",
+    "cluster": "Cluster",
+}
+
+_HEAD = """\
+# Commands of the key-value service
+
+This file is generated from the table the service itself runs on:
+`python -m pytest_fakecloud.kv.support docs/kv-commands.md`.
+
+*REST* says whether the command is available there: **yes**, **no** (it belongs to a connection, or
+it waits; use the database port), or **refused** (it acts on a server's process, which a fake does
+not have; the answer is a real server's refusal, and nothing changes). *Since* is the version of the
+server that first had the command.
+"""
+
+
+def _available(spec: CommandSpec) -> str:
+    if spec.function is None:
+        return "missing"
+    if not spec.over_rest:
+        return "no"
+    reason = REASONS.get(spec.name) or REASONS.get(spec.name.split()[0])
+    return f"refused: {reason}" if reason else "yes"
+
+
+def _rows(specs: list[CommandSpec]) -> Iterator[str]:
+    for spec in specs:
+        words = " ".join(spec.options).replace("|", "\\|")
+        yield (
+            f"| {spec.name} | {_available(spec)} | {spec.arity} | {words} | {spec.since} "
+            f"| {summary(spec)} |"
+        )
+
+
+def support_table() -> str:
+    """The whole page in Markdown."""
+    parts = [_HEAD]
+    for group, title in _TITLES.items():
+        specs = [
+            spec
+            for spec in COMMANDS.values()
+            if spec.group == group and not (spec.subcommands and spec.function is None)
+        ]
+        specs.sort(key=lambda spec: spec.name)
+        parts.append(f"\n## {title}\n")
+        parts.append("| Command | REST | Arity | Words | Since | What it does |")
+        parts.append("|---|---|---|---|---|---|")
+        parts += _rows(specs)
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(support_table(), encoding="utf-8")
+    else:
+        sys.stdout.write(support_table())

@@ -1,0 +1,39 @@
+"""The support table in the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_fakecloud.kv.registry import COMMANDS
+from pytest_fakecloud.kv.support import support_table
+
+FILE = Path(__file__).parents[2] / "docs" / "kv-commands.md"
+
+
+@pytest.mark.skipif(not FILE.exists(), reason="an installed package has no docs folder")
+def test_the_file_is_current() -> None:
+    current = FILE.read_text(encoding="utf-8")
+    assert current == support_table(), (
+        "the table has changed: python -m pytest_fakecloud.kv.support docs/kv-commands.md"
+    )
+
+
+def test_every_command_has_a_row_and_a_sentence() -> None:
+    rows = dict(
+        re.findall(r"^\| ([A-Z._\- 0-9]+) \|.*\| ([^|]*) \|$", support_table(), re.MULTILINE)
+    )
+    named = {
+        spec.name for spec in COMMANDS.values() if not (spec.subcommands and spec.function is None)
+    }
+    assert set(rows) == named
+    assert [name for name, text in rows.items() if COMMANDS[name].function and len(text) < 10] == []
+
+
+def test_reasons_are_given() -> None:
+    table = support_table()
+    assert "| SHUTDOWN | refused: there is no process to end |" in table
+    assert "| BLPOP | no |" in table
+    assert "| GET | yes |" in table
