@@ -182,7 +182,9 @@ def mounting() -> list[bool]:
             pass
 
     table = compare(
-        {"raw listener": raw, "mount + close": mount, "a whole handle": handle}, rounds=40
+        {"raw listener": raw, "mount + close": mount, "a whole handle": handle},
+        rounds=40,
+        calls=300,
     )
     print(table)
     slow = compare({"mount + close": mount, "pytest-httpserver": httpserver}, rounds=1, calls=3)
@@ -217,16 +219,16 @@ def requesting() -> list[bool]:
         clients = {name: RawClient(port) for name, port in ports.items()}
         for client in clients.values():
             stack.callback(client.close)
-        raw = compare(clients, rounds=20)
+        raw = compare(clients, rounds=30, calls=200)
         show("raw keep-alive client", raw)
 
         https = stack.enter_context(httpx.Client(trust_env=False))
-        by_httpx = compare(_getters(https.get, ports), rounds=30)
+        by_httpx = compare(_getters(https.get, ports), rounds=40, calls=50)
         show("httpx.Client", by_httpx)
 
         session = stack.enter_context(requests.Session())
         session.trust_env = False
-        by_requests = compare(_getters(session.get, ports), rounds=30)
+        by_requests = compare(_getters(session.get, ports), rounds=40, calls=50)
         show("requests.Session", by_requests)
         bare.journal.clear()
     return [

@@ -57,9 +57,11 @@ class Table:
         raise KeyError(f"no row {name!r}; there are: {known}")
 
     def ratio(self, name: str, base: str) -> float:
-        """How many times `base` `name` costs: the median over rounds of the paired ratio."""
-        pairs = zip(self[name].rounds, self[base].rounds, strict=True)
-        return median(ours / theirs for ours, theirs in pairs)
+        """How many times `base` `name` costs, by the quickest round of each.
+
+        Other load can only add to a time, so of many interleaved rounds the quickest says most.
+        """
+        return self[name].best / self[base].best
 
     def __str__(self) -> str:
         width = max(len(row.name) for row in self.rows)

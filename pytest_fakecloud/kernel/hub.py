@@ -754,7 +754,8 @@ def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
 def _drop_closed(selector: selectors.BaseSelector) -> None:
     for key in list((selector.get_map() or {}).values()):
         try:
-            os.fstat(key.fd)
+            # Asked of the socket, because on Windows it is no file descriptor.
+            key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
         except OSError:
             _drop(selector, key)
 
