@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer
     from .queue.capture import Callback, CallbackCapture, Destination
     from .queue.handle import Queue
+    from .queue.replies import DeliveredRequest, Reply
     from .vector.handle import VectorIndex
 
 __all__ = [
@@ -33,9 +34,11 @@ __all__ = [
     "Clock",
     "Cloud",
     "ContractError",
+    "DeliveredRequest",
     "Destination",
     "KVServer",
     "Queue",
+    "Reply",
     "VectorIndex",
 ]
 
@@ -46,9 +49,11 @@ _HOMES = {
     "Clock": "kernel.clock",
     "Cloud": "cloud",
     "ContractError": "kernel.errors",
+    "DeliveredRequest": "queue.replies",
     "Destination": "queue.capture",
     "KVServer": "kv.handle",
     "Queue": "queue.handle",
+    "Reply": "queue.replies",
     "VectorIndex": "vector.handle",
 }
 

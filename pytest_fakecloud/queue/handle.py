@@ -123,6 +123,7 @@ class Queue(Handle):
             report=self._report_unstubbed,
             cap=attempt_cap,
             is_fake=self._is_fake,
+            time_passes=self._time_passes,
         )
         signer = Signer(
             keys,
@@ -556,6 +557,9 @@ class Queue(Handle):
         error = self.sender.to_raise(delivery, outcome)
         if error is not None and self.delivery == "driven":
             raise error
+
+    def _time_passes(self) -> bool:
+        return self.delivery == "background" and self.clock.mode == "running"
 
     def _is_fake(self, url: str) -> bool:
         return any(f"{url}/".startswith(f"{one.url}/") for one in self.context.handles)

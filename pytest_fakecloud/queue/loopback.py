@@ -41,10 +41,10 @@ class LoopbackSender:
         self._used = 0.0
         self._watched = False
 
-    def send(self, delivery: Delivery) -> Outcome:
-        """Make one exchange, and return what came of it; never raises."""
+    def send(self, delivery: Delivery, limit: float | None = None) -> Outcome:
+        """Make one exchange within `limit` real seconds (the cap); never raises."""
         wire = _Wire(sendable(delivery))
-        planned = self._deadlines.start(wire.cut)
+        planned = self._deadlines.start(wire.cut, limit)
         try:
             outcome = self._exchange(delivery, wire)
         except (HTTPError, OSError, ValueError) as error:
@@ -53,7 +53,11 @@ class LoopbackSender:
             in_time = self._deadlines.cancel(planned)
             self._let_go_soon()
         if not in_time or _was_late(outcome.exception):
-            text = self._deadlines.late_text("the connection was made in this thread")
+            text = (
+                f"no answer within {limit:g} s, its timeout"
+                if limit is not None
+                else (self._deadlines.late_text("the connection was made in this thread"))
+            )
             return timed_out(delivery, "loopback", text)
         return outcome
 

@@ -57,7 +57,8 @@ class Sender:
     `unstubbed` is `"refuse"` (nothing is sent, and `report` is told) or `"accept"` (answered 200).
     `cap` is the most real seconds an attempt over a socket or in a loop may take.  `is_fake` tells
     the addresses of this cloud's own fakes: a route for `"*"` leaves those alone, or it would
-    swallow the callbacks of a capture.
+    swallow the callbacks of a capture.  While `time_passes()` holds, a timeout below the cap is kept
+    in real seconds.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Sender:
         report: ReportUnstubbed | None = None,
         cap: float = DEFAULT_CAP,
         is_fake: Callable[[str], bool] = lambda url: False,
+        time_passes: Callable[[], bool] = lambda: False,
     ) -> None:
         if unstubbed not in ("refuse", "accept"):
             raise ContractError(f"unstubbed={unstubbed!r} is unknown: give 'refuse' or 'accept'")
@@ -75,6 +77,7 @@ class Sender:
         self.unstubbed = unstubbed
         self._report = report
         self._is_fake = is_fake
+        self._time_passes = time_passes
         self._deadlines = Deadlines(cap)
         self._sockets = LoopbackSender(self._deadlines)
 
@@ -91,7 +94,7 @@ class Sender:
         if isinstance(mocked, Outcome):
             return mocked
         if is_loopback(delivery.url):
-            return self._sockets.send(delivery)
+            return self._sockets.send(delivery, self._limit(delivery))
         return self._nobody(delivery, mocked)
 
     async def asend(self, delivery: Delivery) -> Outcome:
@@ -108,7 +111,7 @@ class Sender:
         if isinstance(mocked, Outcome):
             return mocked
         if is_loopback(delivery.url):
-            return await in_thread(self._sockets.send, delivery)
+            return await in_thread(self._sockets.send, delivery, self._limit(delivery))
         return self._nobody(delivery, mocked)
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
@@ -127,6 +130,10 @@ class Sender:
         self._sockets.release()
         self._deadlines.close()
         self.destinations.close()
+
+    def _limit(self, delivery: Delivery) -> float | None:
+        limit = delivery.timeout_us / 1_000_000
+        return limit if 0 < limit < self._deadlines.cap and self._time_passes() else None
 
     def _route(self, url: str) -> DestinationRoute | None:
         route = self.destinations.find(url)

@@ -6,6 +6,7 @@ Virtual time: a workflow that sleeps for days ends within milliseconds.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -256,6 +257,27 @@ def test_a_failure_url_gets_the_failure_callback(world: World) -> None:
     assert failure.json()["message"] == "boom"
     assert failure.source_json() == {"order": 7}
     assert failure.raw["workflowRunId"] == world.runs()[0]["workflowRunId"]
+
+
+def test_in_the_loop_of_the_test() -> None:
+    async def main() -> list[Any]:
+        made = World("fastapi")
+
+        def flow(context: Any) -> Any:
+            first = yield "run", "first", lambda: 1, {}
+            yield "sleep", "nap", "3d", {}
+            yield "run", "second", lambda: made.events.append(first), {}
+
+        made.serve(flow)
+        made.start({})
+        await made.queue.aio.run_until_idle()
+        assert [run["workflowState"] for run in made.runs()] == ["RUN_SUCCESS"]
+        # The plain calls would have run the application in a loop of its own.
+        await made.client.http._client.aclose()
+        made.cloud.close()
+        return made.events
+
+    assert asyncio.run(main()) == [1]
 
 
 def test_what_is_not_from_the_queue_is_refused(world: World) -> None:

@@ -424,6 +424,32 @@ def test_an_attempt_ends_at_the_cap_whatever_its_virtual_timeout(
     assert outcome.virtual_us == 0
 
 
+def test_while_time_passes_a_timeout_is_kept_in_real_seconds(
+    serve: Callable[..., RawServer],
+) -> None:
+    passes = True
+    sender = Sender(cap=0.4, time_passes=lambda: passes)
+    url = serve(silent).url
+    outcome = sender.send(delivery(url, timeout_us=50_000))
+    assert "no answer within 0.05 s, its timeout" in str(outcome.exception)
+    outcome = asyncio.run(sender.asend(delivery(url, timeout_us=50_000)))
+    assert "no answer within 0.05 s, its timeout" in str(outcome.exception)
+    passes = False
+    outcome = sender.send(delivery(url, timeout_us=50_000))
+    assert "no answer within 0.4 s of real time" in str(outcome.exception)
+    sender.close()
+
+
+def test_a_slow_destination_meets_its_timeout_in_the_background(
+    serve: Callable[..., RawServer],
+) -> None:
+    with Cloud(seed=1) as cloud:
+        queue: Any = cloud.queue()
+        capture = cloud.callback_capture()
+        queue.publish(serve(silent).url, timeout="1s", retries=0, callback=capture.callback_url)
+        assert b"no answer within 1 s" in capture.wait_for_callback().body
+
+
 @pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
 def test_the_cap_holds_while_time_is_frozen(serve: Callable[..., RawServer], tool: str) -> None:
     sender = Sender(cap=0.2)
@@ -659,6 +685,36 @@ def test_anywhere_else_is_refused_named_and_reported() -> None:
     assert "nothing stands in for POST https://app.example.com/hook (message msg_1)" in text
     assert 'queue.destinations.answers("https://app.example.com/hook", 200)' in text
     assert told == [(text, "https://app.example.com/hook", "msg_1")]
+
+
+def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_left(queue):
+            queue.publish("https://nowhere.example.com/hook")
+            queue.deliver_due()
+
+        def test_published_only(queue):
+            queue.publish("https://nowhere.example.com/hook")
+
+        def test_allowed(fakecloud, queue):
+            fakecloud.allow("unstubbed", url="https://nowhere.example.com/hook")
+            queue.publish("https://nowhere.example.com/hook")
+            queue.deliver_due()
+
+        @pytest.mark.fakecloud(queue={"unstubbed": "accept"})
+        def test_accepted(queue):
+            queue.publish("https://nowhere.example.com/hook")
+            assert queue.deliver_due().only().status == 200
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*nothing stands in for POST https://nowhere.example.com/hook*", "FAILED *::test_left*"]
+    )
 
 
 def test_unstubbed_accept_answers_200() -> None:

@@ -1,0 +1,327 @@
+"""Signed deliveries in every place an application can be, in every surrounding a test can have.
+
+Clock running or frozen x the application in a server thread, in the running loop, in process, or in
+another process x what happens around the delivery: a call back into the fake, a long poll while the
+clock is being advanced, an active `responses`, a frozen process (freezegun, time-machine). Each cell
+is a signed delivery that the official receiver accepts, under a watchdog of five seconds.
+
+One cell is refused on purpose, and documented here: a receiver in another process does not see the
+frozen time of this one, so a token of the clock "receiver" is expired (or from the future) there;
+`signature_clock="real"` is the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import freezegun
+import pytest
+import responses
+import time_machine
+import trio
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.queue.destinations import DeliveredRequest, DestinationTimeout
+from pytest_fakecloud.queue.driving import Attempts
+
+from . import matrix_app
+
+CLOCKS = ["running", "frozen"]
+PLACES = ["thread", "asyncio", "in-process", "other process"]
+SURROUNDINGS = ["callback", "long poll", "responses", "freezegun", "time-machine"]
+APP = "https://app.example.com"
+UPSTREAM = "https://upstream.example.com/"
+
+pytestmark = pytest.mark.timeout(20)
+
+
+def watched(test: Callable[[], None], seconds: float = 5.0) -> None:
+    """Run the cell in a thread of its own; fail when it takes longer than the watchdog allows."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            test()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    # The lock below waits in C, so no frozen clock holds it up.
+    thread.join(seconds)
+    assert not thread.is_alive(), f"the cell hung for {seconds:g} s"
+    if errors:
+        raise errors[0]
+
+
+@pytest.fixture(scope="module")
+def other_process() -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, str(Path(matrix_app.__file__))], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture
+def server_thread() -> Iterator[str]:
+    with matrix_app.make_server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@dataclass
+class Cell:
+    """One cell: a cloud, and the address of the application in its place."""
+
+    clock: Any
+    place: str
+    url: str
+    queue_settings: dict[str, Any] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def cloud(self) -> Iterator[tuple[Cloud, Any]]:
+        with Cloud(clock=self.clock, seed=1, delivery="driven") as cloud:
+            cloud.clock.wait_cap = 0.2
+            queue: Any = cloud.queue(**self.queue_settings)
+            if self.place == "in-process":
+
+                def in_process(request: DeliveredRequest) -> int:
+                    signature = request.header("Upstash-Signature")
+                    return matrix_app.handle(signature, request.body, request.url)
+
+                queue.destinations.call(APP, in_process)
+            elif self.place == "asyncio":
+                queue.destinations.asgi(APP, matrix_app.asgi)
+            yield cloud, queue
+
+    def drive(self, queue: Any, name: str, *args: Any) -> Attempts:
+        if self.place != "asyncio":
+            made: Attempts = getattr(queue, name)(*args)
+            return made
+
+        async def main() -> Attempts:
+            driven: Attempts = await getattr(queue.aio, name)(*args)
+            return driven
+
+        return asyncio.run(main())
+
+    def publish(self, queue: Any, path: str = "/first", **asked: Any) -> Any:
+        keys = [queue.current_signing_key, queue.next_signing_key]
+        return queue.publish(self.url + path, json={"keys": keys, **asked}, retries=0)
+
+
+@pytest.fixture(params=CLOCKS)
+def clock(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=PLACES)
+def cell(request: pytest.FixtureRequest, clock: str) -> Cell:
+    place = request.param
+    if place == "thread":
+        return Cell(clock, place, request.getfixturevalue("server_thread"))
+    if place == "other process":
+        return Cell(clock, place, request.getfixturevalue("other_process"))
+    return Cell(clock, place, APP)
+
+
+def check(attempts: Attempts, count: int) -> None:
+    told = [(one.status, one.exception, one.body) for one in attempts]
+    assert [one.status for one in attempts] == [200] * count, told
+
+
+@contextlib.contextmanager
+def frozen(tool: str) -> Iterator[None]:
+    when = "2031-05-05T05:05:05Z"
+    if tool == "freezegun":
+        with freezegun.freeze_time(when):
+            yield
+    else:
+        with time_machine.travel(when, tick=False):
+            yield
+
+
+# -- the matrix ------------------------------------------------------------------------------------
+
+
+def callback(cell: Cell) -> None:
+    """The application publishes to the queue; what it publishes joins the same advance."""
+    with cell.cloud() as (_, queue):
+        keys = [queue.current_signing_key, queue.next_signing_key]
+        again = {
+            "method": "POST",
+            "url": f"{queue.url}/v2/publish/{cell.url}/second",
+            "headers": {**queue.headers, "Upstash-Delay": "10s"},
+            "json": {"keys": keys},
+        }
+        cell.publish(queue, requests=[again])
+        attempts = cell.drive(queue, "advance", "1m")
+        check(attempts, 2)
+        assert [one.url for one in attempts] == [cell.url + "/first", cell.url + "/second"]
+        assert (attempts[1].at - attempts[0].at).total_seconds() == pytest.approx(10, abs=1)
+
+
+def long_poll(cell: Cell) -> None:
+    """The application polls the broker of the same cloud while the clock is being advanced."""
+    with cell.cloud() as (cloud, queue):
+        broker: Any = cloud.broker()
+        broker.create_topic("events", 1)
+        poll = {
+            "method": "POST",
+            "url": f"{broker.url}/fetch",
+            "headers": broker.headers,
+            "json": {"topic": "events", "partition": 0, "offset": 0, "timeout": 60_000},
+        }
+        cell.publish(queue, requests=[poll])
+        check(cell.drive(queue, "advance", "1m"), 1)
+
+
+def with_responses(cell: Cell) -> None:
+    """A mock of the application's own upstream neither breaks nor swallows deliveries."""
+    with cell.cloud() as (_, queue), responses.RequestsMock() as mock:
+        here = cell.place != "other process"
+        if here:
+            mock.get(UPSTREAM)
+        cell.publish(queue, upstream=UPSTREAM if here else None)
+        check(cell.drive(queue, "run_until_idle"), 1)
+        assert len(mock.calls) == int(here)
+
+
+def frozen_process(cell: Cell, tool: str) -> None:
+    """The receiver accepts the token on the clock it sees."""
+    if cell.place == "other process":
+        cell.queue_settings["signature_clock"] = "real"
+    with frozen(tool), cell.cloud() as (cloud, queue):
+        before = cloud.clock.now()
+        cell.publish(queue)
+        check(cell.drive(queue, "advance", "24h"), 1)
+        assert (cloud.clock.now() - before).total_seconds() == 86_400
+
+
+CELLS: dict[str, Callable[[Cell], None]] = {
+    "callback": callback,
+    "long poll": long_poll,
+    "responses": with_responses,
+    "freezegun": lambda cell: frozen_process(cell, "freezegun"),
+    "time-machine": lambda cell: frozen_process(cell, "time-machine"),
+}
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_cell(cell: Cell, surroundings: str) -> None:
+    watched(lambda: CELLS[surroundings](cell))
+
+
+# -- the documented refusals -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["freezegun", "time-machine"])
+def test_another_process_does_not_see_frozen_time(
+    clock: str, other_process: str, tool: str
+) -> None:
+    def run() -> None:
+        cell = Cell(clock, "other process", other_process)
+        with frozen(tool), cell.cloud() as (_, queue):
+            cell.publish(queue)
+            (attempt,) = cell.drive(queue, "run_until_idle")
+            assert attempt.status == 500
+            assert b"SignatureError" in attempt.body
+
+    watched(run)
+
+
+def test_advancing_inside_a_handler_is_misuse_that_the_outer_call_tells(clock: str) -> None:
+    def run() -> None:
+        with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
+            queue: Any = cloud.queue()
+            queue.destinations.call(APP, lambda request: queue.advance("1h"))
+            queue.publish(APP)
+            with pytest.raises(ContractError, match="already being advanced"):
+                queue.advance("1m")
+
+    watched(run)
+
+
+def test_the_plain_form_on_a_loop_that_the_destination_needs(clock: str) -> None:
+    def run() -> None:
+        async def main() -> BaseException | None:
+            async def serve(reader: Any, writer: Any) -> None:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                writer.close()
+
+            server = await asyncio.start_server(serve, "127.0.0.1", 0)
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
+                queue: Any = cloud.queue(attempt_cap=0.3)
+                queue.publish(url, retries=0)
+                (blocked,) = queue.deliver_due()
+                queue.publish(url, retries=0)
+                (fine,) = await queue.aio.deliver_due()
+                assert fine.status == 200
+            server.close()
+            failed: BaseException | None = blocked.exception
+            return failed
+
+        error = asyncio.run(main())
+        assert isinstance(error, DestinationTimeout)
+        assert "use the awaitable form (await queue.aio.advance(...))" in str(error)
+
+    watched(run)
+
+
+def test_trio_drives_too(clock: str) -> None:
+    def run() -> None:
+        cell = Cell(clock, "asyncio", APP)
+        with cell.cloud() as (_, queue):
+            cell.publish(queue)
+            check(trio.run(queue.aio.run_until_idle), 1)
+
+    watched(run)
+
+
+def test_a_long_poll_elsewhere_ends_when_the_clock_passes_its_deadline(clock: str) -> None:
+    def run() -> None:
+        with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
+            cloud.clock.wait_cap = 4
+            broker: Any = cloud.broker()
+            broker.create_topic("events", 1)
+            import httpx
+
+            answers: list[Any] = []
+
+            def poll() -> None:
+                answer = httpx.post(
+                    f"{broker.url}/fetch",
+                    headers=broker.headers,
+                    json={"topic": "events", "partition": 0, "offset": 0, "timeout": 60_000},
+                    timeout=4,
+                )
+                answers.append(answer.json())
+
+            thread = threading.Thread(target=poll)
+            thread.start()
+            while not broker.journal.calls(route="fetch"):
+                thread.join(0.005)
+            queue: Any = cloud.queue()
+            queue.advance("61s")
+            thread.join(3)
+            assert answers == [[]]
+
+    watched(run)
