@@ -274,14 +274,13 @@ def zscan(session: Session, args: Args) -> Reply:
     if members is None:
         return [b"0", []]
     count, match = parse_scan(args[2:])
-    if members.encoding(session.engine.config) == "listpack":
-        following, found = 0, list(members)
-    else:
-        following, found = members.scan(cursor, count)
+    small = members.encoding(session.engine.config) == "listpack"
+    following, found = (0, list(members)) if small else members.scan(cursor, count)
     page: list[bytes] = []
     for score, member in found:
         if match is None or match(member):
-            page += (member, format_double(score))
+            # Only here do the servers still print the scores of a skiplist with 17 digits.
+            page += (member, format_double(score) if small else b"%.17g" % score)
     return [b"%d" % following, page]
 
 

@@ -162,7 +162,7 @@ def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple
     for element in elements:
         index, count = register_of(element)
         if dense is None and not is_dense(value):
-            grown = _sparse_set(value, index, count, sparse_max_bytes)
+            grown, _ = _sparse_set(value, index, count, sparse_max_bytes)
             changed = changed or grown is not value
             value = grown
             continue
@@ -193,17 +193,27 @@ def _promoted(value: bytes, index: int, count: int) -> bytes:
     return bytes(dense)
 
 
-def _sparse_set(value: bytes, index: int, count: int, sparse_max_bytes: int) -> bytes:
+_Opcode = tuple[int, int]
+"""Where an opcode stands and which register it begins with."""
+_FIRST: _Opcode = (HEADER_SIZE, 0)
+
+
+def _sparse_set(
+    value: bytes, index: int, count: int, sparse_max_bytes: int, start: _Opcode = _FIRST
+) -> tuple[bytes, _Opcode]:
     """Raise one register of a sparse value; the same object when it is high enough already.
+
+    Also returned is an opcode from which the search for any higher register may start.
 
     Step by step what the server does, because the bytes depend on it: an opcode that is exactly the
     register is changed in place, any other is split in up to three, then up to five opcodes from
     the one before are merged where they hold equal values.
     """
     if count > SPARSE_VALUE_MAX:
-        return _promoted(value, index, count)
+        return _promoted(value, index, count), _FIRST
 
-    at, before, first, span = HEADER_SIZE, -1, 0, 0
+    (at, first), before, span = start, -1, 0
+    previous, resume = start, start
     while at < len(value):
         opcode = value[at]
         size = 1
@@ -219,23 +229,27 @@ def _sparse_set(value: bytes, index: int, count: int, sparse_max_bytes: int) -> 
         if index <= first + span - 1:
             break
         before = at
+        resume, previous = previous, (at, first)
         at += size
         first += span
     if span == 0 or at >= len(value):
         raise CorruptHyperLogLog("the opcodes end before the register")
+    if before < 0 and start != _FIRST:
+        # Merging needs the opcode before, which lies before where the search began.
+        return _sparse_set(value, index, count, sparse_max_bytes)
 
     if opcode & 0x80:
         old = (opcode >> 2 & 0x1F) + 1
         if old >= count:
-            return value
+            return value, resume
         if span == 1:
             value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
-            return _merged(value, before, at)
+            return _merged(value, before, at), resume
     else:
         old = 0
         if span == 1 and size == 1:
             value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
-            return _merged(value, before, at)
+            return _merged(value, before, at), resume
 
     last = first + span - 1
     pieces = bytearray()
@@ -247,9 +261,9 @@ def _sparse_set(value: bytes, index: int, count: int, sparse_max_bytes: int) -> 
         length = last - index
         pieces += bytes((_value(old, length),)) if old else _zeros(length)
     if len(pieces) > size and len(value) + len(pieces) - size > sparse_max_bytes:
-        return _promoted(value, index, count)
+        return _promoted(value, index, count), _FIRST
     value = value[:at] + bytes(pieces) + value[at + size :]
-    return _merged(value, before, at)
+    return _merged(value, before, at), resume
 
 
 def _merged(value: bytes, before: int, at: int) -> bytes:
@@ -335,6 +349,7 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
     """`target` with its registers raised to `largest`, made dense first when `dense`."""
     if dense:
         target = to_dense(target)
+    start = _FIRST
     for index, register in enumerate(largest):
         if not register:
             continue
@@ -342,7 +357,7 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
             unpacked = bytearray(map(max, registers(target), largest))
             target = target[:HEADER_SIZE] + _pack_dense(unpacked)
             break
-        target = _sparse_set(target, index, register, sparse_max_bytes)
+        target, start = _sparse_set(target, index, register, sparse_max_bytes, start)
     return stale(target)
 
 

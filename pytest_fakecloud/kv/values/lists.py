@@ -230,7 +230,7 @@ class QuickList:
 
         Returns how many were removed.
         """
-        limit = abs(count) or self._length
+        limit = min(abs(count), self._length) or self._length
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
         if len(doomed) > 32:
             gone = set(doomed)

@@ -98,3 +98,9 @@ def test_emptying_a_list_takes_its_expiry_along(run: Run) -> None:
     run("LPOP l")
     run("RPUSH l b")
     assert run("TTL l") == -1
+
+
+def test_the_least_count_removes_all(run: Run) -> None:
+    run("RPUSH l a b a")
+    assert run("LREM l -9223372036854775808 a") == 2
+    assert run("LRANGE l 0 -1") == [b"b"]

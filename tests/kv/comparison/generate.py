@@ -18,8 +18,11 @@ _TOKEN = re.compile(r"\[|\]|<[a-z]+>\+?|\([^)]*\)|[^\s\[\]]+")
 class Generator:
     """An endless supply of (group, command line) from one seed."""
 
-    def __init__(self, seed: int, groups: tuple[str, ...] = tuple(TEMPLATES)) -> None:
+    def __init__(
+        self, seed: int, groups: tuple[str, ...] = tuple(TEMPLATES), broken: float = BROKEN
+    ) -> None:
         self.rng = random.Random(seed)
+        self.broken = broken
         self.values = Values(self.rng)
         self.groups = groups
 
@@ -33,7 +36,7 @@ class Generator:
         """One command line made from a template."""
         tokens = _TOKEN.findall(template)
         words, _ = self._expand(tokens, 0, True)
-        if self.rng.random() < BROKEN:
+        if self.rng.random() < self.broken:
             words = self._break(words)
         if self.rng.random() < 0.1:
             words[0] = words[0].lower()

@@ -93,6 +93,15 @@ def test_a_difference_is_found_and_told(servers: list[RealServer]) -> None:
     assert comparison.tally.rate("set") == 0.5
 
 
+def test_no_command_line_breaks_the_engine() -> None:
+    """Every line is answered, with an error at worst, though each has something wrong in it."""
+    face = InProcess()
+    generator = Generator(4, broken=1.0)
+    for group in TEMPLATES:
+        for line in generator.lines(group, 600):
+            face.call(line)
+
+
 def test_every_rule_has_a_reason_and_known_commands() -> None:
     known = {line.split()[0] for lines in TEMPLATES.values() for line in lines}
     assert known >= RANDOM
