@@ -1,8 +1,7 @@
 """The index: namespaces of records, queries over them, and everything one can do to them.
 
 Pure: the clock and the randomness are given, nothing knows of HTTP. Values that come in are checked
-for shape already (see ``fields``); what depends on the index is checked here: kind, dimension,
-quotas, existence.
+for shape already (see ``fields``); what depends on the index is checked here (see ``checks``).
 
 Decided here, where nothing is known of the service: replacing a record keeps its place in the
 insertion order; a deletion is seen by queries at once, also while changes are pending; the
@@ -22,8 +21,9 @@ from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
 
 from . import errors
+from .checks import Checks, Quota
 from .cursor import Cursor, Cursors
-from .filter import Predicate, compile_filter
+from .filter import Predicate
 from .model import (
     DEFAULT_NAMESPACE,
     Change,
@@ -42,8 +42,6 @@ from .ranking import HYBRID_DEPTH, Question, Ranker
 from .settings import Approximation, Limits
 
 __all__ = ["Engine", "EngineSnapshot", "merge_patch"]
-
-DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +114,8 @@ class Engine:
         self._readiness = Readiness(
             clock, self._lock, self._release, ready_after_us, ready_after_reads
         )
-        self._day = 0
-        self._used: dict[str, int] = {}
+        self._checks = Checks(kind, self.limits)
+        self._quota = Quota(self.limits)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -128,10 +126,10 @@ class Engine:
         of another dimension; 429 when the day's quota is used up.
         """
         with self._lock:
-            dimension = self._check_records(records, self.dimension)
+            dimension = self._checks.records(records, self.dimension)
             if records:
                 home = self._home(namespace)
-                self._spend("update", len(records), self.limits.daily_updates)
+                self._quota.spend("update", len(records), self._clock.now_us())
                 self._namespaces.setdefault(namespace, home)
                 self._open(dimension)
                 self._put(namespace, home, records)
@@ -141,7 +139,7 @@ class Engine:
         with self._lock:
             dimension = self.dimension
             for records in groups.values():
-                dimension = self._check_records(records, dimension)
+                dimension = self._checks.records(records, dimension)
             self._open(dimension)
             for namespace, records in groups.items():
                 home = self._namespaces.setdefault(namespace, Namespace(self.dimension))
@@ -155,12 +153,12 @@ class Engine:
         a hybrid index needs together; 429 when the day's quota is used up.
         """
         with self._lock:
-            self._check_change(change)
+            self._checks.change(change, self.dimension)
             home = self._namespaces.get(namespace)
             old = home.get(change.id) if home is not None else None
             if home is None or old is None:
                 return False
-            self._spend("update", 1, self.limits.daily_updates)
+            self._quota.spend("update", 1, self._clock.now_us())
             metadata = old.metadata
             if change.metadata is not None:
                 patch = change.mode is UpdateMode.PATCH
@@ -319,20 +317,18 @@ class Engine:
 
     def predicate(self, filter: str) -> Predicate | None:
         """The compiled filter; None for an empty one. Raises ``VectorError`` 400 for a bad one."""
-        limit = self.limits.filter_bytes
-        size = len(filter.encode("utf-8", "surrogatepass"))
-        if limit is not None and size > limit:
-            raise errors.limit_exceeded("Filter size", size, limit, "bytes")
-        return compile_filter(filter) if filter.strip() else None
+        return self._checks.filter(filter)
 
     def query(self, namespace: str, queries: Sequence[Query]) -> list[list[Hit]]:
         """The nearest records of each query, best first; a missing namespace has none."""
         with self._lock:
             questions = [
-                Question(query, self._check_query(query), max(query.top_k, HYBRID_DEPTH))
+                Question(
+                    query, self._checks.query(query, self.dimension), max(query.top_k, HYBRID_DEPTH)
+                )
                 for query in queries
             ]
-            self._spend("query", len(queries), self.limits.daily_queries)
+            self._quota.spend("query", len(queries), self._clock.now_us())
             return self._answer(namespace, questions)
 
     def start_query(
@@ -343,7 +339,7 @@ class Engine:
         ``context`` comes back with each batch.
         """
         with self._lock:
-            self._check_query(query)
+            self._checks.query(query, self.dimension)
             now_us = self._clock.now_us()
             self._cursors.expire(now_us)
             if namespace not in self._namespaces:
@@ -381,8 +377,10 @@ class Engine:
 
     def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
         query = replace(cursor.query, top_k=count)
-        self._spend("query", 1, self.limits.daily_queries)
-        question = Question(query, self._check_query(query), count, cursor.handed_out)
+        self._quota.spend("query", 1, self._clock.now_us())
+        question = Question(
+            query, self._checks.query(query, self.dimension), count, cursor.handed_out
+        )
         hits = self._answer(cursor.namespace, [question])[0]
         cursor.handed_out.update(hit.record.id for hit in hits)
         return hits
@@ -451,7 +449,7 @@ class Engine:
                 self._cursors.copy(),
                 self._readiness.copy(),
                 self._readiness.held,
-                (self._day, dict(self._used)),
+                self._quota.state(),
             )
 
     def restore(self, snapshot: EngineSnapshot) -> None:
@@ -461,15 +459,14 @@ class Engine:
             self._namespaces = {name: home.copy() for name, home in snapshot.namespaces.items()}
             self._cursors = snapshot.cursors.copy()
             self._readiness.restore(snapshot.batches, snapshot.held)
-            self._day, used = snapshot.quota
-            self._used = dict(used)
+            self._quota.restore(snapshot.quota)
 
     def close(self) -> None:
         """Leave no timers on the clock."""
         with self._lock:
             self._readiness.cancel()
 
-    # -- checks ----------------------------------------------------------------------------------
+    # -- namespaces by name ----------------------------------------------------------------------
 
     def _home(self, namespace: str) -> Namespace:
         """The namespace, or a new one that is not in the index yet."""
@@ -493,76 +490,3 @@ class Engine:
             raise errors.bad_request(f"The default namespace cannot be {verb}.")
         if namespace not in self._namespaces:
             raise errors.namespace_missing(namespace, self.name)
-
-    def _check_records(self, records: Sequence[Record], dimension: int | None) -> int | None:
-        """Raises unless all records fit; the dimension the index has with them."""
-        for record in records:
-            self._check_parts(record, "The vector", record.id)
-            if self.kind.has_dense and record.vector is None:
-                raise errors.unprocessable(_missing(self.kind, "vector", record.id))
-            if self.kind.has_sparse and record.sparse is None:
-                raise errors.unprocessable(_missing(self.kind, "sparseVector", record.id))
-            dimension = self._check_dimension(record, dimension)
-        return dimension
-
-    def _check_change(self, change: Change) -> None:
-        self._check_parts(change, "The update", change.id)
-        if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
-            raise errors.unprocessable(
-                "An update of a hybrid index must carry both vector and sparseVector, or neither."
-            )
-        self._check_dimension(change, self.dimension)
-
-    def _check_query(self, query: Query) -> Predicate | None:
-        self._check_parts(query, "The query")
-        if query.vector is None and query.sparse is None:
-            raise errors.unprocessable(_missing(self.kind, _needed(self.kind), None))
-        self._check_dimension(query, self.dimension)
-        return self.predicate(query.filter)
-
-    def _check_parts(self, given: Record | Change | Query, what: str, id: str = "") -> None:
-        if given.vector is not None and not self.kind.has_dense:
-            field, kind = "vector", "sparse"
-        elif given.sparse is not None and not self.kind.has_sparse:
-            field, kind = "sparseVector", "dense"
-        else:
-            return
-        whose = f"{what} with id {id[:80]!r}" if id else what
-        raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
-
-    def _check_dimension(self, given: Record | Change | Query, dimension: int | None) -> int | None:
-        if given.vector is None:
-            return dimension
-        count = len(given.vector)
-        if dimension is not None and count != dimension:
-            raise errors.invalid_dimension(count, dimension)
-        if count == 0:
-            raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
-        limit = self.limits.dimension
-        if limit is not None and count > limit:
-            raise errors.limit_exceeded("Vector dimension", count, limit)
-        return count
-
-    def _spend(self, what: str, count: int, limit: int | None) -> None:
-        if limit is None:
-            return
-        day = self._clock.now_us() // DAY_US
-        if day != self._day:
-            self._day, self._used = day, {}
-        used = self._used.get(what, 0) + count
-        if used > limit:
-            raise errors.quota_exceeded(what, limit)
-        self._used[what] = used
-
-
-def _needed(kind: Kind) -> str:
-    return (
-        "vector and/or sparseVector"
-        if kind is Kind.HYBRID
-        else ("vector" if kind.has_dense else "sparseVector")
-    )
-
-
-def _missing(kind: Kind, field: str, id: str | None) -> str:
-    whose = "the query" if id is None else f"the vector with id {id[:80]!r}"
-    return f"A {kind.value.lower()} index needs the field {field}, which is missing in {whose}."
