@@ -8,12 +8,14 @@ Run ``python -m benchmarks.vector``; ``--quick`` leaves out the large sets. Peer
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import logging
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -169,33 +171,25 @@ def over_http(rounds: int) -> Iterator[bool]:
 
 @contextmanager
 def stock_werkzeug(index: VectorIndex) -> Iterator[str]:
-    """The index's own app behind werkzeug's threaded server as it comes."""
-    from werkzeug.serving import WSGIRequestHandler, make_server
+    """The index's own app behind werkzeug's threaded server as it comes, its log to nowhere."""
+    import werkzeug
+    from werkzeug.serving import make_server
 
-    class Quiet(WSGIRequestHandler):
-        def log(self, type: str, message: str, *args: Any) -> None:
-            """Say nothing; writing the log is not what is compared."""
-
-    def wsgi(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        headers = [
-            (name[5:].replace("_", "-"), value)
-            for name, value in environ.items()
-            if name.startswith("HTTP_")
-        ]
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    @werkzeug.Request.application
+    def wsgi(request: werkzeug.Request) -> werkzeug.Response:
+        headers = list(request.headers.items())
         answer = index.app.answer(
-            Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], headers, body)
+            Request(request.method, request.full_path, headers, request.get_data())
         )
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
-        length = str(len(answer.body))
-        start_response(
-            f"{answer.status} OK",
-            [("Content-Type", "application/json"), ("Content-Length", length)],
-        )
-        return [answer.body]
+        return werkzeug.Response(answer.body, answer.status, content_type="application/json")
 
-    server = make_server("127.0.0.1", 0, wsgi, threaded=True, request_handler=Quiet)
+    log = logging.getLogger("werkzeug")
+    nowhere = logging.StreamHandler(io.StringIO())
+    log.addHandler(nowhere)
+    log.setLevel(logging.INFO)
+    server = make_server("127.0.0.1", 0, wsgi, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -204,6 +198,7 @@ def stock_werkzeug(index: VectorIndex) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+        log.removeHandler(nowhere)
 
 
 def upsert_over_http(rounds: int) -> Iterator[bool]:
