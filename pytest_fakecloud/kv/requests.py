@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -66,11 +67,9 @@ def _line(items: Any, what: str) -> list[bytes]:
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: {what} is not an array")
     if not items:
         raise RestError(400, f"{errors.EMPTY_COMMAND}: {what} is an empty array")
-    try:
-        # Nearly always everything is text, and then this is all there is to do.
+    with suppress(AttributeError, UnicodeEncodeError):
         return [item.encode() for item in items]
-    except (AttributeError, UnicodeEncodeError):
-        return [_argument(item, at) for at, item in enumerate(items)]
+    return [_argument(item, at) for at, item in enumerate(items)]
 
 
 def command_of_body(body: bytes) -> list[bytes]:
@@ -89,6 +88,12 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
     if not lines:
         raise RestError(400, errors.EMPTY_PIPELINE)
+    if all(type(line) is list for line in lines):
+        # Nearly always everything is text, and then this is all there is to do.
+        with suppress(AttributeError, UnicodeEncodeError):
+            found = [[item.encode() for item in line] for line in lines]
+            if all(found):
+                return found
     return [_line(line, f"command {at}") for at, line in enumerate(lines, 1)]
 
 

@@ -19,7 +19,7 @@ from .errors import CommandError, RestError
 from .model import Limits, Session, User
 from .quota import Quota
 from .registry import COMMANDS
-from .reply import Reply, to_json, to_resp
+from .reply import OK, Reply, to_json, to_resp
 from .requests import command_of_body, command_of_path, commands_of_body
 from .streams import monitor_stream, subscription_stream
 
@@ -133,7 +133,9 @@ class KVApp(App):
         session = self._session(request)
         reply: Reply
         try:
-            reply = self._run(session, line)
+            if self._guards(request):
+                self._admit_one(line)
+            reply = self.engine.execute(session, line)
         except CommandError as error:
             if wanted.resp2:
                 return Answer(to_resp(error), 400, (), "application/octet-stream")
@@ -144,11 +146,17 @@ class KVApp(App):
             return self._answer(request, to_resp(reply), wanted)
         return self._answer(request, {"result": to_json(reply, wanted.base64)}, wanted)
 
-    def _run(self, session: Session, line: list[bytes]) -> Reply:
+    def _guards(self, request: Request) -> bool:
+        """Whether any limit can be reached: no command is larger than its whole request."""
+        size = self.limits.max_request_size
+        if self.limits.daily_limit is not None:
+            return True
+        return size is not None and len(request.body) + len(request.target) > size
+
+    def _admit_one(self, line: list[bytes]) -> None:
         if not self.quota.take(1):
             raise CommandError(errors.MAX_DAILY_REQUESTS)
         self._check_size(line)
-        return self.engine.execute(session, line)
 
     def _check_size(self, line: list[bytes]) -> None:
         limit = self.limits.max_request_size
@@ -164,19 +172,23 @@ class KVApp(App):
         session = self._session(request)
         replies: list[Reply] = []
         between = self.betweens.begin(lines) if self.betweens else None
+        guarded = self._guards(request)
+        execute = self.engine.execute
         try:
             for at, line in enumerate(lines):
                 if between is not None and at:
                     between(at)
                 try:
-                    replies.append(self._run(session, line))
+                    if guarded:
+                        self._admit_one(line)
+                    replies.append(execute(session, line))
                 except CommandError as error:
                     replies.append(error)
         finally:
             self._leave(session)
         if wanted.resp2:
             return self._answer(request, b"".join(map(to_resp, replies)), wanted)
-        return self._answer(request, [_envelope(reply, wanted.base64) for reply in replies], wanted)
+        return self._answer(request, _envelopes(replies, wanted.base64), wanted)
 
     def multi_exec(self, request: Request) -> Answer:
         """Commands as one transaction, or a single error when it is discarded (seed)."""
@@ -194,7 +206,7 @@ class KVApp(App):
             return Answer({"error": str(error)}, 400)
         finally:
             self._leave(session)
-        return self._answer(request, [_envelope(reply, wanted.base64) for reply in replies], wanted)
+        return self._answer(request, _envelopes(replies, wanted.base64), wanted)
 
     def _transaction(self, session: Session, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
@@ -275,10 +287,18 @@ class KVApp(App):
         return answer
 
 
-def _envelope(reply: Reply, base64: bool) -> dict[str, Any]:
-    if isinstance(reply, CommandError):
-        return {"error": str(reply)}
-    return {"result": to_json(reply, base64)}
+def _envelopes(replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for reply in replies:
+        if isinstance(reply, CommandError):
+            found.append({"error": str(reply)})
+        elif reply is OK:
+            found.append({"result": "OK"})
+        elif type(reply) is bytes and not base64:
+            found.append({"result": reply.decode("utf-8", "replace")})
+        else:
+            found.append({"result": to_json(reply, base64)})
+    return found
 
 
 def _header(request: Request, name: str) -> str | None:

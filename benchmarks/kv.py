@@ -1,0 +1,197 @@
+"""What the key-value service costs: its engine against fakeredis, its HTTP against its engine.
+
+Run from the repository: ``python -m benchmarks.kv``. Exits with 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import httpx
+import redis
+
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.kv.handle import KVServer
+
+from .timing import compare, line
+
+SCRIPT = b"return redis.call('INCRBY', KEYS[1], ARGV[1])"
+LINES: dict[str, list[bytes]] = {
+    "SET": [b"SET", b"key", b"value"],
+    "GET": [b"GET", b"key"],
+    "INCR": [b"INCR", b"number"],
+    "HSET": [b"HSET", b"hash", b"field", b"value"],
+    "ZADD": [b"ZADD", b"zset", b"1.5", b"member"],
+    "LPUSH": [b"LPUSH", b"list", b"item"],
+    "XADD": [b"XADD", b"stream", b"*", b"field", b"value"],
+    "EVAL": [b"EVAL", SCRIPT, b"1", b"counter", b"2"],
+}
+
+
+def peer() -> Callable[[list[bytes]], Any]:
+    """A command through fakeredis without any client: what its own socket does with a line."""
+    client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+    connection = client.connection_pool.get_connection()
+    connection.connect()
+    fake = connection._sock
+
+    def run(words: list[bytes], client: fakeredis.FakeRedis = client) -> Any:
+        # The client is held, because its end would take the peer's server along.
+        fake._process_command(words)
+        return fake.responses.get_nowait()
+
+    return run
+
+
+def commands() -> list[bool]:
+    """Each command in process, against fakeredis in turns."""
+    results = []
+    for name, words in LINES.items():
+        engine = Engine(Clock(), Ids(1))
+        session = engine.session()
+        theirs = peer()
+
+        def ours(words: list[bytes] = words, engine: Engine = engine, session: Any = session) -> None:
+            engine.execute(session, list(words))
+
+        def other(words: list[bytes] = words, theirs: Any = theirs) -> None:
+            theirs(list(words))
+
+        table = compare({"ours": ours, "fakeredis": other}, rounds=15)
+        label = f"{name}: fakeredis {table['fakeredis'].best:.1f} us, ours {table['ours'].best:.1f} us"
+        results.append(line(label, table.ratio("fakeredis", "ours"), at_least=2.0))
+    return results
+
+
+def sorted_sets() -> list[bool]:
+    """ZADD into a million members against into a thousand."""
+    adders: dict[str, Callable[[], object]] = {}
+    for size in (1_000, 1_000_000):
+        engine = Engine(Clock(), Ids(1))
+        session = engine.session()
+        for start in range(0, size, 1000):
+            pairs = [
+                word
+                for number in range(start, start + 1000)
+                for word in (b"%d" % (number * 7919 % size), b"m%d" % number)
+            ]
+            engine.execute(session, [b"ZADD", b"z", *pairs])
+        numbers = count()
+
+        def add(
+            engine: Engine = engine, session: Any = session, size: int = size, numbers: Any = numbers
+        ) -> None:
+            number = next(numbers)
+            member = b"m%d" % (number * 104729 % size)
+            engine.execute(session, [b"ZADD", b"z", b"%d" % (number * 31337 % size), member])
+
+        adders[f"{size:,}"] = add
+    table = compare(adders, rounds=15)
+    label = "ZADD into 1,000,000 members against into 1,000"
+    return [line(label, table.ratio("1,000,000", "1,000"), 3.0)]
+
+
+def pipelines() -> list[bool]:
+    """A thousand commands in one request, against the engine's own cost and one small request."""
+    lines = [["SET", f"key:{number}", f"value {number}"] for number in range(500)]
+    lines += [["GET", f"key:{number}"] for number in range(500)]
+    encoded = [[word.encode() for word in words] for words in lines]
+    with (
+        KVServer(Context.alone()) as server,
+        httpx.Client(base_url=server.url, headers=server.headers, trust_env=False) as http,
+    ):
+        engine, session = server.engine, server.engine.session()
+
+        def alone() -> None:
+            for words in encoded:
+                engine.execute(session, words)
+
+        body = httpx.Request("POST", server.url, json=lines).content
+        table = compare(
+            {
+                "engine": alone,
+                "request": lambda: http.post("/", content=b'["PING"]'),
+                "pipeline": lambda: http.post("/pipeline", content=body),
+            },
+            rounds=15,
+        )
+    print(table)
+    own = table["engine"].best + table["request"].best
+    label = "pipeline of 1,000 over HTTP against the engine's cost for it plus one request"
+    return [line(label, table["pipeline"].best / own, 1.5)]
+
+
+@contextmanager
+def real_server() -> Iterator[redis.Redis | None]:
+    """A real server on a socket of its own, where there is one."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        socket = str(Path(folder) / "redis.sock")
+        process = subprocess.Popen(
+            [binary, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder],
+            stdout=subprocess.DEVNULL,
+        )
+        client = redis.Redis(unix_socket_path=socket)
+        try:
+            for _ in range(200):
+                try:
+                    client.ping()
+                    break
+                except redis.ConnectionError:
+                    continue
+            yield client
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def memory() -> None:
+    """Bytes per small key here, beside what a real server reports of its own."""
+    engine = Engine(Clock(), Ids(1))
+    session = engine.session()
+    keys = [b"key:%d" % number for number in range(100_000)]
+    gc.collect()
+    tracemalloc.start()
+    for number, key in enumerate(keys):
+        engine.execute(session, [b"SET", key, b"value:%d" % number])
+    ours = tracemalloc.get_traced_memory()[0] / len(keys)
+    tracemalloc.stop()
+    reported = engine.execute(session, [b"MEMORY", b"USAGE", keys[0]])
+    with real_server() as client:
+        if client is None:
+            print(f"     memory per small key: {ours:.0f} bytes; no real server to compare with")
+            return
+        client.set(keys[0], b"value:0")
+        real = client.memory_usage(keys[0])
+    print(
+        f"     memory per small key: {ours:.0f} bytes (its own text not counted), a real server's "
+        f"MEMORY USAGE {real}, ours reports {reported}"
+    )
+
+
+def main() -> int:
+    """Every figure; 1 when a limit is missed."""
+    held = [*commands(), *sorted_sets(), *pipelines()]
+    memory()
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
