@@ -153,47 +153,45 @@ class CallbackCapture(Destination):
 
         Returns without it when nothing is left to deliver, or after `timeout` real seconds.
         """
-        if not self._driven():
-            self._wait(done, timeout)
-            return
-        for target in self._targets(done, timeout):
+        give_up = monotonic() + timeout
+        for target in self._targets(done, give_up):
             for timer in (steps := self.clock.steps(target)):
                 timer.callback(timer.due_us)
                 if done():
                     steps.close()
                     break
+        if self._waits():
+            self._wait(done, give_up)
 
     async def adrive_until(self, done: Callable[[], bool], timeout: float) -> None:
         """`drive_until`, awaitable: deliveries are awaited in the running loop."""
-        if not self._driven():
-            await in_thread(self._wait, done, timeout)
-            return
-        for target in self._targets(done, timeout):
-            await drive(self.clock, target)
-
-    def _targets(self, done: Callable[[], bool], timeout: float) -> Iterator[Callable[[], int]]:
-        """The instants to drive to, one after the other, while there is something to hope for."""
         give_up = monotonic() + timeout
+        for target in self._targets(done, give_up):
+            await drive(self.clock, target)
+        if self._waits():
+            await in_thread(self._wait, done, give_up)
+
+    def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
+        """The instants to drive to, one after the other, while there is something to hope for."""
         limit = self.clock.now_us() + _LONGEST_DRIVE_US
-        queues = list(self._queues())
-        for queue in queues:
+        driven = [queue for queue in self._queues() if queue.delivery == "driven"]
+        for queue in driven:
             queue.engine.drive += 1
         try:
-            while not done() and monotonic() < give_up:
-                dues = [queue.engine.next_due_us() for queue in queues if queue.engine.pending]
+            while driven and not done() and monotonic() < give_up:
+                dues = [queue.engine.next_due_us() for queue in driven if queue.engine.pending]
                 due = min((one for one in dues if one is not None), default=None)
                 if due is None or due > limit:
                     return
                 yield functools.partial(self._at_least, due)
         finally:
-            for queue in queues:
+            for queue in driven:
                 queue.sender.release()
 
     def _at_least(self, due_us: int) -> int:
         return max(due_us, self.clock.now_us())
 
-    def _wait(self, done: Callable[[], bool], timeout: float) -> None:
-        give_up = monotonic() + timeout
+    def _wait(self, done: Callable[[], bool], give_up: float) -> None:
         while True:
             seen = self._came.version
             left = give_up - monotonic()
@@ -201,8 +199,10 @@ class CallbackCapture(Destination):
                 return
             self._came.sleep(seen, left)
 
-    def _driven(self) -> bool:
-        return self.context.delivery == "driven" and any(True for _ in self._queues())
+    def _waits(self) -> bool:
+        """Whether a callback may come by itself: from the background, or from outside the cloud."""
+        queues = list(self._queues())
+        return not queues or any(queue.delivery != "driven" for queue in queues)
 
     def _queues(self) -> Iterator[Any]:
         return (handle for handle in self.context.handles if handle.service == "queue")
@@ -228,9 +228,9 @@ class CallbackCapture(Destination):
         if not told:
             lines.append("  no message was published to a queue of this cloud")
         due = self.clock.next_due()
-        if self._driven() and due is None:
+        if not self._waits() and due is None:
             lines.append("  nothing is left to deliver, so no wait can bring it")
-        elif not self._driven() and due is not None and self.clock.mode == "frozen":
+        elif self._waits() and due is not None and self.clock.mode == "frozen":
             lines.append(
                 f"  the clock is frozen at {self.clock.now().isoformat()} and the next thing is due "
                 f"at {due.isoformat()}: move it with clock.advance()"

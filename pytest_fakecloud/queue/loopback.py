@@ -103,7 +103,7 @@ class LoopbackSender:
     def _pools(self) -> urllib3.PoolManager:
         with self._lock:
             if self._manager is None:
-                manager = urllib3.PoolManager(ssl_context=_no_questions(), maxsize=4)
+                manager = urllib3.PoolManager(ssl_context=_no_questions(), maxsize=32)
                 manager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
                 self._manager = manager
             return self._manager

@@ -40,6 +40,7 @@ class StubQueue:
     current_signing_key = KEYS.current
     next_signing_key = KEYS.next
     signature_clock = "receiver"
+    delivery = "driven"
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -401,8 +402,8 @@ def test_a_wait_inside_a_handler_is_misuse(capture: CallbackCapture, stub: StubQ
         capture.wait_for_callback()
 
 
-def test_a_background_wait_ends_with_the_callback(context: Context) -> None:
-    context.delivery = "background"
+def test_a_background_wait_ends_with_the_callback(context: Context, stub: StubQueue) -> None:
+    stub.delivery = "background"
     with CallbackCapture(context) as capture:
         timer = threading.Timer(0.05, send, (capture.callback_url,))
         timer.start()
@@ -410,10 +411,22 @@ def test_a_background_wait_ends_with_the_callback(context: Context) -> None:
         timer.join()
 
 
+def test_a_driven_and_a_background_queue_side_by_side(context: Context, stub: StubQueue) -> None:
+    other: Any = StubQueue(context.clock)
+    other.delivery = "background"
+    context.handles.append(other)
+    with CallbackCapture(context) as capture:
+        stub.plan(60, lambda: send(capture.callback_url))
+        timer = threading.Timer(0.05, send, (capture.callback_url,))
+        timer.start()
+        assert len(capture.callbacks.wait_for(2)) == 2
+        timer.join()
+
+
 def test_a_background_wait_in_vain_names_the_frozen_clock(
     context: Context, stub: StubQueue
 ) -> None:
-    context.delivery = "background"
+    stub.delivery = "background"
     with CallbackCapture(context) as capture:
         stub.plan(60, lambda: None)
         with pytest.raises(AssertionError, match="the clock is frozen at 2026-01-01T00:00:00"):
@@ -422,7 +435,7 @@ def test_a_background_wait_in_vain_names_the_frozen_clock(
 
 @pytest.mark.parametrize("delivery", ["driven", "background"])
 def test_the_awaitable_forms(context: Context, stub: StubQueue, delivery: Any) -> None:
-    context.delivery = delivery
+    stub.delivery = delivery
     with CallbackCapture(context) as capture:
 
         async def main() -> tuple[Any, Any, Any]:
@@ -798,6 +811,7 @@ def test_in_the_background_the_callback_comes_by_itself(clock: Any) -> None:
 
 
 def test_unmet_expectations_fail_the_test_in_its_call_phase(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     pytester.makepyfile(
         """
         import requests

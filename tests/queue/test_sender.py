@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -297,6 +298,35 @@ def test_a_server_that_dies_while_it_has_the_request_gets_it_once(
     assert sender.send(delivery(server.url)).status == 200
     assert sender.send(delivery(server.url, b"die")).status is None
     assert len(server.requests) == 2
+
+
+def test_many_at_once(sender: Sender, serve: Callable[..., RawServer]) -> None:
+    server = serve()
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda _: sender.send(delivery(server.url)), range(200)))
+    assert {outcome.status for outcome in outcomes} == {200}
+    assert len(server.requests) == 200
+
+
+def test_a_server_on_ipv6(sender: Sender) -> None:
+    try:
+        listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("no IPv6 loopback here")
+    seen: list[bytes] = []
+
+    def serve_once() -> None:
+        sock = listener.accept()[0]
+        with sock:
+            while not b"".join(seen).endswith(b"body"):
+                seen.append(sock.recv(65536))
+            sock.sendall(OK)
+
+    threading.Thread(target=serve_once, daemon=True).start()
+    with listener:
+        port = listener.getsockname()[1]
+        assert sender.send(delivery(f"http://[::1]:{port}/x")).status == 200
+    assert b"Host: [::1]:%d\r\n" % port in b"".join(seen)
 
 
 def test_nothing_listens(sender: Sender) -> None:
@@ -688,6 +718,7 @@ def test_anywhere_else_is_refused_named_and_reported() -> None:
 
 
 def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     pytester.makepyfile(
         """
         import pytest
