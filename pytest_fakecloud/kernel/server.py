@@ -48,10 +48,9 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in http.HTTPStatus
 }
-# Names as they come: decoded once, and with the lower-case name of those that framing depends on.
-# Bounded, since clients choose them.
-_NAMES: dict[bytes, tuple[str, str]] = {}
-_NAMES_LIMIT = 1024
+# Headers a connection remembers, and the longest of them: most requests repeat the last one's.
+_REMEMBERED = 64
+_LONGEST_REMEMBERED = 512
 _FRAMING = frozenset({"host", "expect", "transfer-encoding", "content-length"})
 
 
@@ -94,6 +93,7 @@ class RequestReader:
         "_head_fed",
         "_headers",
         "_is_1_1",
+        "_known",
         "_parser",
         "_target",
         "body_limit",
@@ -118,6 +118,7 @@ class RequestReader:
         self.pending: Message | None
         self.refusal: Refusal | None = None
         self._is_1_1 = False
+        self._known: dict[tuple[bytes, bytes], tuple[str, str]] = {}
         self._restart()
 
     def _restart(self) -> None:
@@ -128,7 +129,7 @@ class RequestReader:
         self.pending = None
         self._target = b""
         self._headers: list[tuple[str, str]] = []
-        self._framing: dict[str, bytes] = {}
+        self._framing: dict[str, str] = {}
         self._body: list[bytes] | None = None
         self._head_fed = 0
         self._begun = False
@@ -204,17 +205,22 @@ class RequestReader:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        text, framing = _NAMES.get(name) or _learn(name)
-        if framing:
-            self._note(framing, value)
-        self._headers.append((text, value.rstrip(b" \t").decode("latin-1")))
+        self._headers.append(self._known.get((name, value)) or self._learn(name, value))
 
-    def _note(self, name: str, value: bytes) -> None:
-        if self.pending is not None:
-            return  # a trailer
-        if name == "host" and "host" in self._framing:
-            raise Refusal(400, "more than one Host header")
-        self._framing[name] = value.strip()
+    def _learn(self, name: bytes, value: bytes) -> tuple[str, str]:
+        header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
+        lower = header[0].lower()
+        if lower in _FRAMING:
+            # Looked at in every request anew, unless it is a trailer.
+            if self.pending is None:
+                if lower == "host" and "host" in self._framing:
+                    raise Refusal(400, "more than one Host header")
+                self._framing[lower] = header[1].strip(" \t")
+        elif len(value) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[name, value] = header
+        return header
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -243,17 +249,17 @@ class RequestReader:
             self._frame(message, framing)
         self.pending = message
 
-    def _frame(self, message: Message, framing: dict[str, bytes]) -> None:
+    def _frame(self, message: Message, framing: dict[str, str]) -> None:
         coding = framing.get("transfer-encoding")
-        if coding is not None and coding.lower() != b"chunked":
-            raise Refusal(501, f"transfer coding {coding.decode('latin-1')!r} is not known")
-        length = int(framing.get("content-length", b"0"))
+        if coding is not None and coding.lower() != "chunked":
+            raise Refusal(501, f"transfer coding {coding!r} is not known")
+        length = int(framing.get("content-length", "0"))
         if length > self.body_limit:
             raise Refusal(413, f"a body is limited to {self.body_limit} bytes, this has {length}")
         expect = framing.get("expect")
         if expect is not None and message.version == "1.1":
-            if expect.lower() != b"100-continue":
-                raise Refusal(417, f"cannot meet the expectation {expect.decode('latin-1')!r}")
+            if expect.lower() != "100-continue":
+                raise Refusal(417, f"cannot meet the expectation {expect!r}")
             message.expects = coding is not None or length > 0
 
     def on_body(self, data: bytes) -> None:
@@ -274,15 +280,6 @@ class RequestReader:
         self.messages.append(message)
         self._is_1_1 = False  # of what comes behind it in the same packet, nothing is known
         self._start()
-
-
-def _learn(name: bytes) -> tuple[str, str]:
-    text = name.decode("latin-1")
-    lower = text.lower()
-    known = text, lower if lower in _FRAMING else ""
-    if len(_NAMES) < _NAMES_LIMIT:
-        _NAMES[name] = known
-    return known
 
 
 def _escape(data: bytes) -> bytes | None:

@@ -231,12 +231,27 @@ def test_header_values_are_latin_1(raw: Raw) -> None:
     assert ["X-Empty", ""] in sent
 
 
-def test_more_header_names_than_the_cache_holds(raw: Raw) -> None:
+def test_more_headers_than_a_connection_remembers(raw: Raw) -> None:
     for group in range(3):
         names = [f"X-{group}-{number}" for number in range(700)]
         reply = raw.get("/echo/x", *(f"{name}: 1" for name in names))
         assert [pair[0] for pair in json.loads(reply.body)["headers"]] == ["Host", *names]
-    assert len(server._NAMES) <= server._NAMES_LIMIT
+
+
+def test_a_connection_remembers_little() -> None:
+    reader = RequestReader()
+    for number in range(1000):
+        reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %d\r\nY: %b\r\n\r\n" % (number, b"y" * 600))
+    assert len(reader._known) <= server._REMEMBERED
+    assert [m.header("x") for m in reader.messages] == [str(number) for number in range(1000)]
+
+
+def test_the_same_headers_again_are_the_same_for_the_engine(raw: Raw) -> None:
+    for host in ("a", "a", "b"):
+        for token in ("1", "1", "2"):
+            raw.send(f"GET /echo/x HTTP/1.1\r\nHost: {host}\r\nX: {token}\r\nx: {token} \r\n\r\n")
+            sent = json.loads(raw.reply().body)["headers"]
+            assert sent == [["Host", host], ["X", token], ["x", token]]
 
 
 # -- bodies --------------------------------------------------------------------------------------
