@@ -78,7 +78,7 @@ class QuickList:
     @classmethod
     def load(cls, reader: Reader) -> QuickList:
         """Read what `dump` wrote."""
-        return cls(reader.blob() for _ in range(reader.integer()))
+        return cls(reader.blob() for _ in range(reader.count(least=1)))
 
     def _grew(self, item: bytes) -> None:
         self._length += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
 
@@ -47,14 +48,27 @@ class Reader:
         """The next signed integer."""
         return int(self.blob())
 
+    def number(self, low: int, high: int) -> int:
+        """The next integer, which must lie in a range."""
+        number = self.integer()
+        if not low <= number <= high:
+            raise ValueError(f"{number} is not within {low} and {high}")
+        return number
+
+    def count(self, least: int = 0) -> int:
+        """The next integer, a number of elements that the rest of the payload can hold."""
+        return self.number(least, len(self._payload) - self._at)
+
     def double(self) -> float:
-        """The next 64-bit float."""
+        """The next 64-bit float, which must be a number."""
         number: float = struct.unpack("<d", self._take(8))[0]
+        if math.isnan(number):
+            raise ValueError("a score is not a number")
         return number
 
     def blob(self) -> bytes:
         """The next byte string."""
-        (length,) = struct.unpack("<I", self._take(4))
+        length = int.from_bytes(self._take(4), "little")
         return self._take(length)
 
     def at_end(self) -> bool:

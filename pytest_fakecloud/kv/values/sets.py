@@ -77,7 +77,11 @@ class SetValue:
     @classmethod
     def load(cls, reader: Reader) -> SetValue:
         """Read what `dump` wrote."""
-        return cls(reader.blob() for _ in range(reader.integer()))
+        count = reader.count(least=1)
+        members = cls(reader.blob() for _ in range(count))
+        if len(members) < count:
+            raise ValueError("a member comes twice")
+        return members
 
     def add(self, member: bytes) -> bool:
         """Add `member`; whether it is new."""

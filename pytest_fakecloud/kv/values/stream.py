@@ -484,25 +484,30 @@ class Stream:
 
     @classmethod
     def load(cls, reader: Reader) -> Stream:
-        """Read what `dump` wrote; ValueError when ids are not ascending."""
+        """Read what `dump` wrote; ValueError when it is no possible stream."""
         stream = cls()
-        length, last_id, max_deleted_id, entries_added = (reader.integer() for _ in range(4))
+        length = reader.count()
+        last_id, max_deleted_id = reader.number(0, ID_MAX), reader.number(0, ID_MAX)
+        entries_added = reader.number(0, SEQUENCE_MAX)
         for _ in range(length):
             entry_id = reader.integer()
-            fields = [reader.blob() for _ in range(reader.integer())]
+            fields = [reader.blob() for _ in range(reader.count())]
             if not stream.last_id < entry_id <= last_id or not fields or len(fields) % 2:
                 raise ValueError("the payload holds an impossible stream entry")
             stream.append(entry_id, fields)
         stream.last_id, stream.max_deleted_id = last_id, max_deleted_id
         stream.entries_added = entries_added
-        for _ in range(reader.integer()):
+        for _ in range(reader.count()):
             name = reader.blob()
-            group = stream.groups[name] = Group(reader.integer(), reader.integer())
-            for _ in range(reader.integer()):
+            group = stream.groups[name] = Group(
+                reader.number(0, ID_MAX), reader.number(UNKNOWN_ENTRIES_READ, SEQUENCE_MAX)
+            )
+            for _ in range(reader.count()):
                 consumer = Consumer(reader.blob(), reader.integer(), reader.integer())
                 group.consumers[consumer.name] = consumer
-                for _ in range(reader.integer()):
-                    group.deliver(reader.integer(), consumer, reader.integer(), reader.integer())
+                for _ in range(reader.count()):
+                    entry_id = reader.number(0, ID_MAX)
+                    group.deliver(entry_id, consumer, reader.integer(), reader.integer())
         return stream
 
 

@@ -134,9 +134,12 @@ class SortedSet:
     def load(cls, reader: Reader) -> SortedSet:
         """Read what `dump` wrote."""
         scores: dict[bytes, float] = {}
-        for _ in range(reader.integer()):
+        count = reader.count(least=1)
+        for _ in range(count):
             member = reader.blob()
             scores[member] = reader.double()
+        if len(scores) < count:
+            raise ValueError("a member comes twice")
         return cls(scores)
 
     def score(self, member: bytes) -> float | None:
