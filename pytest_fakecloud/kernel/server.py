@@ -51,7 +51,7 @@ _STATUS_LINES = {
 # Headers a connection remembers, and the longest of them: most requests repeat the last one's.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
-_FRAMING = frozenset({"host", "expect", "transfer-encoding", "content-length"})
+_FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
 
 
 class Refusal(Exception):
@@ -92,6 +92,7 @@ class RequestReader:
         "_framing",
         "_head_fed",
         "_headers",
+        "_host",
         "_is_1_1",
         "_known",
         "_parser",
@@ -119,6 +120,7 @@ class RequestReader:
         self.refusal: Refusal | None = None
         self._is_1_1 = False
         self._known: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+        self._host = "", ""
         self._restart()
 
     def _restart(self) -> None:
@@ -210,13 +212,18 @@ class RequestReader:
     def _learn(self, name: bytes, value: bytes) -> tuple[str, str]:
         header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
         lower = header[0].lower()
+        if self.pending is not None:
+            return header  # a trailer
         if lower in _FRAMING:
-            # Looked at in every request anew, unless it is a trailer.
-            if self.pending is None:
-                if lower == "host" and "host" in self._framing:
-                    raise Refusal(400, "more than one Host header")
-                self._framing[lower] = header[1].strip(" \t")
-        elif len(value) <= _LONGEST_REMEMBERED:
+            self._framing[lower] = header[1]  # looked at anew in every request
+            return header
+        if lower == "host":
+            if self._host in self._headers:
+                raise _two_hosts()
+            # Only one is remembered at a time, so a second one in a request comes by here.
+            self._known = {raw: known for raw, known in self._known.items() if known != self._host}
+            self._host = header
+        if len(value) <= _LONGEST_REMEMBERED:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[name, value] = header
@@ -239,14 +246,16 @@ class RequestReader:
                 raise self._too_large_a_head()
         # Trailers, which come after the body by the same door, are not part of the head.
         self._headers = []
-        framing = self._framing
-        if version != "1.1":
-            if version != "1.0":
-                raise Refusal(505, f"HTTP/{version} is not spoken here, HTTP/1.1 is")
-        elif "host" not in framing:
-            raise Refusal(400, "an HTTP/1.1 request needs a Host header")
-        if len(framing) > 1:
-            self._frame(message, framing)
+        if version not in ("1.1", "1.0"):
+            raise Refusal(505, f"HTTP/{version} is not spoken here, HTTP/1.1 is")
+        hosts = message.headers.count(self._host)
+        if hosts != 1:
+            if hosts:
+                raise _two_hosts()
+            if version == "1.1":
+                raise Refusal(400, "an HTTP/1.1 request needs a Host header")
+        if self._framing:
+            self._frame(message, self._framing)
         self.pending = message
 
     def _frame(self, message: Message, framing: dict[str, str]) -> None:
@@ -280,6 +289,10 @@ class RequestReader:
         self.messages.append(message)
         self._is_1_1 = False  # of what comes behind it in the same packet, nothing is known
         self._start()
+
+
+def _two_hosts() -> Refusal:
+    return Refusal(400, "more than one Host header")
 
 
 def _escape(data: bytes) -> bytes | None:

@@ -246,6 +246,22 @@ def test_a_connection_remembers_little() -> None:
     assert [m.header("x") for m in reader.messages] == [str(number) for number in range(1000)]
 
 
+ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
+
+
+@pytest.mark.parametrize("before", [[], [b"a"], [b"b"], [b"a", b"b"], [b"b", b"a"], [b"a"] * 3])
+@pytest.mark.parametrize("lines", ["Host: a|Host: b", "Host: a|Host: a", "host: b|HOST: a", ""])
+def test_one_host_whatever_the_connection_remembers(before: list[bytes], lines: str) -> None:
+    reader = read_all(*(ONE_HOST % host for host in before))
+    assert (len(reader.messages), reader.refusal) == (len(before), None)
+    head = "".join(f"{line}\r\n" for line in lines.split("|") if line)
+    reader.feed(f"GET / HTTP/1.1\r\n{head}\r\n".encode())
+    assert len(reader.messages) == len(before)
+    assert reader.refusal is not None
+    assert reader.refusal.status == 400
+    assert "Host" in reader.refusal.reason
+
+
 def test_the_same_headers_again_are_the_same_for_the_engine(raw: Raw) -> None:
     for host in ("a", "a", "b"):
         for token in ("1", "1", "2"):
