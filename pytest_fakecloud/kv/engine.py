@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ..kernel.clock import Clock
 from ..kernel.ids import Ids
@@ -28,12 +29,31 @@ from .monitor import monitor_line
 from .pubsub import PubSub
 from .registry import LOOKUP, CommandSpec
 from .reply import QUEUED, Blocked, Reply
-from .scripting.scripts import Scripting
+from .scripting.scripts import Scripting, ScriptingCopy
 from .statistics import Statistics
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "EngineCopy"]
 
 _AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCopy:
+    """Everything commands can change, as ``snapshot`` found it."""
+
+    databases: list[KeyspaceCopy]
+    scripting: ScriptingCopy
+    users: dict[str, User]
+    rest_tokens: dict[str, str]
+    config: dict[str, str]
+
+
+@dataclass(frozen=True)
+class EngineCopy:
+    """What ``Engine.snapshot`` found: the databases in order, scripts and functions."""
+
+    databases: list[KeyspaceCopy]
+    scripting: ScriptingCopy
 
 
 class Engine:
@@ -261,18 +281,30 @@ class Engine:
 
     # -- copies ----------------------------------------------------------------------------------
 
-    def snapshot(self) -> list[KeyspaceCopy]:
-        """A copy of all data that later commands leave alone."""
+    def snapshot(self) -> EngineCopy:
+        """A copy of all that commands can change: keys, scripts, users, tokens, parameters."""
         with self.lock:
             self._look()
-            return [keyspace.snapshot() for keyspace in self.databases]
+            return EngineCopy(
+                [keyspace.snapshot() for keyspace in self.databases],
+                self.scripting.snapshot(),
+                {name: user.copy() for name, user in self.users.items()},
+                dict(self.rest_tokens),
+                self.config.snapshot(),
+            )
 
-    def restore(self, snapshot: list[KeyspaceCopy]) -> None:
-        """Put the data of a snapshot back."""
+    def restore(self, saved: EngineCopy) -> None:
+        """Put everything back to what it was at ``snapshot``; the copy stays usable."""
         with self.lock:
             self._look()
-            for keyspace, saved in zip(self.databases, snapshot, strict=True):
-                keyspace.restore(saved)
+            for keyspace, content in zip(self.databases, saved.databases, strict=True):
+                keyspace.restore(content)
+            self.scripting.restore(saved.scripting)
+            self.users = {name: user.copy() for name, user in saved.users.items()}
+            self.rest_tokens = dict(saved.rest_tokens)
+            self.config.restore(saved.config)
+            if self.waiters:
+                self.waiters.serve(self.databases)
 
     def _look(self) -> None:
         self.now_us = self.clock.now_us()

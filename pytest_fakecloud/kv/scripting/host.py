@@ -31,7 +31,7 @@ _CALL_WIDTH = 500
 class Limits:
     """What one script may use (decided here; the service publishes no figures).
 
-    ``instructions`` of the Lua machine (a coroutine costs 2,000, a command 100), ``seconds`` of
+    ``instructions`` of the Lua machine (a coroutine costs 1,000, a command 100), ``seconds`` of
     real time, for what is not counted in instructions, and ``memory`` in bytes.
     """
 
@@ -189,7 +189,9 @@ class LuaHost:
 
     def _make_room(self, size: int) -> None:
         """Raise ``ScriptFailure`` when values of that size could not be handed to Lua."""
-        if size > self.limits.memory:
+        if size > 2**18:
+            self._runtime.gccollect()
+        if size > self.limits.memory // 2:
             raise ScriptFailure(b"ERR not enough memory for the script's arguments", None, None)
 
     # -- what Lua calls --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ local DEFAULTS = {
 -- Failures inside are raised as plain text and get their position where the script called in.
 local function boundary(ok, result)
   if ok then return result end
-  if type(result) == "string" then error(result, 3) end
+  if type(result) == "string" then error(host.plain_message(result), 3) end
   error(result, 0)
 end
 

@@ -13,7 +13,7 @@ local MOST_NESTING = 16
 local function boundary(ok, ...)
   if ok then return ... end
   local message = ...
-  if type(message) == "string" then error(message, 3) end
+  if type(message) == "string" then error(host.plain_message(message), 3) end
   error(message, 0)
 end
 

@@ -8,8 +8,8 @@ local error, rawset, setmetatable, tonumber, tostring, type, xpcall =
   error, rawset, setmetatable, tonumber, tostring, type, xpcall
 local loadstring, setfenv, collectgarbage = loadstring, setfenv, collectgarbage
 local getinfo, sethook = debug.getinfo, debug.sethook
-local floor, sub, byte, dump, format =
-  math.floor, string.sub, string.byte, string.dump, string.format
+local floor, sub, byte, dump, format, gsub =
+  math.floor, string.sub, string.byte, string.dump, string.format, string.gsub
 local create = coroutine.create
 local clock = py.monotonic
 
@@ -75,9 +75,14 @@ function host.check_table(count, number, value)
   type_error(1, number, "table", count, value)
 end
 
+-- An error of this host's own code, as the C library would have put it: without a place.
+function host.plain_message(message)
+  return (gsub(message, "^host:%d+: ", ""))
+end
+
 -- Limits --------------------------------------------------------------------------------------------
 
-local INTERVAL = 2000 -- instructions between two looks at the limits
+local INTERVAL = 1000 -- instructions between two looks at the limits
 local spent, deadline = 0, 0
 local stopped = nil -- the error that ended the running script
 local run -- the one function that goes on after a script was stopped

@@ -264,7 +264,10 @@ end
 
 -- The string functions ------------------------------------------------------------------------------
 
-local function rethrow(message) error(message, 3) end
+local function rethrow(message)
+  if type(message) == "string" then error(host.plain_message(message), 3) end
+  error(message, 0)
+end
 
 local function prepare(pattern, anchored)
   local ok, items = pcall(lookup, pattern, anchored)

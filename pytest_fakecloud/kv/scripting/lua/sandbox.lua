@@ -78,7 +78,33 @@ end
 
 local LONGEST_SHIFT = 1e7 -- more elements than fit into the memory a script may use
 
-local raw_insert, raw_remove, raw_sort = table.insert, table.remove, table.sort
+local raw_concat, raw_insert, raw_remove, raw_sort =
+  table.concat, table.insert, table.remove, table.sort
+
+local function concat(...)
+  local count, target, separator, first, last = select("#", ...), ...
+  check_table(count, 1, target)
+  separator = separator == nil and "" or check_string(count, 2, separator)
+  first = first == nil and 1 or check_integer(count, 3, first)
+  last = last == nil and #target or check_integer(count, 4, last)
+  if last - first > 1000 then charge(last - first) end
+  local ok, result = pcall(raw_concat, target, separator, first, last)
+  if ok then return result end
+  error(result, 2)
+end
+
+local MOST_RESULTS = 7900 -- what Lua's stack can carry
+
+-- Lua's own unpack counts in 32 bits, and crashes when they overflow.
+local function unpack_range(...)
+  local count, target, first, last = select("#", ...), ...
+  check_table(count, 1, target)
+  first = first == nil and 1 or check_integer(count, 2, first)
+  last = last == nil and #target or check_integer(count, 3, last)
+  if first > last then return end
+  if last - first >= MOST_RESULTS then error("too many results to unpack", 2) end
+  return unpack(target, first, last)
+end
 
 local function insert(...)
   local count, target = select("#", ...), ...
@@ -149,6 +175,16 @@ end
 
 local raw_rep = string.rep
 
+-- A string function that looks at every byte.
+local function linear(name)
+  local body = string[name]
+  return function(...)
+    local text = check_string(select("#", ...), 1, (...))
+    if #text > 10000 then charge(floor(#text / 50)) end
+    return body(text)
+  end
+end
+
 local function rep(...)
   local count, text, times = select("#", ...), ...
   text, times = check_string(count, 1, text), check_integer(count, 2, times)
@@ -172,6 +208,18 @@ end
 local function protected_call(...)
   if select("#", ...) == 0 then return false end
   return plain(pcall(...))
+end
+
+-- Lua would run the handler where the error was raised; inside a hook, that is beyond all limits.
+local function handled_call(...)
+  local count, body, handler = select("#", ...), ...
+  if count < 2 then argument_error(0, 2, "value expected") end
+  return (function(ok, ...)
+    if ok then return ok, ... end
+    local handled, value = pcall(handler, ...)
+    if handled then return false, value end
+    return false, "error in error handling"
+  end)(pcall(body))
 end
 
 local create, wrap_resume = host.create_coroutine, coroutine.resume
@@ -265,12 +313,14 @@ end
 local protect = host.protect
 local libraries = {}
 
-local string_library = chosen(string, "byte char format len lower reverse sub upper")
+local string_library = chosen(string, "byte char format len sub")
+for _, name in ipairs({ "lower", "reverse", "upper" }) do string_library[name] = linear(name) end
 for name, body in pairs(patterns) do string_library[name] = body end
 string_library.rep = rep
 libraries.string = protect(string_library)
 
-local table_library = chosen(table, "concat getn maxn setn")
+local table_library = chosen(table, "getn maxn setn")
+table_library.concat = concat
 table_library.insert, table_library.remove, table_library.sort = insert, remove, sort
 table_library.foreach = for_each
 table_library.foreachi = function(...)
@@ -293,9 +343,13 @@ libraries.coroutine = protect({
   running = coroutine.running, status = coroutine.status, yield = coroutine.yield,
 })
 
-libraries.os = protect({ clock = host.py.clock })
+local clock = host.py.clock
+libraries.os = protect({ clock = function()
+  local seconds = clock()
+  return seconds
+end })
 
-local BASE = "assert error gcinfo ipairs rawequal select tonumber tostring type unpack xpcall"
+local BASE = "assert error gcinfo ipairs rawequal select tonumber tostring type"
 
 -- ("x"):rep(2) finds its methods here, and nobody else finds the table.
 local strings = getmetatable("")
@@ -337,8 +391,8 @@ function host.new_globals(content)
   end
   globals.rawget, globals.rawset, globals.next, globals.pairs = get_raw, set_raw, next_pair, all_pairs
   globals.getmetatable, globals.setmetatable = get_metatable, set_metatable
-  globals.pcall, globals.collectgarbage = protected_call, collect
-  globals._VERSION = _VERSION
+  globals.pcall, globals.xpcall, globals.collectgarbage = protected_call, handled_call, collect
+  globals._VERSION, globals.unpack = _VERSION, unpack_range
   for name, library in pairs(libraries) do globals[name] = library end
   for name, value in pairs(content) do globals[name] = value end
   local choose
