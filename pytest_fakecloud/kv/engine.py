@@ -48,14 +48,6 @@ class EngineCopy:
     config: dict[str, str]
 
 
-@dataclass(frozen=True)
-class EngineCopy:
-    """What ``Engine.snapshot`` found: the databases in order, scripts and functions."""
-
-    databases: list[KeyspaceCopy]
-    scripting: ScriptingCopy
-
-
 class Engine:
     """An in-memory key-value store that speaks in commands: ``list[bytes]`` in, reply out.
 
