@@ -76,6 +76,15 @@ class Config:
                 self._texts[spelling] = text
         self._changed()
 
+    def snapshot(self) -> dict[str, str]:
+        """Every parameter and its text."""
+        return dict(self._texts)
+
+    def restore(self, saved: dict[str, str]) -> None:
+        """Put every parameter back."""
+        self._texts = dict(saved)
+        self._changed()
+
     def _changed(self) -> None:
         self._numbers.clear()
         slower = self.number("slowlog-log-slower-than")

@@ -483,13 +483,11 @@ def hello_syntax(option: bytes) -> bytes:
 
 
 # -- REST ----------------------------------------------------------------------------------------
-# The vendor publishes the first five; the others are decided here.
+# The vendor publishes the first three; the others are decided here.
 
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
 MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
-MAX_RECORD_SIZE = b"ERR max single record size exceeded"
-CAPACITY = b"ERR DB capacity quota exceeded"
 METHOD_NOT_ALLOWED = "ERR method not allowed: use GET, POST, PUT or HEAD"
 BAD_JSON = "ERR failed to parse the request body as JSON"
 BAD_ARGUMENTS = "ERR invalid command arguments"

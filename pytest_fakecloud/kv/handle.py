@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from ..kernel.auth import new_token
 from ..kernel.errors import ContractError
@@ -24,7 +24,9 @@ class KVServer(Handle):
 
     ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons).
     ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
-    clock, ``max_pipeline_length`` in commands per request; None means no limit.
+    clock, ``max_pipeline_length`` in commands per request; None means no limit. ``int_text`` is the
+    word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
+    ``"int"`` as the vendor's documentation shows it.
     """
 
     service: ClassVar[str] = "kv"
@@ -42,9 +44,12 @@ class KVServer(Handle):
         max_request_size: int | None = 10_000_000,
         daily_limit: int | None = None,
         max_pipeline_length: int | None = None,
+        int_text: Literal["integer", "int"] = "integer",
     ) -> None:
         if dialect not in get_args(Dialect):
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
+        if int_text not in ("integer", "int"):
+            raise ContractError(f"int_text={int_text!r} is unknown: give 'integer' or 'int'")
         limits = Limits(
             _limit("max_request_size", max_request_size),
             _limit("daily_limit", daily_limit),
@@ -53,7 +58,8 @@ class KVServer(Handle):
         self.engine = Engine(context.clock, context.ids, dialect)
         self._session = self.engine.session()
         self._credentials = Credentials()
-        super().__init__(context, KVApp(self.engine, self._credentials, limits), name=name)
+        app = KVApp(self.engine, self._credentials, limits, int_text)
+        super().__init__(context, app, name=name)
         self._credentials.standard = self.token
         self._credentials.read_only = new_token()
 

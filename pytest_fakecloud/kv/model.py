@@ -52,6 +52,9 @@ class User(Protocol):
     def accepts(self, password: bytes) -> bool:
         """Whether the password lets somebody in as this user."""
 
+    def copy(self) -> User:
+        """One that later changes of this one leave alone."""
+
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` with a NOPERM text unless the user may run this command line."""
 
@@ -68,6 +71,10 @@ class FullUser:
     def accepts(self, password: bytes) -> bool:
         """Any password does, as there is none."""
         return True
+
+    def copy(self) -> User:
+        """Itself: it never changes."""
+        return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Nothing is refused."""
@@ -90,6 +97,10 @@ class ReadOnlyUser:
     def accepts(self, password: bytes) -> bool:
         """No password does: only the read-only token is this user."""
         return False
+
+    def copy(self) -> User:
+        """Itself: it never changes."""
+        return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Refuse everything but plain reads."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import orjson
 
@@ -48,13 +48,21 @@ class KVApp(App):
     """The service as HTTP.
 
     ``credentials`` are the default tokens, ``limits`` the bounds of requests, ``betweens`` what
-    runs between the commands of a pipeline.
+    runs between the commands of a pipeline. ``int_text`` chooses the word in the error about values
+    that are no integers: stock servers write ``integer``, the vendor's documentation ``int``.
     """
 
     service: ClassVar[str] = "kv"
 
-    def __init__(self, engine: Engine, credentials: Credentials, limits: Limits) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        credentials: Credentials,
+        limits: Limits,
+        int_text: Literal["integer", "int"] = "integer",
+    ) -> None:
         self.engine = engine
+        self.int_text = int_text
         self.credentials = credentials
         self.limits = limits
         self.quota = Quota(limits, engine.clock.now_us)
@@ -139,7 +147,7 @@ class KVApp(App):
         except CommandError as error:
             if wanted.resp2:
                 return Answer(to_resp(error), 400, (), "application/octet-stream")
-            return Answer({"error": str(error)}, 400)
+            return Answer({"error": self._text(error)}, 400)
         finally:
             self._leave(session)
         if wanted.resp2:
@@ -188,7 +196,7 @@ class KVApp(App):
             self._leave(session)
         if wanted.resp2:
             return self._answer(request, b"".join(map(to_resp, replies)), wanted)
-        return self._answer(request, _envelopes(replies, wanted.base64), wanted)
+        return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
     def multi_exec(self, request: Request) -> Answer:
         """Commands as one transaction, or a single error when it is discarded (seed)."""
@@ -203,10 +211,10 @@ class KVApp(App):
         try:
             replies = self._transaction(session, lines)
         except CommandError as error:
-            return Answer({"error": str(error)}, 400)
+            return Answer({"error": self._text(error)}, 400)
         finally:
             self._leave(session)
-        return self._answer(request, _envelopes(replies, wanted.base64), wanted)
+        return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
     def _transaction(self, session: Session, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
@@ -215,6 +223,9 @@ class KVApp(App):
             self.engine.execute(session, [b"MULTI"])
             for line in lines:
                 try:
+                    if line[0].upper() == b"EXEC":
+                        # The request itself is the transaction; it cannot end halfway.
+                        raise CommandError(errors.EXEC_WITHOUT_MULTI)
                     self.engine.execute(session, line)
                 except CommandError as error:
                     reason = error.text.removeprefix(b"ERR ")
@@ -241,7 +252,7 @@ class KVApp(App):
         try:
             self._admit(session, names)
         except CommandError as error:
-            return Answer({"error": str(error)}, 400)
+            return Answer({"error": self._text(error)}, 400)
         kind = "pattern" if command == "psubscribe" else "channel"
         return subscription_stream(self.engine, session, kind, names[1:])
 
@@ -254,7 +265,7 @@ class KVApp(App):
         try:
             self._admit(session, line)
         except CommandError as error:
-            return Answer({"error": str(error)}, 400)
+            return Answer({"error": self._text(error)}, 400)
         return monitor_stream(self.engine)
 
     def _admit(self, session: Session, line: list[bytes]) -> None:
@@ -267,6 +278,24 @@ class KVApp(App):
             session.user.check(spec, line)
 
     # -- answers ---------------------------------------------------------------------------------
+
+    def _text(self, error: CommandError) -> str:
+        if self.int_text == "int" and error.text == errors.NOT_INTEGER:
+            error = CommandError(errors.NOT_INTEGER_VENDOR)
+        return str(error)
+
+    def _envelopes(self, replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for reply in replies:
+            if reply is OK:
+                found.append({"result": "OK"})
+            elif type(reply) is bytes and not base64:
+                found.append({"result": reply.decode("utf-8", "replace")})
+            elif isinstance(reply, CommandError):
+                found.append({"error": self._text(reply)})
+            else:
+                found.append({"result": to_json(reply, base64)})
+        return found
 
     def _session(self, request: Request) -> Session:
         address = "127.0.0.1:0"
@@ -285,20 +314,6 @@ class KVApp(App):
             if request.header(name) is not None:
                 answer.headers = ((name, f"{next(self._sync)}"),)
         return answer
-
-
-def _envelopes(replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for reply in replies:
-        if isinstance(reply, CommandError):
-            found.append({"error": str(reply)})
-        elif reply is OK:
-            found.append({"result": "OK"})
-        elif type(reply) is bytes and not base64:
-            found.append({"result": reply.decode("utf-8", "replace")})
-        else:
-            found.append({"result": to_json(reply, base64)})
-    return found
 
 
 def _header(request: Request, name: str) -> str | None:

@@ -159,6 +159,28 @@ class TestSnapshots:
         readers = ("GET s", "PTTL e", "HGETALL h", "LRANGE l 0 -1", "SMEMBERS m")
         return [run(line) for line in (*readers, "ZRANGE z 0 -1 WITHSCORES", "XLEN x", "KEYS *")]
 
+    def test_scripts_parameters_and_users_come_back_too(self, engine: Engine, run: Run) -> None:
+        saved = engine.snapshot()
+        run(b"SCRIPT", b"LOAD", b"return 1")
+        run("CONFIG SET hz 50")
+        engine.rest_tokens["token"] = "somebody"
+        engine.users.pop("default_ro")
+        engine.restore(saved)
+        assert run("SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db") == [0]
+        assert run("CONFIG GET hz") == [b"hz", b"10"]
+        assert engine.rest_tokens == {}
+        assert sorted(engine.users) == ["default", "default_ro"]
+
+    def test_who_waits_is_served_by_what_comes_back(self, engine: Engine, run: Run) -> None:
+        run("RPUSH k x")
+        saved = engine.snapshot()
+        run("DEL k")
+        client = engine.session(transport="port")
+        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
+        engine.restore(saved)
+        assert waiter.done
+        assert engine.unblock(waiter) == [b"k", b"x"]
+
     def test_restoring_breaks_transactions_that_watch(self, engine: Engine, run: Run) -> None:
         run("SET k 1")
         saved = engine.snapshot()

@@ -203,6 +203,20 @@ class TestAnswers:
         assert answer.json() == {"error": text}
 
 
+class TestDialectOfErrors:
+    @pytest.mark.parametrize("word", ["integer", "int"])
+    def test_the_word_for_integers(self, context: Context, word: Any) -> None:
+        text = {"error": f"ERR value is not an {word} or out of range"}
+        with KVServer(context, int_text=word) as server:
+            for path, body, expected in [
+                ("/", ["INCRBY", "n", "x"], text),
+                ("/pipeline", [["INCRBY", "n", "x"]], [text]),
+                ("/multi-exec", [["INCRBY", "n", "x"]], [text]),
+            ]:
+                answer = httpx.post(server.url + path, json=body, headers=server.headers)
+                assert answer.json() == expected
+
+
 class TestEncoding:
     def test_invalid_utf8_is_replaced(self, http: httpx.Client) -> None:
         http.get("/set/k/a%FF%FEb")
@@ -313,7 +327,16 @@ class TestTransactions:
         assert answer.json()[2] == {"result": 2}
 
     @pytest.mark.parametrize(
-        "line", [["SET", "k"], ["NOSUCH"], ["BLPOP", "l", 0], ["WATCH", "k"], ["DISCARD"]]
+        "line",
+        [
+            ["SET", "k"],
+            ["NOSUCH"],
+            ["BLPOP", "l", 0],
+            ["WATCH", "k"],
+            ["DISCARD"],
+            ["EXEC"],
+            ["MULTI"],
+        ],
     )
     def test_discarded_as_a_whole(
         self, server: KVServer, http: httpx.Client, line: list[object]
