@@ -1,0 +1,141 @@
+"""What the tests of the queue's edge share: raw servers, deliveries, a table to deliver to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pytest_fakecloud.queue.deadlines import Deadlines
+from pytest_fakecloud.queue.destinations import Destinations
+from pytest_fakecloud.queue.model import Delivery, Headers, Outcome
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+Script = Callable[[socket.socket, bytes], bool]
+
+
+def delivery(
+    url: str,
+    body: bytes = b"body",
+    headers: Headers | None = None,
+    method: str = "POST",
+    timeout_us: int = 30_000_000,
+) -> Delivery:
+    return Delivery("msg_1", url, method, headers or [], body, 0, 0, timeout_us)
+
+
+class RawServer:
+    """A server that keeps the bytes it gets; `script(sock, request)` says whether to go on."""
+
+    def __init__(self, script: Script | None = None) -> None:
+        self.script = script or self.answer(OK)
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.open: list[socket.socket] = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    @staticmethod
+    def answer(data: bytes, *, stay: bool = True) -> Script:
+        def script(sock: socket.socket, request: bytes) -> bool:
+            sock.sendall(data)
+            return stay
+
+        return script
+
+    def accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self.open.append(sock)
+            threading.Thread(target=self.serve, args=(sock,), daemon=True).start()
+
+    def serve(self, sock: socket.socket) -> None:
+        with sock:
+            rest = b""
+            try:
+                while True:
+                    while b"\r\n\r\n" not in rest:
+                        data = sock.recv(65536)
+                        if not data:
+                            return
+                        rest += data
+                    head, _, rest = rest.partition(b"\r\n\r\n")
+                    length = 0
+                    for line in head.lower().split(b"\r\n"):
+                        if line.startswith(b"content-length:"):
+                            length = int(line.split(b":")[1])
+                    while len(rest) < length:
+                        rest += sock.recv(65536)
+                    body, rest = rest[:length], rest[length:]
+                    request = head + b"\r\n\r\n" + body
+                    self.requests.append(request)
+                    if not self.script(sock, request):
+                        return
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self.listener.close()
+        for sock in self.open:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+def silent(sock: socket.socket, request: bytes) -> bool:
+    sock.recv(1)
+    return False
+
+
+def dribble(sock: socket.socket, request: bytes) -> bool:
+    sock.sendall(b"HTTP/1.1 200 OK\r\n")
+    waiting = threading.Event()
+    while True:
+        sock.sendall(b"X-More: 1\r\n")
+        waiting.wait(0.01)
+
+
+def endless(sock: socket.socket, request: bytes) -> bool:
+    sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    waiting = threading.Event()
+    while True:
+        sock.sendall(b"1\r\nx\r\n")
+        waiting.wait(0.01)
+
+
+def frozen(tool: str) -> Any:
+    import freezegun
+    import time_machine
+
+    if tool == "freezegun":
+        return freezegun.freeze_time("2030-01-01")
+    return time_machine.travel("2030-01-01T00:00:00Z", tick=False)
+
+
+class Table(Destinations):
+    """The table under test, with the two ways to deliver to it."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        super().__init__()
+        self.deadlines = deadlines
+
+    def deliver(self, sent: Delivery) -> Outcome:
+        route = self.find(sent.url)
+        assert route is not None, f"no route for {sent.url}"
+        return route.take(sent, self.deadlines)
+
+    async def adeliver(self, sent: Delivery) -> Outcome:
+        route = self.find(sent.url)
+        assert route is not None, f"no route for {sent.url}"
+        return await route.atake(sent, self.deadlines)
+
+    def status(self, url: str) -> int | None:
+        return self.deliver(delivery(url)).status
