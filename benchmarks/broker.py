@@ -10,11 +10,16 @@ import json
 import multiprocessing
 import socket
 import sys
+import threading
 import time
 import tracemalloc
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
+from typing import Any
+
+import httpx
 
 from pytest_fakecloud.broker.engine import Engine
 from pytest_fakecloud.broker.handle import Broker
@@ -29,6 +34,7 @@ BATCH = 1000
 MILLION = 1_000_000
 PARKED = 200
 EARLIEST = {"auto-offset-reset": "earliest", "enable-auto-commit": "false"}
+Call = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
@@ -85,8 +91,8 @@ def producing_and_consuming() -> list[bool]:
 
 
 def rate(title: str, count: int, table: Table, name: str, at_least: int) -> bool:
-    """A throughput, from the median of all rounds."""
-    return line(title, count / table[name].p50 * 1e6, at_least=at_least)
+    """A throughput in units of 1,000 a second, from the median of all rounds."""
+    return line(f"1,000 {title}", count / table[name].p50 * 1e3, at_least=at_least / 1000)
 
 
 def keeping_a_million() -> list[bool]:
@@ -94,6 +100,7 @@ def keeping_a_million() -> list[bool]:
     gc.collect()
     tracemalloc.start()
     large = engine(1)
+    batch: list[Message] = []
     before = tracemalloc.get_traced_memory()[0]
     payload = 0
     for first in range(0, MILLION, BATCH):
@@ -154,45 +161,34 @@ class Client:
         assert head.startswith(b"HTTP/1.1 200"), data
         return body
 
+    def call(self, method: str, path: str, body: object = None) -> bytes:
+        """Send a request and give back its answer's body."""
+        self.send(method, path, body)
+        return self.receive()
+
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
 
 
-def client_process(port: int, authorization: str, pipe: Connection) -> None:
+def client_process(url: str, authorization: str, pipe: Connection) -> None:
     """The clients' side of waiting, in a process of its own; sends its figures through the pipe."""
 
     def until_parked(count: int) -> None:
         pipe.send(count)
         pipe.recv()
 
+    port = int(url.rpartition(":")[2])
     plain, consumer = Client(port, authorization), Client(port, authorization)
-    position = 0
-    plains: list[float] = []
-    produces: list[float] = []
-    wakes: list[float] = []
-    for _ in range(500):
-        started = perf_counter()
-        plain.send("GET", "/topics")
-        plain.receive()
-        plains.append(perf_counter() - started)
-        started = perf_counter()
-        plain.send("POST", "/produce/idle", {"value": "x"})
-        plain.receive()
-        produces.append(perf_counter() - started)
-        consumer.send("POST", "/consume/g/i", {"topic": "t", "timeout": 60_000})
-        until_parked(1)
-        started = perf_counter()
-        plain.send("POST", "/produce/t", {"value": "x"})
-        assert b'"value":"x"' in consumer.receive()
-        wakes.append(perf_counter() - started)
-        plain.receive()
-        position += 1
-    alls: list[float] = []
+    raw = waking(plain.call, consumer.call, "raw", until_parked)
     waiting = [Client(port, authorization) for _ in range(PARKED)]
-    for _ in range(10):
+    end = json.loads(plain.call("POST", "/offsets/latest", [{"topic": "t", "partition": 0}]))[0][
+        "offset"
+    ]
+    alls: list[float] = []
+    for offset in range(end, end + 10):
         for client in waiting:
-            body = {"topic": "t", "partition": 0, "offset": position, "timeout": 60_000}
+            body = {"topic": "t", "partition": 0, "offset": offset, "timeout": 60_000}
             client.send("POST", "/fetch", body)
         until_parked(PARKED)
         started = perf_counter()
@@ -201,39 +197,80 @@ def client_process(port: int, authorization: str, pipe: Connection) -> None:
             assert b'"value":"x"' in client.receive()
         alls.append(perf_counter() - started)
         plain.receive()
-        position += 1
     for client in [*waiting, plain, consumer]:
         client.close()
-    pipe.send((median(plains), median(produces), median(wakes), median(alls)))
+
+    options = {"base_url": url, "headers": {"Authorization": authorization}, "trust_env": False}
+    with httpx.Client(**options) as one, httpx.Client(**options) as other:
+
+        def caller(client: httpx.Client) -> Call:
+            return lambda method, path, body=None: client.request(method, path, json=body).content
+
+        by_httpx = waking(caller(one), caller(other), "httpx", until_parked)
+    pipe.send((raw, by_httpx, median(alls)))
+
+
+def waking(
+    call: Call, consume: Call, group: str, until_parked: Callable[[int], None]
+) -> tuple[float, float, float]:
+    """Seconds (p50) of GET /topics, of a produce nobody waits for, and from a produce to the answer
+    of the consumer that waits for it."""
+    plains: list[float] = []
+    produces: list[float] = []
+    wakes: list[float] = []
+    woken: list[float] = []
+
+    def wait_for_one() -> None:
+        body = {"topic": "t", "timeout": 60_000}
+        assert b'"value":"x"' in consume("POST", f"/consume/{group}/i", body)
+        woken.append(perf_counter())
+
+    for _ in range(300):
+        # Both processes have slept for a moment before a wake-up, so they do before the others too.
+        until_parked(0)
+        started = perf_counter()
+        call("GET", "/topics")
+        plains.append(perf_counter() - started)
+        until_parked(0)
+        started = perf_counter()
+        call("POST", "/produce/idle", {"value": "x"})
+        produces.append(perf_counter() - started)
+        waiter = threading.Thread(target=wait_for_one)
+        waiter.start()
+        until_parked(1)
+        started = perf_counter()
+        call("POST", "/produce/t", {"value": "x"})
+        waiter.join()
+        wakes.append(woken[-1] - started)
+    return median(plains), median(produces), median(wakes)
 
 
 def waiting_over_http() -> list[bool]:
     """From a produce to the answers of those who wait for it, clients in another process."""
     with Broker(Context.alone(), topics={"t": 1, "idle": 1}) as broker:
         here, there = multiprocessing.get_context("spawn").Pipe()
-        port = int(broker.url.rpartition(":")[2])
         process = multiprocessing.get_context("spawn").Process(
-            target=client_process, args=(port, broker.headers["Authorization"], there)
+            target=client_process, args=(broker.url, broker.headers["Authorization"], there)
         )
         process.start()
         while isinstance(message := here.recv(), int):
-            while len(broker.engine.waiting) < message:
+            while len(broker.engine.waiting) < message and process.is_alive():
                 time.sleep(0.0002)
             # What waits has announced itself a moment before it sleeps.
             time.sleep(0.001)
             here.send(None)
         process.join()
-    plain, produce, wake, everybody = message
-    print(
-        f"\nwaiting over HTTP (p50): GET /topics {plain * 1e6:.0f} us, produce {produce * 1e6:.0f} us, "
-        f"produce to a waiting consumer's answer {wake * 1e6:.0f} us, "
-        f"to the last of {PARKED} {everybody * 1e6:.0f} us"
-    )
+    raw, by_httpx, everybody = message
+    print("\nwaiting over HTTP, p50 in us: GET /topics, produce, produce to the waiting answer")
+    for name, figures in {"raw client": raw, "httpx": by_httpx}.items():
+        print(f"{name:12}" + "".join(f"{seconds * 1e6:9.0f}" for seconds in figures))
+    print(f"to the last of {PARKED} waiting answers: {everybody * 1e6:.0f} us")
     return [
-        line("produce to the waiting consumer's answer / plain produce", wake / produce, 1.5),
-        line("produce to the waiting consumer's answer / GET /topics", wake / plain),
+        line("wake-up / a plain produce, httpx", by_httpx[2] / by_httpx[1], 1.5),
+        line("wake-up / GET /topics, httpx", by_httpx[2] / by_httpx[0]),
+        line("wake-up / a plain produce, raw client", raw[2] / raw[1]),
         line(
-            f"produce to the last of {PARKED} waiting answers / GET /topics", everybody / plain, 250
+            f"last of {PARKED} waiting answers / GET /topics, raw client", everybody / raw[0], 250
         ),
     ]
 

@@ -15,8 +15,7 @@ range assignment, resets and commits; what neither says is decided here and list
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -47,6 +46,7 @@ __all__ = ["Engine", "Snapshot"]
 T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
+Tell = Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,39 @@ class Snapshot:
     topics: list[Topic]
     groups: Any
     partial: list[int]
+
+
+class Guard:
+    """The engine's lock; a class, because a generator's overhead shows in every call."""
+
+    __slots__ = ("_clock", "_lock", "_table", "tell")
+
+    def __init__(self, table: GroupTable, clock: Clock, tell: Tell | None) -> None:
+        self._table = table
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.tell = tell
+
+    def __enter__(self) -> int:
+        self._lock.acquire()
+        return self._clock.now_us()
+
+    def __exit__(self, *error: object) -> None:
+        table = self._table
+        woken: Sequence[Signal] = ()
+        happened: Sequence[Happening] = ()
+        if table.woken:
+            woken = list(table.woken)
+            table.woken.clear()
+        if table.happened:
+            happened = list(table.happened)
+            table.happened.clear()
+        self._lock.release()
+        if self.tell is not None:
+            for event in happened:
+                self.tell(event.kind, event.text, at_us=event.at_us, **event.data)
+        for signal in woken:
+            signal.notify()
 
 
 class Engine:
@@ -72,12 +105,10 @@ class Engine:
         settings: Settings | None = None,
         *,
         name: str = "broker",
-        tell: Callable[..., object] | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.tell = tell
         self._clock = clock
-        self._lock = threading.RLock()
         self._topics: dict[str, Topic] = {}
         self._placement = Placement(
             self._topics, self.settings, ids.stream(name, "keyless partitions")
@@ -89,6 +120,7 @@ class Engine:
         self._epoch = 0
         self._closed = False
         self.table = GroupTable(self._topics, self.settings, clock, self._call_at)
+        self._guard = Guard(self.table, clock, tell)
         self.commits = Commits(self.table)
         self.delivery = Delivery(self.table, self.commits, ids.stream(name, "interleaving"))
         self.groups = Coordinator(self.table, self.commits, self.delivery)
@@ -319,6 +351,14 @@ class Engine:
                 raise errors.concurrent_consume(group, instance)
             member.consuming += 1
             seen = (self._epoch, member.epoch)
+            try:
+                found = self._poll_member(at, member, turn, seen, now)
+            except errors.BrokerError:
+                coordinator.finish(at, member, turn, now)
+                raise
+            if found is not None or not timeout_ms:
+                coordinator.finish(at, member, turn, now)
+                return found or []
 
         def poll() -> list[Record] | None:
             with self.locked() as now:
@@ -442,32 +482,16 @@ class Engine:
 
     # -- locking ---------------------------------------------------------------------------------
 
-    @contextmanager
-    def locked(self) -> Iterator[int]:
-        """Hold the engine's lock; gives the present instant in microseconds.
+    def tell_to(self, tell: Tell) -> None:
+        """Tell the events of groups to somebody else from now on."""
+        self._guard.tell = tell
+
+    def locked(self) -> Guard:
+        """Hold the engine's lock in a with-block; gives the present instant in microseconds.
 
         What happened meanwhile is told, and who waits is woken, after the lock is free again.
         """
-        table = self.table
-        woken: list[Signal] = []
-        happened: list[Happening] = []
-        try:
-            with self._lock:
-                try:
-                    yield self._clock.now_us()
-                finally:
-                    if table.woken:
-                        woken += table.woken
-                        table.woken.clear()
-                    if table.happened:
-                        happened += table.happened
-                        table.happened.clear()
-        finally:
-            if self.tell is not None:
-                for event in happened:
-                    self.tell(event.kind, event.text, at_us=event.at_us, **event.data)
-            for signal in woken:
-                signal.notify()
+        return self._guard
 
     def _call_at(self, due_us: int, callback: Callable[[int], None], label: str) -> Timer:
         def fire(at_us: int) -> None:

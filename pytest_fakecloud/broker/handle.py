@@ -152,7 +152,7 @@ class Broker(Handle):
         )
         if password is not None:
             self.token = password
-        self.engine.tell = self.journal.add_event
+        self.engine.tell_to(self.journal.add_event)
         self._mount.on_close.append(self.engine.close)
         self._mount.on_reset.append(self.engine.interrupt)
 

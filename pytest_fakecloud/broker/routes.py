@@ -48,6 +48,11 @@ class BrokerApp(App):
     def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine
         self.credentials = credentials
+        self._config_headers = [
+            (name, (prefix + name).lower())
+            for prefix in engine.settings.header_prefixes
+            for name in CONSUMER_HEADERS
+        ]
 
     def routes(self) -> list[Route]:
         """All endpoints; fault and journal names follow the first path segment."""
@@ -214,13 +219,11 @@ class BrokerApp(App):
         return [record_json(record) for record in records]
 
     def _consumer_headers(self, request: Request) -> dict[str, str]:
-        found = {}
-        for name in CONSUMER_HEADERS:
-            for prefix in self.engine.settings.header_prefixes:
-                value = request.header(prefix + name)
-                if value is not None:
-                    found[name] = value
-                    break
+        found: dict[str, str] = {}
+        for name, header in self._config_headers:
+            value = request.header(header)
+            if value is not None:
+                found.setdefault(name, value)
         return found
 
     def commit(self, request: Request) -> object:
