@@ -62,7 +62,7 @@ def parse_int(
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
     """An unsigned 64-bit number: cursors are written that way."""
-    if not re.fullmatch(rb"\d{1,20}", text) or int(text) >= 2**64:
+    if not re.fullmatch(rb"\+?\d{1,20}", text) or int(text) >= 2**64:
         raise CommandError(error)
     return int(text)
 
@@ -120,8 +120,10 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
 
 def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:
     """The sum of two 80-bit floats, rounded to one."""
-    if isinstance(left, float) or isinstance(right, float):
-        return float(left) + float(right)
+    if isinstance(left, float):
+        return left + right if isinstance(right, float) else left
+    if isinstance(right, float):
+        return right
     return _to_64_bits(left + right)
 
 

@@ -22,6 +22,7 @@ __all__: list[str] = []
 class _Options:
     def __init__(self, args: Args, may_store: bool) -> None:
         self.by: bytes | None = None
+        self.keeps_order = False
         self.get: list[bytes] = []
         self.offset = 0
         self.count = -1
@@ -45,6 +46,8 @@ class _Options:
                 at += 1
             elif word == b"BY" and left >= 1:
                 self.by = args[at + 1]
+                # A pattern without a star means: do not sort at all. It sticks, as on the server.
+                self.keeps_order = self.keeps_order or b"*" not in self.by
                 at += 1
             elif word == b"GET" and left >= 1:
                 self.get.append(args[at + 1])
@@ -52,11 +55,6 @@ class _Options:
             else:
                 raise CommandError(errors.SYNTAX)
             at += 1
-
-    @property
-    def keeps_order(self) -> bool:
-        """BY a pattern without a star means: do not sort at all."""
-        return self.by is not None and b"*" not in self.by
 
 
 def _elements(value: Any) -> list[bytes]:

@@ -32,6 +32,7 @@ class TestBoth:
         assert run(f"{name} l GET h*->f") == [b"x", None, None]
         assert run(f"{name} l BY nosort DESC") == [b"1", b"2", b"3"]
         assert run(f"{name} l BY none*") == [b"1", b"2", b"3"]
+        assert run(f"{name} l BY nosort BY w*") == [b"1", b"2", b"3"]
 
     def test_sorted_sets_keep_their_order(self, run: Run, name: str) -> None:
         run("ZADD z 3 a 1 b 2 c")
