@@ -24,8 +24,9 @@ from .headers import as_text, header_map, read_flag, read_integer, read_settings
 from .model import Headers, Message, first
 from .publishing import error_item
 from .routes import HOOKS
-from .workflow import SDK_VERSION, Run, WorkflowRuns, callback_state, flattened
+from .workflow import WorkflowRuns
 from .workflow_log import run_record
+from .workflow_model import SDK_VERSION, Run, callback_state, flattened
 
 __all__ = ["WorkflowRoutes"]
 

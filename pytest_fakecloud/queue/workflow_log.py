@@ -13,7 +13,7 @@ from .engine import Engine
 from .headers import as_text, header_map
 from .model import Message
 from .records import ms
-from .workflow import Run, Step, callback_state
+from .workflow_model import Run, Step, callback_state
 
 __all__ = ["run_record"]
 

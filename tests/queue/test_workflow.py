@@ -16,7 +16,7 @@ from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.queue.destinations import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.workflow import Step, flattened
+from pytest_fakecloud.queue.workflow_model import Step, flattened
 
 APP = "https://app.example.com/flow"
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
