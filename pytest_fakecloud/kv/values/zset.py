@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ..scanning import ScanOrder
 from .packing import Reader, Writer
-from .sorted_blocks import SortedBlocks
+from .score_order import Item, ScoreOrder
 
 if TYPE_CHECKING:
     from ..model import Config
 
-Item = tuple[float, bytes]
-"""A score and its member: the order of a sorted set is the order of these tuples."""
+__all__ = ["Item", "LexRange", "ScoreRange", "SortedSet"]
 
 
 class ScoreRange(NamedTuple):
@@ -62,13 +61,8 @@ class LexRange(NamedTuple):
         )
 
 
-def after_score(score: float) -> tuple[float]:
-    """A search bound just above every item with `score` (which must not be infinite)."""
-    return (math.nextafter(score, math.inf),)
-
-
 class SortedSet:
-    """Members with a score each: a dictionary for the score, sorted blocks for the order.
+    """Members with a score each: a dictionary for the score, blocks for the order.
 
     Scores are never NaN. Adding, removing, rank and range starts are O(log n).
     """
@@ -79,9 +73,7 @@ class SortedSet:
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
         """Build from member -> score; sorted once, so quicker than adding one by one."""
         self._scores: dict[bytes, float] = dict(scores or {})
-        self._order: SortedBlocks[Item] = SortedBlocks(
-            (score, member) for member, score in self._scores.items()
-        )
+        self._order = ScoreOrder((score, member) for member, score in self._scores.items())
         # What decides the encoding is the largest it ever was: the real server converts when a
         # limit is passed and never back.
         self._peak = len(self._scores)
@@ -159,7 +151,7 @@ class SortedSet:
         old = scores.get(member)
         if old is None:
             scores[member] = score
-            self._order.add((score, member))
+            self._order.add(score, member)
             if self._scan_order is not None:
                 self._scan_order.add(member)
             if len(scores) > self._peak:
@@ -167,8 +159,8 @@ class SortedSet:
             if len(member) > self._longest:
                 self._longest = len(member)
         elif old != score:
-            self._order.remove((old, member))
-            self._order.add((score, member))
+            self._order.remove(old, member)
+            self._order.add(score, member)
             scores[member] = score
 
     def _fits_listpack(self, member: bytes) -> bool:
@@ -191,7 +183,7 @@ class SortedSet:
         score = self._scores.pop(member, None)
         if score is None:
             return False
-        self._order.remove((score, member))
+        self._order.remove(score, member)
         return True
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
@@ -199,7 +191,7 @@ class SortedSet:
         score = self._scores.get(member)
         if score is None:
             return None
-        rank = self._order.position((score, member))
+        rank = self._order.position(score, member)
         return len(self._scores) - 1 - rank if reverse else rank
 
     def at(self, rank: int) -> Item:
@@ -216,15 +208,15 @@ class SortedSet:
         order = self._order
         if low > high:
             return 0, 0
-        if low_exclusive:
-            start = len(order) if low == math.inf else order.position(after_score(low))
-        else:
-            start = order.position((low,))
-        if high_exclusive:
-            stop = order.position((high,))
-        else:
-            stop = len(order) if high == math.inf else order.position(after_score(high))
+        start = self._above(low) if low_exclusive else order.position(low)
+        stop = order.position(high) if high_exclusive else self._above(high)
         return start, max(start, stop)
+
+    def _above(self, score: float) -> int:
+        """How many items have this score or a lower one."""
+        if score == math.inf:
+            return len(self._order)
+        return self._order.position(math.nextafter(score, math.inf))
 
     def in_lex_range(self, members: LexRange, *, reverse: bool = False) -> list[Item]:
         """The items whose member is in the interval, in order.
@@ -265,10 +257,10 @@ class SortedSet:
         # The least byte string above m is m + NUL.
         start = 0
         if low is not None:
-            start = order.position((score, low + b"\0" if low_exclusive else low))
+            start = order.position(score, low + b"\0" if low_exclusive else low)
         stop = len(order)
         if high is not None:
-            stop = order.position((score, high if high_exclusive else high + b"\0"))
+            stop = order.position(score, high if high_exclusive else high + b"\0")
         return start, max(start, stop)
 
     def remove_span(self, start: int, stop: int) -> list[Item]:

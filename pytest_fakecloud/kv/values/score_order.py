@@ -1,0 +1,202 @@
+"""The order of a sorted set: (score, member) in blocks, the scores packed beside the members.
+
+Tuples in blocks would do, but a search in a million of them waits for memory at every comparison.
+Packed, the scores a search touches lie side by side; members are compared among equal scores only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from .positions import Positions
+
+Item = tuple[float, bytes]
+"""A score and its member."""
+
+LOAD = 512
+"""Items of a fresh block; one of twice that is split, one of a quarter merged with its neighbour."""
+
+
+class ScoreOrder:
+    """Distinct (score, member) pairs, ascending by score, then by the member's bytes.
+
+    Insertion, removal, rank and the ends of a range cost O(log n).
+    """
+
+    __slots__ = ("_last_scores", "_length", "_members", "_positions", "_scores")
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        """Build from items in any order (they are sorted once)."""
+        ordered = sorted(items)
+        starts = range(0, len(ordered), LOAD)
+        blocks = [ordered[start : start + LOAD] for start in starts]
+        self._scores = [array("d", [score for score, _ in block]) for block in blocks]
+        self._members = [[member for _, member in block] for block in blocks]
+        self._last_scores = array("d", [scores[-1] for scores in self._scores])
+        self._length = len(ordered)
+        self._positions: Positions | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        for scores, members in zip(self._scores, self._members, strict=True):
+            yield from zip(scores, members, strict=True)
+
+    def __reversed__(self) -> Iterator[Item]:
+        for scores, members in zip(reversed(self._scores), reversed(self._members), strict=True):
+            yield from zip(reversed(scores), reversed(members), strict=True)
+
+    def copy(self) -> ScoreOrder:
+        """An independent copy."""
+        twin = ScoreOrder()
+        twin._scores = [scores[:] for scores in self._scores]
+        twin._members = [members.copy() for members in self._members]
+        twin._last_scores = self._last_scores[:]
+        twin._length = self._length
+        return twin
+
+    # -- places ----------------------------------------------------------------------------------
+
+    def _block(self, score: float, member: bytes) -> int:
+        """The first block whose last item is not before this one; the number of blocks if none."""
+        lasts = self._last_scores
+        i = bisect_left(lasts, score)
+        if i < len(lasts) and lasts[i] == score and self._members[i][-1] < member:
+            tied = range(i + 1, bisect_right(lasts, score, i))
+            return i + 1 + bisect_left(tied, member, key=lambda block: self._members[block][-1])
+        return i
+
+    def _place(self, i: int, score: float, member: bytes) -> int:
+        """Where in block `i` this item is, or would be."""
+        scores = self._scores[i]
+        j = bisect_left(scores, score)
+        if j < len(scores) and scores[j] == score:
+            return bisect_left(self._members[i], member, j, bisect_right(scores, score, j))
+        return j
+
+    def _tree(self) -> Positions:
+        if self._positions is None:
+            self._positions = Positions(map(len, self._members))
+        return self._positions
+
+    def position(self, score: float, member: bytes = b"") -> int:
+        """How many items are before this one: its rank if it is there.
+
+        Without a member, how many items have a lower score.
+        """
+        i = self._block(score, member)
+        if i == len(self._members):
+            return self._length
+        before = self._tree().before(i) if i else 0
+        return before + self._place(i, score, member)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def add(self, score: float, member: bytes) -> None:
+        """Insert an item that is not there yet."""
+        self._length += 1
+        if not self._members:
+            self._scores.append(array("d", (score,)))
+            self._members.append([member])
+            self._last_scores.append(score)
+            self._positions = None
+            return
+        i = self._block(score, member)
+        if i == len(self._members):
+            i -= 1
+            self._scores[i].append(score)
+            self._members[i].append(member)
+            self._last_scores[i] = score
+        else:
+            j = self._place(i, score, member)
+            self._scores[i].insert(j, score)
+            self._members[i].insert(j, member)
+        if len(self._members[i]) > 2 * LOAD:
+            self._split(i)
+        elif self._positions is not None:
+            self._positions.add(i, 1)
+
+    def _split(self, i: int) -> None:
+        scores, members = self._scores[i], self._members[i]
+        self._scores.insert(i + 1, scores[LOAD:])
+        self._members.insert(i + 1, members[LOAD:])
+        self._last_scores.insert(i + 1, scores[-1])
+        del scores[LOAD:], members[LOAD:]
+        self._last_scores[i] = scores[-1]
+        self._positions = None
+
+    def remove(self, score: float, member: bytes) -> None:
+        """Remove an item; ValueError when it is not there."""
+        i = self._block(score, member)
+        j = self._place(i, score, member) if i < len(self._members) else 0
+        found = i < len(self._members) and self._members[i][j] == member
+        if not found or self._scores[i][j] != score:
+            raise ValueError(f"{(score, member)!r} is not in the order")
+        del self._scores[i][j], self._members[i][j]
+        self._length -= 1
+        if not self._members[i]:
+            del self._scores[i], self._members[i], self._last_scores[i]
+            self._positions = None
+            return
+        self._last_scores[i] = self._scores[i][-1]
+        if len(self._members[i]) < LOAD // 4 and len(self._members) > 1:
+            self._merge(i - 1 if i else 0)
+        elif self._positions is not None:
+            self._positions.add(i, -1)
+
+    def _merge(self, i: int) -> None:
+        """Merge block `i` with the next one."""
+        self._scores[i].extend(self._scores.pop(i + 1))
+        self._members[i] += self._members.pop(i + 1)
+        del self._last_scores[i]
+        self._positions = None
+        if len(self._members[i]) > 2 * LOAD:
+            self._split(i)
+
+    def remove_slice(self, start: int, stop: int) -> list[Item]:
+        """Remove and return the items at positions start <= p < stop."""
+        removed = self.slice(start, stop)
+        if len(removed) <= 8:
+            for item in removed:
+                self.remove(*item)
+            return removed
+        i, j = self._tree().find(start)
+        left = len(removed)
+        self._length -= left
+        self._positions = None
+        if j:
+            cut = min(left, len(self._members[i]) - j)
+            del self._scores[i][j : j + cut], self._members[i][j : j + cut]
+            self._last_scores[i] = self._scores[i][-1]
+            left -= cut
+            i += 1
+        whole = i
+        while left and left >= len(self._members[whole]):
+            left -= len(self._members[whole])
+            whole += 1
+        del self._scores[i:whole], self._members[i:whole], self._last_scores[i:whole]
+        if left:
+            del self._scores[i][:left], self._members[i][:left]
+        return removed
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def at(self, position: int) -> Item:
+        """The item at `position` (0 <= position < length)."""
+        i, j = (0, position) if len(self._members) == 1 else self._tree().find(position)
+        return self._scores[i][j], self._members[i][j]
+
+    def slice(self, start: int, stop: int) -> list[Item]:
+        """The items at positions start <= p < stop, both already within 0..length."""
+        if start >= stop:
+            return []
+        i, j = (0, start) if len(self._members) == 1 else self._tree().find(start)
+        found: list[Item] = []
+        while len(found) < stop - start:
+            end = j + stop - start - len(found)
+            found += zip(self._scores[i][j:end], self._members[i][j:end], strict=True)
+            i, j = i + 1, 0
+        return found

@@ -1,0 +1,75 @@
+"""The order of a sorted set against a sorted list, with blocks that split and merge all the time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.values import score_order
+from pytest_fakecloud.kv.values.score_order import ScoreOrder
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_order, "LOAD", 4)
+
+
+ITEMS = st.tuples(
+    st.sampled_from([-math.inf, -1.0, 0.0, 0.0, 2.5, math.inf]),
+    st.integers(0, 30).map(lambda n: b"m%02d" % n),
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "add", "remove", "cut"]), ITEMS, st.integers(0, 25)),
+    max_size=120,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(STEPS)
+def test_it_is_a_sorted_list(
+    steps: list[tuple[str, tuple[float, bytes], int]],
+) -> None:
+    order = ScoreOrder()
+    model: list[tuple[float, bytes]] = []
+    for what, item, width in steps:
+        if what == "add" and item not in model:
+            order.add(*item)
+            model = sorted([*model, item])
+        elif what == "remove" and item in model:
+            order.remove(*item)
+            model.remove(item)
+        elif what == "cut":
+            start = min(width, len(model))
+            stop = min(start + len(item[1]) * width // 3, len(model))
+            assert order.remove_slice(start, stop) == model[start:stop]
+            del model[start:stop]
+        assert len(order) == len(model)
+        assert order.position(*item) == sum(each < item for each in model)
+        assert order.position(item[0]) == sum(each[0] < item[0] for each in model)
+    assert list(order) == model
+    assert list(reversed(order)) == model[::-1]
+    assert list(order.copy()) == model
+    assert list(ScoreOrder(model)) == model
+    assert [order.at(i) for i in range(len(model))] == model
+    for start in range(len(model) + 1):
+        for stop in (start, start + 1, start + 5, len(model)):
+            assert order.slice(start, min(stop, len(model))) == model[start:stop]
+
+
+def test_what_is_not_there_cannot_be_removed() -> None:
+    order = ScoreOrder([(1.0, b"a"), (1.0, b"c")])
+    for item in ((0.0, b"a"), (1.0, b"b"), (1.0, b"d"), (2.0, b"a")):
+        with pytest.raises(ValueError, match="not in the order"):
+            order.remove(*item)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    order = ScoreOrder((float(n), b"m%d" % n) for n in range(40))
+    twin = order.copy()
+    twin.remove(20.0, b"m20")
+    order.add(100.0, b"new")
+    assert len(order) == 41
+    assert len(twin) == 39
