@@ -76,6 +76,10 @@ class DestinationRoute:
         """Take this route out of the table; deliveries fall to the next shorter prefix."""
         self._table.remove(self)
 
+    def rewind(self) -> None:
+        """Forget what came; prepared answers begin with the first one again."""
+        self.deliveries.clear()
+
     def take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Record a delivery and answer it in the caller's thread."""
         self.deliveries.append(DeliveredRequest(delivery))
@@ -160,6 +164,10 @@ class _Answers(DestinationRoute):
         self.replies = replies
         self.given = 0
         self._lock = threading.Lock()
+
+    def rewind(self) -> None:
+        super().rewind()
+        self.given = 0
 
     def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:
@@ -294,6 +302,18 @@ class Destinations:
         """Take all routes out of the table."""
         with self._lock:
             self._routes.clear()
+
+    def saved(self) -> object:
+        """Return the present routes, for `restore`."""
+        with self._lock:
+            return dict(self._routes)
+
+    def restore(self, saved: Any) -> None:
+        """Return to the routes of `saved()`, as if nothing had come to them yet."""
+        with self._lock:
+            self._routes = dict(saved)
+        for route in saved.values():
+            route.rewind()
 
     def close(self) -> None:
         """End the lifespans and the loop of ASGI applications that were called outside of one."""

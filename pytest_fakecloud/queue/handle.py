@@ -169,6 +169,7 @@ class Queue(Handle):
         self.faults = faults
         if dev_credentials:
             self.token = DEV_TOKEN
+        self._baseline_routes = self.destinations.saved()
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -204,6 +205,14 @@ class Queue(Handle):
         from qstash import AsyncQStash
 
         return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
+
+    def set_baseline(self) -> None:
+        super().set_baseline()
+        self._baseline_routes = self.destinations.saved()
+
+    def reset(self) -> None:
+        super().reset()
+        self.destinations.restore(self._baseline_routes)
 
     def close(self) -> None:
         if not self.closed:

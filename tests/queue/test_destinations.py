@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.queue.destinations import (
     DeliveredRequest,
     Destinations,
     DestinationTimeout,
     Reply,
 )
+from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SECOND, Delivery, Headers
 
 from .edge import Table
@@ -318,3 +320,31 @@ def test_a_timeout_error_of_the_handler_is_its_own(table: Table) -> None:
 def test_only_callables_are_taken(table: Table, register: str) -> None:
     with pytest.raises(ContractError, match="got 'x'"):
         getattr(table, register)(APP, "x")
+
+
+# -- with a queue ----------------------------------------------------------------------------------
+
+
+def test_reset_returns_to_the_destinations_of_the_baseline() -> None:
+    with Queue(Context.alone(now="2026-01-01T00:00:00Z")) as queue:
+        kept = queue.destinations.answers(APP, 500, 200)
+        queue.set_baseline()
+        queue.destinations.answers(APP, 418)
+        queue.destinations.accept("https://other.example.com")
+        queue.publish(APP, retries=0)
+        queue.run_until_idle()
+        queue.reset()
+        assert queue.destinations.routes == [kept]
+        for _ in range(2):
+            queue.publish(APP)
+            queue.run_until_idle()
+            assert [one.status for one in queue.attempts()] == [500, 200]
+            assert len(kept.deliveries) == 2
+            queue.reset()
+
+
+def test_without_a_baseline_reset_leaves_no_destination() -> None:
+    with Queue(Context.alone()) as queue:
+        queue.destinations.accept()
+        queue.reset()
+        assert queue.destinations.routes == []
