@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from ..kernel.app import Request
 from ..kernel.faults import Fault, FaultPlan
-from .engine import Mishaps
 from .headers import as_text
 from .model import Delivery, Headers, Kind, Message
+from .settings import Mishaps
 
 #: Faults that change a delivery that is about to be made, in this order.
 DELIVERY_KINDS = (

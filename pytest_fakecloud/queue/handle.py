@@ -14,7 +14,7 @@ from ..kernel.instants import Duration, Instant, duration_us
 from ..kernel.journal import Found
 from .destinations import Destinations
 from .driving import Attempts, Driver, NotIdle, QueueAio
-from .engine import Engine, Loop, Settings
+from .engine import Engine
 from .faults import PlannedMishaps, QueueFaults
 from .headers import as_text, as_wire
 from .inspection import (
@@ -43,6 +43,7 @@ from .routes import QueueApp
 from .routes_workflow import WorkflowRoutes
 from .sender import Sender, SignatureClock, Unstubbed
 from .sender import signature_clock as clock_of_signatures
+from .settings import Loop, Settings
 from .signing import Signer
 from .workflow import WorkflowRuns
 
@@ -295,7 +296,7 @@ class Queue(Handle):
                     engine.groups.add(group, as_wire(one["url"]), one.get("name"), now)
         for queue_name, settings in data.get("queues", {}).items():
             given = {"parallelism": 1, "paused": False, **(settings or {})}
-            engine.upsert_queue(queue_name, **given)
+            engine.gates.upsert_queue(queue_name, **given)
         for schedule in data.get("schedules", []):
             self.schedule(**schedule)
         for message in data.get("messages", []):

@@ -276,7 +276,11 @@ class Message:
             replace(attempt) if attempt.state == "in flight" else attempt
             for attempt in self.attempts
         ]
-        return replace(self, attempts=attempts, log=list(self.log), extra=dict(self.extra))
+        extra = {
+            name: list(value) if isinstance(value, list) else value
+            for name, value in self.extra.items()
+        }
+        return replace(self, attempts=attempts, log=list(self.log), extra=extra)
 
 
 class WorkflowHooks(Protocol):

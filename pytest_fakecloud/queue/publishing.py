@@ -172,9 +172,14 @@ class Publisher:
         draft.source_id = source.id
         engine.trace_back(draft, source, engine.clock.now_us())
         self._count_message()
-        if draft.queue_name is not None:
-            self._queue(draft.queue_name)
-        repeats = engine.workflow.accept(draft, at_us)
+        try:
+            if draft.queue_name is not None:
+                self._queue(draft.queue_name)
+            repeats = engine.workflow.accept(draft, at_us)
+        except QueueError as error:
+            # Nobody is there to hear it; the message's timeline keeps it.
+            source.extra.setdefault("lost_callbacks", []).append(error.message)
+            return
         if repeats is None:
             source.open_children += 1
             engine.accept(draft)

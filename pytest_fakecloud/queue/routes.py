@@ -295,7 +295,7 @@ class QueueApp(App):
     def _queue(self, name: str) -> records.Record:
         with self.engine.lock:
             queue = self.engine.queues.get(name)
-            return records.queue_record(queue, self.engine.lag(queue))
+            return records.queue_record(queue, self.engine.gates.lag(queue))
 
     def list_queues(self, request: Request) -> object:
         return [self._queue(name) for name in list(self.engine.queues.by_name)]
@@ -313,22 +313,22 @@ class QueueApp(App):
             raise bad_request("invalid queue: parallelism must be a number of at least 1")
         if paused is not None and not isinstance(paused, bool):
             raise bad_request("invalid queue: paused must be true or false")
-        self.engine.upsert_queue(name, parallelism=parallelism, paused=paused)
+        self.engine.gates.upsert_queue(name, parallelism=parallelism, paused=paused)
         return _empty()
 
     def get_queue(self, request: Request) -> object:
         return self._queue(_segment(request, "name"))
 
     def delete_queue(self, request: Request) -> Answer:
-        self.engine.delete_queue(_segment(request, "name"))
+        self.engine.gates.delete_queue(_segment(request, "name"))
         return _empty()
 
     def pause_queue(self, request: Request) -> Answer:
-        self.engine.pause_queue(_segment(request, "name"))
+        self.engine.gates.pause_queue(_segment(request, "name"))
         return _empty()
 
     def resume_queue(self, request: Request) -> Answer:
-        self.engine.resume_queue(_segment(request, "name"))
+        self.engine.gates.resume_queue(_segment(request, "name"))
         return _empty()
 
     # -- URL groups ------------------------------------------------------------------------------
@@ -481,11 +481,11 @@ class QueueApp(App):
     def list_flow_controls(self, request: Request) -> object:
         with self.engine.lock:
             found = self.engine.flow.search(request.query("search"))
-            return [self.engine.flow_record(key) for key in found]
+            return [self.engine.gates.flow_record(key) for key in found]
 
     def get_flow_control(self, request: Request) -> object:
         with self.engine.lock:
-            return self.engine.flow_record(self.engine.flow.get(_segment(request, "key")))
+            return self.engine.gates.flow_record(self.engine.flow.get(_segment(request, "key")))
 
     def pause_flow(self, request: Request) -> Answer:
         return self._set_flow_paused(request, True)
@@ -498,7 +498,7 @@ class QueueApp(App):
         with engine.lock:
             key = engine.flow.configure(_segment(request, "key"), engine.clock.now_us())
             key.paused = paused
-            engine.pump_flow(key)
+            engine.gates.pump_flow(key)
         return _empty()
 
     def pin_flow(self, request: Request) -> Answer:
@@ -519,7 +519,7 @@ class QueueApp(App):
                 rate=numbers["rate"],
                 period_us=None if period is None else period * SECOND,
             )
-            engine.pump_flow(key)
+            engine.gates.pump_flow(key)
         return _empty()
 
     def unpin_flow(self, request: Request) -> Answer:
@@ -537,7 +537,7 @@ class QueueApp(App):
         with engine.lock:
             key = engine.flow.get(_segment(request, "key"))
             key.restart_period(engine.clock.now_us())
-            engine.pump_flow(key)
+            engine.gates.pump_flow(key)
         return _empty()
 
     def global_parallelism(self, request: Request) -> object:

@@ -9,10 +9,11 @@ import pytest
 
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.queue.engine import Engine, Loop, Settings
+from pytest_fakecloud.queue.engine import Engine
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.limits import plan
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Outcome, SigningKeys
+from pytest_fakecloud.queue.settings import Loop, Settings
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
@@ -256,7 +257,7 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
 
 def test_parallelism_of_a_queue(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.upsert_queue("q", parallelism=2, paused=False)
+    bench.engine.gates.upsert_queue("q", parallelism=2, paused=False)
     for _ in range(5):
         enqueue(bench, "q")
     bench.clock.advance("1m")
@@ -268,7 +269,7 @@ def test_more_parallelism_starts_who_waits(bench: Bench) -> None:
     for _ in range(3):
         enqueue(bench, "q")
     bench.clock.advance("5s")
-    bench.engine.upsert_queue("q", parallelism=3, paused=None)
+    bench.engine.gates.upsert_queue("q", parallelism=3, paused=None)
     bench.clock.advance("0s")
     assert bench.times() == [0, 5, 5]
 
@@ -284,11 +285,11 @@ def test_a_paused_queue_holds_retries(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200)
     message_id = enqueue(bench, "q")
     bench.clock.run_due()
-    bench.engine.pause_queue("q")
+    bench.engine.gates.pause_queue("q")
     bench.clock.advance("1h")
     assert len(bench.sent) == 1
-    assert bench.engine.lag(bench.engine.queues.get("q")) == 1
-    bench.engine.resume_queue("q")
+    assert bench.engine.gates.lag(bench.engine.queues.get("q")) == 1
+    bench.engine.gates.resume_queue("q")
     bench.clock.advance("0s")
     assert bench.times() == [0, 3600]
     assert bench.state(message_id) == "DELIVERED"
@@ -392,12 +393,12 @@ def test_a_paused_key_and_a_paused_queue_do_not_block_each_other(bench: Bench) -
     message_id = bench.publish(
         Queue_Name="q", Flow_Control_Key="k", Flow_Control_Value="parallelism=1"
     )
-    bench.engine.pause_queue("q")
+    bench.engine.gates.pause_queue("q")
     bench.clock.advance("1s")
     flowing(bench, "parallelism=1")
     bench.clock.advance("1s")
     assert bench.times() == [1]
-    bench.engine.resume_queue("q")
+    bench.engine.gates.resume_queue("q")
     bench.clock.advance("1s")
     assert bench.state(message_id) == "DELIVERED"
 
@@ -497,7 +498,7 @@ def test_numbers_of_things() -> None:
     with pytest.raises(QueueError, match="quota maxQueues exceeded"):
         enqueue(bench, "r")
     with pytest.raises(QueueError, match="quota maxParallelism exceeded, current limit: 2"):
-        bench.engine.upsert_queue("q", parallelism=3, paused=None)
+        bench.engine.gates.upsert_queue("q", parallelism=3, paused=None)
     limited = Bench(limits={"groups": 1, "endpoints_per_group": 1}).engine.groups
     group = limited.create("g", 0)
     limited.add(group, URL, None, 0)

@@ -18,11 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
 from pytest_fakecloud.kernel.instants import to_datetime
-from pytest_fakecloud.queue.engine import Engine, Mishaps
+from pytest_fakecloud.queue.engine import Engine
 from pytest_fakecloud.queue.limits import Limits
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome, SigningKeys
 from pytest_fakecloud.queue.retry import next_wait
 from pytest_fakecloud.queue.saved import Saved
+from pytest_fakecloud.queue.settings import Mishaps
 
 QUEUES = ("single", "wide")
 FLOWS = ("narrow", "slow")
@@ -108,8 +109,8 @@ class Lives(RuleBasedStateMachine):
 
     @initialize()
     def queues(self) -> None:
-        self.engine.upsert_queue("single", parallelism=1, paused=False)
-        self.engine.upsert_queue("wide", parallelism=2, paused=False)
+        self.engine.gates.upsert_queue("single", parallelism=1, paused=False)
+        self.engine.gates.upsert_queue("wide", parallelism=2, paused=False)
         with self.engine.lock:
             group = self.engine.groups.create("group", self.clock.now_us())
             for number in (1, 2):
@@ -169,7 +170,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_queue(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
-        (self.engine.pause_queue if pause else self.engine.resume_queue)(name)
+        (self.engine.gates.pause_queue if pause else self.engine.gates.resume_queue)(name)
 
     @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
     def pause_flow(self, name: str, pause: bool) -> None:
@@ -178,7 +179,7 @@ class Lives(RuleBasedStateMachine):
             key = self.engine.flow.keys.get(name)
             if key is not None:
                 key.paused = pause
-                self.engine.pump_flow(key)
+                self.engine.gates.pump_flow(key)
 
     @rule(pick=st.integers(0, 1000))
     def cancel(self, pick: int) -> None:
@@ -262,10 +263,10 @@ class Lives(RuleBasedStateMachine):
         self.crash.armed = False
         self.unschedule()
         for name in QUEUES:
-            engine.resume_queue(name)
+            engine.gates.resume_queue(name)
         for key in engine.flow.keys.values():
             key.paused = False
-            engine.pump_flow(key)
+            engine.gates.pump_flow(key)
         steps = 0
         while self.clock.next_due_us() is not None:
             self.clock.move_to(to_datetime(max(self.clock.next_due_us() or 0, self.clock.now_us())))

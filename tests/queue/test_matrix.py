@@ -1,327 +1,342 @@
-"""Every way to run a test against every way to run an application.
+"""Driving time, in every way a test may be set up, under a watchdog.
 
-Clock running or frozen x the application in a server thread, in the running loop, in process, or in
-another process x what happens around the delivery: a call back into the fake, a long poll while the
-clock is being advanced, an active `responses`, a frozen process (freezegun, time-machine). Each cell
-is a signed delivery that the official receiver accepts, under a watchdog of five seconds.
-
-One cell is refused on purpose, and documented here: a receiver in another process does not see the
-frozen time of this one, so a token of the clock "receiver" is expired (or from the future) there;
-`signature_clock="real"` is the way.
+Clock (running, frozen) x where the destination runs (a server in a thread, an ASGI application in
+the running loop, in-process, another process) x what else goes on.  The application does what the
+message tells it to, so all of them are the same application.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import base64
+import http.client
+import http.server
+import json
 import subprocess
 import sys
+import textwrap
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import freezegun
 import pytest
 import responses
 import time_machine
-import trio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.queue.destinations import DeliveredRequest, DestinationTimeout
-from pytest_fakecloud.queue.driving import Attempts
+from pytest_fakecloud.queue.handle import Queue
 
-from . import matrix_app
+WATCHDOG = 5.0
+PAST = "2001-02-03T04:05:06Z"
+FOLLOW_UP = "https://follow-up.example.com/"
 
-CLOCKS = ["running", "frozen"]
-PLACES = ["thread", "asyncio", "in-process", "other process"]
-SURROUNDINGS = ["callback", "long poll", "responses", "freezegun", "time-machine"]
-APP = "https://app.example.com"
-UPSTREAM = "https://upstream.example.com/"
+#: What an application does with a message; also run in another process, so self-contained.
+APP = textwrap.dedent(
+    """
+    import http.client, json
 
-pytestmark = pytest.mark.timeout(20)
+    def act(body):
+        told = json.loads(body)
+        if told.get("do") is None:
+            return 200
+        host, port = told["host"].split(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=4)
+        connection.request(
+            told["method"], told["path"], told.get("body"), {"Authorization": told["auth"]}
+        )
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        good = answer.status in told["statuses"] and text.startswith(told["starts"])
+        return 200 if good else 500
+    """
+)
+_names: dict[str, Any] = {}
+exec(APP, _names)
+act: Callable[[bytes], int] = _names["act"]
 
+SERVER = APP + textwrap.dedent(
+    """
+    import http.server, sys
 
-def watched(test: Callable[[], None], seconds: float = 5.0) -> None:
-    """Run the cell in a thread of its own; fail when it takes longer than the watchdog allows."""
-    errors: list[BaseException] = []
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(act(body))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
-    def run() -> None:
-        try:
-            test()
-        except BaseException as error:
-            errors.append(error)
+        def log_message(self, *args):
+            pass
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    # The lock below waits in C, so no frozen clock holds it up.
-    thread.join(seconds)
-    assert not thread.is_alive(), f"the cell hung for {seconds:g} s"
-    if errors:
-        raise errors[0]
+    if __name__ == "__main__":
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
+    """
+)
 
 
 @pytest.fixture(scope="module")
 def other_process() -> Iterator[str]:
     process = subprocess.Popen(
-        [sys.executable, str(Path(matrix_app.__file__))], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
     )
     assert process.stdout is not None
-    yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+    port = int(process.stdout.readline())
+    yield f"http://127.0.0.1:{port}/hook"
     process.kill()
     process.wait()
     process.stdout.close()
 
 
-@pytest.fixture
-def server_thread() -> Iterator[str]:
-    with matrix_app.make_server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+@pytest.fixture(scope="module")
+def thread() -> Iterator[str]:
+    names: dict[str, Any] = {"__name__": "server"}
+    exec(SERVER, names)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), names["Handler"])
+    server.daemon_threads = True
+    runner = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    runner.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/hook"
+    server.shutdown()
+    server.server_close()
+    runner.join()
 
 
-@dataclass
-class Cell:
-    """One cell: a cloud, and the address of the application in its place."""
-
-    clock: Any
-    place: str
-    url: str
-    queue_settings: dict[str, Any] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def cloud(self) -> Iterator[tuple[Cloud, Any]]:
-        with Cloud(clock=self.clock, seed=1, delivery="driven") as cloud:
-            cloud.clock.wait_cap = 0.2
-            queue: Any = cloud.queue(**self.queue_settings)
-            if self.place == "in-process":
-
-                def in_process(request: DeliveredRequest) -> int:
-                    signature = request.header("Upstash-Signature")
-                    return matrix_app.handle(signature, request.body, request.url)
-
-                queue.destinations.call(APP, in_process)
-            elif self.place == "asyncio":
-                queue.destinations.asgi(APP, matrix_app.asgi)
-            yield cloud, queue
-
-    def drive(self, queue: Any, name: str, *args: Any) -> Attempts:
-        if self.place != "asyncio":
-            made: Attempts = getattr(queue, name)(*args)
-            return made
-
-        async def main() -> Attempts:
-            driven: Attempts = await getattr(queue.aio, name)(*args)
-            return driven
-
-        return asyncio.run(main())
-
-    def publish(self, queue: Any, path: str = "/first", **asked: Any) -> Any:
-        keys = [queue.current_signing_key, queue.next_signing_key]
-        return queue.publish(self.url + path, json={"keys": keys, **asked}, retries=0)
+IN_PROCESS = "https://in-process.example.com"
+IN_LOOP = "https://in-loop.example.com"
 
 
-@pytest.fixture(params=CLOCKS)
-def clock(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def wsgi_app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    status = act(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+    start_response(f"{status} Whatever", [("Content-Length", "0")])
+    return []
 
 
-@pytest.fixture(params=PLACES)
-def cell(request: pytest.FixtureRequest, clock: str) -> Cell:
-    place = request.param
-    if place == "thread":
-        return Cell(clock, place, request.getfixturevalue("server_thread"))
-    if place == "other process":
-        return Cell(clock, place, request.getfixturevalue("other_process"))
-    return Cell(clock, place, APP)
-
-
-def check(attempts: Attempts, count: int) -> None:
-    told = [(one.status, one.exception, one.body) for one in attempts]
-    assert [one.status for one in attempts] == [200] * count, told
-
-
-@contextlib.contextmanager
-def frozen(tool: str) -> Iterator[None]:
-    when = "2031-05-05T05:05:05Z"
-    if tool == "freezegun":
-        with freezegun.freeze_time(when):
-            yield
-    else:
-        with time_machine.travel(when, tick=False):
-            yield
-
-
-# -- the matrix ------------------------------------------------------------------------------------
-
-
-def callback(cell: Cell) -> None:
-    """The application publishes to the queue; what it publishes joins the same advance."""
-    with cell.cloud() as (_, queue):
-        keys = [queue.current_signing_key, queue.next_signing_key]
-        again = {
-            "method": "POST",
-            "url": f"{queue.url}/v2/publish/{cell.url}/second",
-            "headers": {**queue.headers, "Upstash-Delay": "10s"},
-            "json": {"keys": keys},
-        }
-        cell.publish(queue, requests=[again])
-        attempts = cell.drive(queue, "advance", "1m")
-        check(attempts, 2)
-        assert [one.url for one in attempts] == [cell.url + "/first", cell.url + "/second"]
-        assert (attempts[1].at - attempts[0].at).total_seconds() == pytest.approx(10, abs=1)
-
-
-def long_poll(cell: Cell) -> None:
-    """The application polls the broker of the same cloud while the clock is being advanced."""
-    with cell.cloud() as (cloud, queue):
-        broker: Any = cloud.broker()
-        broker.create_topic("events", 1)
-        poll = {
-            "method": "POST",
-            "url": f"{broker.url}/fetch",
-            "headers": broker.headers,
-            "json": {"topic": "events", "partition": 0, "offset": 0, "timeout": 60_000},
-        }
-        cell.publish(queue, requests=[poll])
-        check(cell.drive(queue, "advance", "1m"), 1)
-
-
-def with_responses(cell: Cell) -> None:
-    """A mock of the application's own upstream neither breaks nor swallows deliveries."""
-    with cell.cloud() as (_, queue), responses.RequestsMock() as mock:
-        here = cell.place != "other process"
-        if here:
-            mock.get(UPSTREAM)
-        cell.publish(queue, upstream=UPSTREAM if here else None)
-        check(cell.drive(queue, "run_until_idle"), 1)
-        assert len(mock.calls) == int(here)
-
-
-def frozen_process(cell: Cell, tool: str) -> None:
-    """The receiver accepts the token on the clock it sees."""
-    if cell.place == "other process":
-        cell.queue_settings["signature_clock"] = "real"
-    with frozen(tool), cell.cloud() as (cloud, queue):
-        before = cloud.clock.now()
-        cell.publish(queue)
-        check(cell.drive(queue, "advance", "24h"), 1)
-        assert (cloud.clock.now() - before).total_seconds() == 86_400
-
-
-CELLS: dict[str, Callable[[Cell], None]] = {
-    "callback": callback,
-    "long poll": long_poll,
-    "responses": with_responses,
-    "freezegun": lambda cell: frozen_process(cell, "freezegun"),
-    "time-machine": lambda cell: frozen_process(cell, "time-machine"),
-}
-
-
-@pytest.mark.parametrize("surroundings", SURROUNDINGS)
-def test_cell(cell: Cell, surroundings: str) -> None:
-    watched(lambda: CELLS[surroundings](cell))
-
-
-# -- the documented refusals -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tool", ["freezegun", "time-machine"])
-def test_another_process_does_not_see_frozen_time(
-    clock: str, other_process: str, tool: str
+async def asgi_app(
+    scope: MutableMapping[str, Any],
+    receive: Callable[[], Awaitable[dict[str, Any]]],
+    send: Callable[[dict[str, Any]], Awaitable[None]],
 ) -> None:
+    event = await receive()
+    # The application's own call must not stop the loop it runs in.
+    status = await asyncio.to_thread(act, event["body"])
+    await send({"type": "http.response.start", "status": status, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def on_watch(work: Callable[[], Any]) -> Any:
+    """Run under the watchdog: what takes longer than it may is a failure, not a hang."""
+    result: list[Any] = []
+    errors: list[BaseException] = []
+
     def run() -> None:
-        cell = Cell(clock, "other process", other_process)
-        with frozen(tool), cell.cloud() as (_, queue):
-            cell.publish(queue)
-            (attempt,) = cell.drive(queue, "run_until_idle")
-            assert attempt.status == 500
-            assert b"SignatureError" in attempt.body
+        try:
+            result.append(work())
+        except BaseException as error:
+            errors.append(error)
 
-    watched(run)
-
-
-def test_advancing_inside_a_handler_is_misuse_that_the_outer_call_tells(clock: str) -> None:
-    def run() -> None:
-        with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
-            queue: Any = cloud.queue()
-            queue.destinations.call(APP, lambda request: queue.advance("1h"))
-            queue.publish(APP)
-            with pytest.raises(ContractError, match="already being advanced"):
-                queue.advance("1m")
-
-    watched(run)
+    runner = threading.Thread(target=run, daemon=True)
+    runner.start()
+    runner.join(WATCHDOG)
+    assert not runner.is_alive(), f"still running after {WATCHDOG:g} s"
+    if errors:
+        raise errors[0]
+    return result[0]
 
 
-def test_the_plain_form_on_a_loop_that_the_destination_needs(clock: str) -> None:
-    def run() -> None:
-        async def main() -> BaseException | None:
-            async def serve(reader: Any, writer: Any) -> None:
-                await reader.readuntil(b"\r\n\r\n")
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-                writer.close()
-
-            server = await asyncio.start_server(serve, "127.0.0.1", 0)
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
-                queue: Any = cloud.queue(attempt_cap=0.3)
-                queue.publish(url, retries=0)
-                (blocked,) = queue.deliver_due()
-                queue.publish(url, retries=0)
-                (fine,) = await queue.aio.deliver_due()
-                assert fine.status == 200
-            server.close()
-            failed: BaseException | None = blocked.exception
-            return failed
-
-        error = asyncio.run(main())
-        assert isinstance(error, DestinationTimeout)
-        assert "use the awaitable form (await queue.aio.advance(...))" in str(error)
-
-    watched(run)
+def tools(condition: str) -> AbstractContextManager[Any]:
+    if condition == "responses":
+        return responses.RequestsMock(assert_all_requests_are_fired=False)
+    if condition == "freezegun":
+        return freezegun.freeze_time(PAST)
+    if condition == "time-machine":
+        return time_machine.travel(PAST, tick=False)
+    return nullcontext()
 
 
-def test_trio_drives_too(clock: str) -> None:
-    def run() -> None:
-        cell = Cell(clock, "asyncio", APP)
-        with cell.cloud() as (_, queue):
-            cell.publish(queue)
-            check(trio.run(queue.aio.run_until_idle), 1)
+def instruction(condition: str, cloud: Cloud, queue: Queue) -> dict[str, Any]:
+    """What the application is told to do while it is being called."""
+    if condition == "callback":
+        return {
+            "do": "publish",
+            "host": queue.url.removeprefix("http://"),
+            "method": "POST",
+            "path": f"/v2/publish/{FOLLOW_UP}",
+            "body": "again",
+            "auth": f"Bearer {queue.token}",
+            "statuses": [201],
+            "starts": '{"messageId"',
+        }
+    if condition == "long-poll":
+        broker = cloud.broker(topics={"orders": 1})
+        login = base64.b64encode(f"{broker.username}:{broker.password}".encode()).decode()
+        asked = {"topic": "orders", "partition": 0, "offset": 0, "timeout": 30_000}
+        return {
+            "do": "poll",
+            "host": broker.url.removeprefix("http://"),
+            "method": "POST",
+            "path": "/fetch",
+            "body": json.dumps(asked),
+            "auth": f"Basic {login}",
+            "statuses": [200],
+            "starts": "[]",
+        }
+    return {}
 
-    watched(run)
+
+CLOCKS = ("running", "frozen")
+PLACES = ("thread", "asyncio", "in-process", "other-process")
+CONDITIONS = ("callback", "long-poll", "responses", "freezegun", "time-machine")
 
 
-def test_a_long_poll_elsewhere_ends_when_the_clock_passes_its_deadline(clock: str) -> None:
-    def run() -> None:
-        with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
-            cloud.clock.wait_cap = 4
-            broker: Any = cloud.broker()
-            broker.create_topic("events", 1)
-            import httpx
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_driving(clock: Any, place: str, condition: str, thread: str, other_process: str) -> None:
+    url = {
+        "thread": thread,
+        "other-process": other_process,
+        "in-process": IN_PROCESS + "/hook",
+        "asyncio": IN_LOOP + "/hook",
+    }[place]
 
-            answers: list[Any] = []
+    def work() -> None:
+        now = "2026-01-01T00:00:00Z"
+        with tools(condition), Cloud(now=now, clock=clock, delivery="driven") as cloud:
+            queue = cloud.queue()
+            queue.destinations.wsgi(IN_PROCESS, wsgi_app)
+            queue.destinations.asgi(IN_LOOP, asgi_app)
+            queue.destinations.accept(FOLLOW_UP)
+            told = instruction(condition, cloud, queue)
+            first = queue.publish(url, json=told, delay="1h")
+            in_loop = place == "asyncio"
+            attempts = asyncio.run(_advance(queue)) if in_loop else queue.advance("2h")
+            assert [one.status for one in attempts] == [200] * len(attempts)
+            assert first.state == "delivered"
+            waited = (attempts[0].at - first.created).total_seconds()
+            assert waited == pytest.approx(3600, abs=0.001)
+            expected = 2 if condition == "callback" else 1
+            assert len(attempts) == expected
+            # Time went where it was told to, however long the application took.
+            assert (cloud.clock.now() - first.created).total_seconds() >= 7200
+            assert cloud.problems == []
 
-            def poll() -> None:
-                answer = httpx.post(
-                    f"{broker.url}/fetch",
-                    headers=broker.headers,
-                    json={"topic": "events", "partition": 0, "offset": 0, "timeout": 60_000},
-                    timeout=4,
-                )
-                answers.append(answer.json())
+    on_watch(work)
 
-            thread = threading.Thread(target=poll)
-            thread.start()
-            while not broker.journal.calls(route="fetch"):
-                thread.join(0.005)
-            queue: Any = cloud.queue()
-            queue.advance("61s")
-            thread.join(3)
-            assert answers == [[]]
 
-    watched(run)
+async def _advance(queue: Queue) -> Any:
+    return await queue.aio.advance("2h")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_driving_in_the_background(clock: Any, place: str, thread: str, other_process: str) -> None:
+    url = {
+        "thread": thread,
+        "other-process": other_process,
+        "in-process": IN_PROCESS + "/hook",
+        "asyncio": IN_LOOP + "/hook",
+    }[place]
+
+    def work() -> None:
+        with Cloud(now="2026-01-01T00:00:00Z", clock=clock) as cloud:
+            queue = cloud.queue()
+            queue.destinations.wsgi(IN_PROCESS, wsgi_app)
+            queue.destinations.asgi(IN_LOOP, asgi_app)
+            queue.destinations.accept(FOLLOW_UP)
+            told = instruction("callback", cloud, queue)
+            at_once = queue.publish(url, json=told)
+            later = queue.publish(url, json={}, delay="1h")
+            settled = threading.Event()
+            for _ in range(400):
+                if at_once.state == "delivered" and queue.messages(
+                    url=FOLLOW_UP, state="delivered"
+                ):
+                    break
+                settled.wait(0.01)
+            assert at_once.state == "delivered"
+            assert queue.messages(url=FOLLOW_UP).only().state == "delivered"
+            assert later.state == "pending"
+            queue.advance("1h")
+            assert later.state == "delivered"
+
+    on_watch(work)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_the_plain_form_on_a_loop_that_an_attempt_needs(clock: Any) -> None:
+    """A documented end: the cap, with words that name the awaitable form."""
+
+    async def whole(queue: Queue) -> Any:
+        server = await asyncio.start_server(_answer_ok, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        queue.publish(f"http://127.0.0.1:{port}/hook", retries=0)
+        attempts = queue.deliver_due()
+        server.close()
+        return attempts
+
+    def work() -> None:
+        with Cloud(clock=clock, delivery="driven") as cloud:
+            queue = cloud.queue(attempt_cap=0.3)
+            attempt = asyncio.run(whole(queue)).only()
+            assert attempt.status is None
+            assert "await queue.aio" in str(attempt.exception)
+
+    on_watch(work)
+
+
+async def _answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    writer.close()
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("place", ["in-process", "asyncio"])
+def test_advancing_inside_a_handler_is_a_contract_error(clock: Any, place: str) -> None:
+    def work() -> None:
+        with Cloud(clock=clock, delivery="driven") as cloud:
+            queue = cloud.queue()
+            queue.destinations.call(IN_PROCESS, lambda request: queue.clock.advance("1s"))
+            queue.publish(IN_PROCESS + "/")
+
+            def drive() -> None:
+                asyncio.run(_advance(queue)) if place == "asyncio" else queue.advance("2h")
+
+            with pytest.raises(ContractError, match="cannot be called from inside a handler"):
+                drive()
+
+    on_watch(work)
+
+
+def test_a_client_of_the_fake_is_served_while_time_is_moved() -> None:
+    def work() -> None:
+        with Cloud(now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+            queue = cloud.queue()
+            answered: list[int] = []
+            host, port = queue.url.removeprefix("http://").split(":")
+
+            def handler(request: object) -> int:
+                done = threading.Event()
+
+                def elsewhere() -> None:
+                    connection = http.client.HTTPConnection(host, int(port), timeout=4)
+                    headers = {"Authorization": f"Bearer {queue.token}"}
+                    connection.request("GET", "/v2/events", headers=headers)
+                    answered.append(connection.getresponse().status)
+                    connection.close()
+                    done.set()
+
+                threading.Thread(target=elsewhere).start()
+                return 200 if done.wait(4) else 500
+
+            queue.destinations.call(IN_PROCESS, handler)
+            queue.publish(IN_PROCESS + "/")
+            assert queue.advance("1s").only().status == 200
+            assert answered == [200]
+
+    on_watch(work)
