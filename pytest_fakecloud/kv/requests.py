@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from ..kernel.app import Request
 from . import errors
 from .errors import RestError
 
@@ -97,7 +96,7 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
     return [_line(line, f"command {at}") for at, line in enumerate(lines, 1)]
 
 
-def command_of_path(request: Request, raw: str) -> list[bytes]:
+def command_of_path(raw: str, body: bytes, query_string: str) -> list[bytes]:
     """The command line of a path, with the body as next argument and the query after it.
 
     Segments are decoded one by one, after splitting. A query parameter adds its name and its value,
@@ -109,9 +108,9 @@ def command_of_path(request: Request, raw: str) -> list[bytes]:
     line = [unquote_to_bytes(segment.encode("latin-1")) for segment in segments]
     if not line[0]:
         raise RestError(400, errors.EMPTY_COMMAND)
-    if request.body:
-        line.append(request.body)
-    for part in request.query_string.split("&"):
+    if body:
+        line.append(body)
+    for part in query_string.split("&"):
         name, _, value = part.partition("=")
         if name and name != "_token":
             line.append(_query_bytes(name))

@@ -114,7 +114,7 @@ class KVApp(App):
         elif request.path == "/":
             lines = [command_of_body(request.body)]
         else:
-            lines = [command_of_path(request, request.path[1:])]
+            lines = [command_of_path(request.path[1:], request.body, request.query_string)]
         return {"command": [line[0].decode("utf-8", "replace").upper() for line in lines]}
 
     def dump(self, value: object) -> bytes:
@@ -135,7 +135,8 @@ class KVApp(App):
     def path_command(self, request: Request) -> Answer:
         """/<command>/<arg>/…: one command, its body and query parameters as further arguments."""
         wanted = _format(request)
-        return self._single(request, command_of_path(request, request.params["command"]), wanted)
+        line = command_of_path(request.params["command"], request.body, request.query_string)
+        return self._single(request, line, wanted)
 
     def _single(self, request: Request, line: list[bytes], wanted: _Format) -> Answer:
         session = self._session(request)
@@ -245,7 +246,8 @@ class KVApp(App):
     def subscribe(self, request: Request) -> Answer | Stream:
         """Messages to channels or patterns as server-sent events, for who accepts those."""
         command = request.path[1:].partition("/")[0]
-        names = command_of_path(_without_body(request), command + "/" + request.params["names"])
+        # The JavaScript client sends the body of an empty command along, which means nothing here.
+        names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
         if not _accepts_events(request):
             return self._single(request, names, _format(request))
         session = self._session(request)
@@ -254,7 +256,8 @@ class KVApp(App):
         except CommandError as error:
             return Answer({"error": self._text(error)}, 400)
         kind = "pattern" if command == "psubscribe" else "channel"
-        return subscription_stream(self.engine, session, kind, names[1:])
+        events = subscription_stream(self.engine, session, kind, names[1:])
+        return Stream(events.chunks(), on_close=events.close)
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Every command that runs as server-sent events, for who accepts those."""
@@ -266,7 +269,8 @@ class KVApp(App):
             self._admit(session, line)
         except CommandError as error:
             return Answer({"error": self._text(error)}, 400)
-        return monitor_stream(self.engine)
+        events = monitor_stream(self.engine)
+        return Stream(events.chunks(), on_close=events.close)
 
     def _admit(self, session: Session, line: list[bytes]) -> None:
         if not self.quota.take(1):
@@ -333,8 +337,3 @@ def _format(request: Request) -> _Format:
 
 def _accepts_events(request: Request) -> bool:
     return "text/event-stream" in (request.header("Accept") or "").lower()
-
-
-def _without_body(request: Request) -> Request:
-    # The JavaScript client sends the body of an empty command along.
-    return Request(request.method, request.target, request.headers, b"", request.client)

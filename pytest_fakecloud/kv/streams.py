@@ -6,20 +6,19 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..kernel.app import Stream
 from ..kernel.clock import Clock
 from .engine import Engine
 from .model import Session
 from .monitor import monitor_line
 
-__all__ = ["monitor_stream", "subscription_stream"]
+__all__ = ["EventStream", "monitor_stream", "subscription_stream"]
 
 HEARTBEAT_US = 15_000_000
 """Microseconds of silence after which a comment line shows that the stream still lives."""
 
 
-class _Outbox:
-    """Events on their way to one client: filled under the engine's lock, emptied by the stream."""
+class EventStream:
+    """Events on their way to one client: filled under the engine's lock, emptied by ``chunks``."""
 
     def __init__(
         self, clock: Clock, opened: Callable[[], None], closed: Callable[[], None]
@@ -31,10 +30,12 @@ class _Outbox:
         self._closed = closed
 
     def put(self, text: bytes) -> None:
+        """Add an event."""
         self._events.append(_event(text))
         self._signal.notify()
 
     def chunks(self) -> Iterator[bytes]:
+        """The events as they come, comment lines while there are none, until ``close``."""
         self._opened()
         try:
             while not self._signal.closed:
@@ -49,8 +50,9 @@ class _Outbox:
     def _take(self) -> bytes | None:
         return self._events.popleft() if self._events else None
 
-    def stream(self) -> Stream:
-        return Stream(self.chunks(), on_close=self._signal.close)
+    def close(self) -> None:
+        """End the stream; may be called from any thread, any number of times."""
+        self._signal.close()
 
 
 def _event(text: bytes) -> bytes:
@@ -59,7 +61,9 @@ def _event(text: bytes) -> bytes:
     return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
 
 
-def subscription_stream(engine: Engine, session: Session, kind: str, names: list[bytes]) -> Stream:
+def subscription_stream(
+    engine: Engine, session: Session, kind: str, names: list[bytes]
+) -> EventStream:
     """Messages to channels (``kind`` "channel") or patterns ("pattern") as server-sent events.
 
     The first event of each name is ``subscribe,<channel>,<count>``, then
@@ -75,17 +79,17 @@ def subscription_stream(engine: Engine, session: Session, kind: str, names: list
         with engine.lock:
             engine.pubsub.drop(session)
 
-    outbox = _Outbox(engine.clock, opened, closed)
+    outbox = EventStream(engine.clock, opened, closed)
 
     def deliver(message: list[Any]) -> None:
         parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
         outbox.put(b",".join(parts))
 
     session.deliver = deliver
-    return outbox.stream()
+    return outbox
 
 
-def monitor_stream(engine: Engine) -> Stream:
+def monitor_stream(engine: Engine) -> EventStream:
     """Every command that runs, as server-sent events; the first is ``"OK"``."""
 
     def see(at_us: int, session: Session, argv: list[bytes]) -> None:
@@ -100,5 +104,5 @@ def monitor_stream(engine: Engine) -> Stream:
         with engine.lock:
             engine.monitors.remove(see)
 
-    outbox = _Outbox(engine.clock, opened, closed)
-    return outbox.stream()
+    outbox = EventStream(engine.clock, opened, closed)
+    return outbox

@@ -114,10 +114,12 @@ class TestLongDoubles:
         assert format_long_double(result) == total.encode()
 
     def test_infinities(self) -> None:
+        infinity = parse_long_double(b"inf")
         assert format_long_double(parse_long_double(b"-inf")) == b"-inf"
-        assert math.isinf(
-            float(long_double_sum(parse_long_double(b"inf"), parse_long_double(b"1")))
-        )
+        for other in (b"1", b"1e400", b"inf"):
+            assert long_double_sum(infinity, parse_long_double(other)) == math.inf
+            assert long_double_sum(parse_long_double(other), infinity) == math.inf
+        assert math.isnan(float(long_double_sum(infinity, parse_long_double(b"-inf"))))
 
     @pytest.mark.parametrize("text", ["nan", "x", "1e7000", "", "1" * 6000])
     def test_refusals(self, text: str) -> None:
