@@ -23,8 +23,9 @@ from qstash import AsyncQStash, QStash, Receiver
 from upstash_workflow import AsyncWorkflowContext, WorkflowContext
 from upstash_workflow.fastapi import Serve as FastapiServe
 from upstash_workflow.flask import Serve as FlaskServe
+from upstash_workflow.workflow_types import _AsyncRequest, _SyncRequest
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Cloud, DeliveredRequest
 
 APP = "https://app.example.com"
 THIRD = "https://third.example.com"
@@ -378,6 +379,68 @@ def test_a_delivery_that_came_twice_adds_its_step_once(world: World) -> None:
     assert step_names(run)[0] == "init"
 
 
+@pytest.mark.parametrize("kind", ["serve", "async_serve"])
+def test_serve_without_a_framework_and_what_it_redacts(kind: str) -> None:
+    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
+        queue: Any = cloud.queue()
+        events: list[Any] = []
+        options: dict[str, Any] = {
+            "url": APP,
+            "redact": {"body": True, "header": ["X-Secret"]},
+            "retries": 1,
+        }
+        sync = QStash(queue.token, base_url=queue.url, retry=False)
+        if kind == "serve":
+
+            def flow(context: Any) -> None:
+                context.run("first", lambda: events.append(context.headers["X-Secret"]))
+
+            handler = upstash_workflow.serve(flow, qstash_client=sync, **options)["handler"]
+
+            def handle(request: DeliveredRequest) -> Any:
+                got = handler(_SyncRequest(request.text, dict(request.headers), {}, "POST", APP))
+                return got.status, got.body
+
+            queue.destinations.call(APP, handle)
+        else:
+            client = AsyncQStash(queue.token, base_url=queue.url, retry=False)
+
+            async def step(value: str) -> None:
+                events.append(value)
+
+            async def aflow(context: Any) -> None:
+                await context.run("first", lambda: step(context.headers["X-Secret"]))
+
+            ahandler = upstash_workflow.async_serve(aflow, qstash_client=client, **options)[
+                "handler"
+            ]
+
+            async def ahandle(request: DeliveredRequest) -> Any:
+                given = _AsyncRequest(request.body, dict(request.headers), {}, "POST", APP)
+                got = await ahandler(given)
+                return got.status, got.body
+
+            queue.destinations.call(APP, ahandle)
+        queue.publish(APP, json={"a": 1}, headers={"X-Secret": "hush"})
+        if kind == "serve":
+            queue.run_until_idle()
+        else:
+
+            async def main() -> None:
+                await queue.aio.run_until_idle()
+                await client.http._client.aclose()
+
+            asyncio.run(main())
+        assert events == ["hush"]
+        started = queue.messages()[1]
+        assert started.record.settings.redaction.body
+        shown: Any = sync.message.get(started.id)
+        assert shown.body.startswith("REDACTED:")
+        assert shown.headers["X-Secret"][0].startswith("REDACTED:")
+        assert queue.attempts()[-1].status == 200
+        sync.http._client.close()
+
+
 def test_the_whole_public_surface_is_used_above() -> None:
     # Whoever upgrades the client sees here what is new in it.
     used = {"run", "sleep", "sleep_until", "call"}
@@ -403,6 +466,9 @@ def test_the_whole_public_surface_is_used_above() -> None:
     }
     for serve in (FlaskServe.route, FastapiServe.post):
         assert set(inspect.signature(serve).parameters) == {"self", "path", *options}
+    for function in (upstash_workflow.serve, upstash_workflow.async_serve):
+        known = {"route_function", "redact", *options}
+        assert set(inspect.signature(function).parameters) == known
     names = {name for name in upstash_workflow.__all__ if name[0].isupper()}
     assert names == EXPORTS
 
