@@ -444,6 +444,7 @@ class Broker(Handle):
         ``value`` is text, a predicate on the text, or anything else to compare with the value as
         JSON; ``headers`` must be among the record's. What the tester put in does not count.
         """
+        __tracebackhide__ = True
         self.clock.settle()
         expected = Expectation(value, key, headers, partition)
         with _as_misuse(), self.engine.locked() as now:
@@ -482,6 +483,7 @@ class Broker(Handle):
         With ``times``, counts the commits that were made (by clients, or automatically) instead of
         looking at what is committed now.
         """
+        __tracebackhide__ = True
         self.clock.settle()
         with self.engine.locked():
             found = self.engine.table.groups.get(group)
@@ -521,6 +523,7 @@ class Broker(Handle):
 
     def assert_caught_up(self, group: str) -> GroupView:
         """The group, when it has committed all there is; fails with the lag of each partition."""
+        __tracebackhide__ = True
         view = self.group(group)
         if view.state == "Dead":
             raise AssertionError(
@@ -553,6 +556,7 @@ class Broker(Handle):
 
         ``timeout`` is real seconds; ``AssertionError`` listing what is there when it is over.
         """
+        __tracebackhide__ = True
         signal = self.clock.signal()
         with _as_misuse(), self.engine.locked() as now:
             logs = list(self.engine.table.topic(topic, now).logs)
