@@ -253,9 +253,10 @@ class Journal:
             self._entries.append(entry)
             if parent is not None:
                 parent._entries.append(entry)
-        for watcher in self._watchers:
-            watcher(entry)
-        if parent is not None:
+        if self._watchers:
+            for watcher in self._watchers:
+                watcher(entry)
+        if parent is not None and parent._watchers:
             for watcher in parent._watchers:
                 watcher(entry)
 
