@@ -15,17 +15,18 @@ import ipaddress
 import sys
 import time
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import urlsplit
 
 from ..kernel.aio import in_thread
 from ..kernel.errors import ContractError
 from .deadlines import DEFAULT_CAP, Deadlines
 from .destinations import DestinationRoute, Destinations
-from .loopback import LoopbackSender
-from .mocked import through_responses
 from .model import Delivery, Outcome
 from .signing import published_text
+
+if TYPE_CHECKING:
+    from .loopback import LoopbackSender
 
 __all__ = [
     "ReportUnstubbed",
@@ -79,7 +80,7 @@ class Sender:
         self._is_fake = is_fake
         self._time_passes = time_passes
         self._deadlines = Deadlines(cap)
-        self._sockets = LoopbackSender(self._deadlines)
+        self._sockets: LoopbackSender | None = None
 
     def send(self, delivery: Delivery) -> Outcome:
         """Perform one delivery and return what came of it.
@@ -90,11 +91,11 @@ class Sender:
         route = self._route(delivery.url)
         if route is not None:
             return route.take(delivery, self._deadlines)
-        mocked = through_responses(delivery)
+        mocked = _mocked(delivery)
         if isinstance(mocked, Outcome):
             return mocked
         if is_loopback(delivery.url):
-            return self._sockets.send(delivery, self._limit(delivery))
+            return self._loopback().send(delivery, self._limit(delivery))
         return self._nobody(delivery, mocked)
 
     async def asend(self, delivery: Delivery) -> Outcome:
@@ -107,11 +108,11 @@ class Sender:
         route = self._route(delivery.url)
         if route is not None:
             return await route.atake(delivery, self._deadlines)
-        mocked = through_responses(delivery)
+        mocked = _mocked(delivery)
         if isinstance(mocked, Outcome):
             return mocked
         if is_loopback(delivery.url):
-            return await in_thread(self._sockets.send, delivery, self._limit(delivery))
+            return await in_thread(self._loopback().send, delivery, self._limit(delivery))
         return self._nobody(delivery, mocked)
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
@@ -123,13 +124,23 @@ class Sender:
 
     def release(self) -> None:
         """Close idle connections, so that no single-threaded server is kept busy by one."""
-        self._sockets.release()
+        if self._sockets is not None:
+            self._sockets.release()
 
     def close(self) -> None:
         """Close connections, loops and threads; a closed sender can be used no more."""
-        self._sockets.release()
+        if self._sockets is not None:
+            self._sockets.release()
         self._deadlines.close()
         self.destinations.close()
+
+    def _loopback(self) -> LoopbackSender:
+        if self._sockets is None:
+            # Only a test that delivers over sockets pays for the HTTP client.
+            from .loopback import LoopbackSender
+
+            self._sockets = LoopbackSender(self._deadlines)
+        return self._sockets
 
     def _limit(self, delivery: Delivery) -> float | None:
         limit = delivery.timeout_us / 1_000_000
@@ -158,6 +169,15 @@ class Sender:
         return Outcome(
             exception=UnstubbedDestination(text), refused=True, unstubbed=text, where="unstubbed"
         )
+
+
+def _mocked(delivery: Delivery) -> Outcome | str:
+    """Return what an active mock answers, or in words why none does ("" without mocks)."""
+    if "responses" not in sys.modules:
+        return ""
+    from .mocked import through_responses
+
+    return through_responses(delivery)
 
 
 def is_loopback(url: str) -> bool:

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-import jwt
-
 from ..kernel.ids import BASE58, RandomStream
 from .model import Delivery, Headers, SigningKeys
 
@@ -73,6 +71,8 @@ class Signer:
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
         """Return the token for a request to `url` with that body, issued `age` seconds ago."""
         issued = int(self.now() - age)
+        import jwt  # late: it brings the whole of cryptography along
+
         claims = {
             "iss": ISSUER,
             "sub": published_text(url),
@@ -121,6 +121,8 @@ class _Refused(Exception):
 
 
 def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
+    import jwt
+
     try:
         header = jwt.get_unverified_header(signature)
         unverified = _decode(signature, None)
@@ -146,6 +148,8 @@ def _claimed(claims: Mapping[str, Any]) -> str:
 
 
 def _decode(signature: str, key: str | None) -> dict[str, Any]:
+    import jwt
+
     # Only the signature is checked here: PyJWT compares instants with a clock of its own choice,
     # and stops at the first claim it dislikes.
     checks: dict[str, Any] = {
