@@ -156,7 +156,9 @@ class Engine:
                 name,
                 partitions,
                 retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
-                retention_bytes=retention_bytes,
+                retention_bytes=(
+                    limits.retention_bytes if retention_bytes is None else retention_bytes
+                ),
                 max_message_bytes=max_message_bytes or limits.max_message_bytes,
                 first_offset=first_offset,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -42,7 +43,9 @@ class BrokerFaults(FaultPlan):
 class Broker(Handle):
     """A fake log broker with topics, partitions and consumer groups, behind its REST interface.
 
-    ``topics`` maps names to partition counts. The other keywords choose what nobody documents; each
+    ``topics`` maps names to partition counts, or to mappings of what ``create_topic`` takes;
+    ``retention`` and ``retention_bytes`` (of each partition) are the topics' defaults, None for ever.
+    The other keywords choose what nobody documents; each
     is explained in ``model.Settings``, with durations here in the project's usual forms. ``limits``
     is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``Limits``. ``username`` and
     ``password`` replace the generated credentials.
@@ -58,7 +61,9 @@ class Broker(Handle):
         context: Context,
         *,
         name: str | None = None,
-        topics: Mapping[str, int] | None = None,
+        topics: Mapping[str, int | Mapping[str, Any]] | None = None,
+        retention: Duration | None = None,
+        retention_bytes: int | None = None,
         username: str = "fakecloud",
         password: str | None = None,
         limits: str | Limits | None = None,
@@ -137,13 +142,13 @@ class Broker(Handle):
             webhook_drop=_texts("webhook_drop", webhook_drop),
             webhook_keep=_texts("webhook_keep", webhook_keep),
             errors=dict(errors or {}),
-            limits=limits or Limits(),
+            limits=_retaining(limits or Limits(), retention, retention_bytes),
         )
         self.username = username
         name = context.name_for(self.fixture, name)
         self.engine = Engine(context.clock, context.ids, settings, name=name)
-        for topic, partitions in (topics or {}).items():
-            self.engine.create_topic(topic, partitions)
+        for topic, options in (topics or {}).items():
+            self._add_topic(topic, **_topic_options(topic, options))
         super().__init__(
             context,
             BrokerApp(self.engine, lambda: (self.username, self.token)),
@@ -207,8 +212,23 @@ class Broker(Handle):
     ) -> TopicView:
         """Create a topic; ``first_offset`` is where the log of each partition begins.
 
-        Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
+        What is left out comes from the broker's own settings. Raises ``ContractError`` for a bad
+        name, an existing topic, and counts out of bounds.
         """
+        self._add_topic(
+            topic, partitions, retention, retention_bytes, max_message_bytes, first_offset
+        )
+        return self.topic(topic)
+
+    def _add_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        retention: Duration | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> None:
         self.engine.create_topic(
             topic,
             partitions,
@@ -217,7 +237,6 @@ class Broker(Handle):
             max_message_bytes=max_message_bytes,
             first_offset=first_offset,
         )
-        return self.topic(topic)
 
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Give a topic that many more partitions; its count after. Its groups rebalance."""
@@ -617,6 +636,28 @@ def _one_of(name: str, value: object, *known: object) -> None:
         raise ContractError(
             f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
         )
+
+
+def _retaining(limits: Limits, retention: Duration | None, retention_bytes: int | None) -> Limits:
+    if retention is not None:
+        limits = replace(limits, retention_ms=_ms(retention))
+    if retention_bytes is not None:
+        limits = replace(limits, retention_bytes=retention_bytes)
+    return limits
+
+
+def _topic_options(topic: str, options: object) -> dict[str, Any]:
+    known = ("partitions", "retention", "retention_bytes", "max_message_bytes", "first_offset")
+    if isinstance(options, int) and not isinstance(options, bool):
+        return {"partitions": options}
+    if not isinstance(options, Mapping):
+        raise ContractError(
+            f"topic {topic!r} is given as {options!r}: give its partition count, or a mapping of "
+            f"{', '.join(known)}"
+        )
+    for option in options:
+        _one_of(f"an option of topic {topic!r}", option, *known)
+    return dict(options)
 
 
 def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:

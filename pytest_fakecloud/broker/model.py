@@ -160,7 +160,8 @@ class Limits:
     """What a plan allows; None means without limit. Sizes in bytes, retention in milliseconds.
 
     The figures of the presets are the vendor's documented plans. ``messages_per_day`` counts
-    produced messages per UTC day of the clock; ``storage_bytes`` counts keys, values and headers.
+    produced messages per UTC day of the clock; ``storage_bytes`` counts keys, values and headers of
+    all partitions, ``retention_bytes`` those of each.
     """
 
     max_message_bytes: int = 1024 * 1024
@@ -169,6 +170,7 @@ class Limits:
     messages_per_second: int | None = None
     storage_bytes: int | None = None
     retention_ms: int | None = None
+    retention_bytes: int | None = None
 
     @classmethod
     def preset(cls, name: str) -> Limits:

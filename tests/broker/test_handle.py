@@ -109,6 +109,24 @@ def test_retention_of_a_topic_applies_to_clients(broker: Broker, rest: Rest) -> 
     rest("POST", "/fetch", {"topic": "short", "partition": 0, "offset": 0}, status=400)
 
 
+def test_topics_can_be_given_with_their_options(make_broker: Make) -> None:
+    broker = make_broker(
+        retention="1h",
+        retention_bytes=3,
+        topics={"small": 1, "large": {"partitions": 2, "retention": "1d", "retention_bytes": 99}},
+    )
+    for topic in broker.topics():
+        broker.produce(topic, ["a", "b", "c", "d"], partition=0)
+    assert [r.value for r in broker.records("small")] == ["b", "c", "d"]
+    assert len(broker.records("large")) == 4
+    broker.clock.advance("2h")
+    assert broker.records("small") == []
+    assert len(broker.records("large")) == 4
+    for bad in ({"t": "three"}, {"t": {"colour": 1}}, {"t": True}):
+        with pytest.raises(ContractError):
+            make_broker(topics=bad)
+
+
 def test_plans_limit_partitions_and_messages(make_broker: Make) -> None:
     broker = make_broker(limits="free")
     with pytest.raises(ContractError, match="10 partitions"):
