@@ -22,6 +22,7 @@ from .errors import (
     unknown_subcommand,
     wrong_arity,
 )
+from .frequency import Frequencies
 from .info import VERSION
 from .keyspace import Keyspace, KeyspaceCopy
 from .model import Dialect, FullUser, ReadOnlyUser, Session, Transport, User
@@ -216,6 +217,17 @@ class Engine:
             raise CommandError(WRONGPASS)
         return user
 
+    # -- policies --------------------------------------------------------------------------------
+
+    def follow_policy(self) -> None:
+        """Begin or end the counting of accesses, as the memory policy asks for it."""
+        counts = self.config.text("maxmemory-policy").endswith("lfu")
+        for keyspace in self.databases:
+            if not counts:
+                keyspace.frequencies = None
+            elif keyspace.frequencies is None:
+                keyspace.frequencies = Frequencies(self.config, self.random)
+
     # -- pausing ---------------------------------------------------------------------------------
 
     def pause(self, until_us: int, writes_only: bool) -> None:
@@ -295,6 +307,7 @@ class Engine:
             self.users = {name: user.copy() for name, user in saved.users.items()}
             self.rest_tokens = dict(saved.rest_tokens)
             self.config.restore(saved.config)
+            self.follow_policy()
             if self.waiters:
                 self.waiters.serve(self.databases)
 

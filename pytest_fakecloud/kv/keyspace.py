@@ -17,6 +17,7 @@ from .values.hashes import HashValue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .frequency import Frequencies
     from .model import Config, Session
 
 __all__ = ["Keyspace", "KeyspaceCopy", "String", "Value", "type_name"]
@@ -76,6 +77,7 @@ class Keyspace:
         "changes",
         "expired",
         "expires",
+        "frequencies",
         "index",
         "now_ms",
         "on_touch",
@@ -93,6 +95,8 @@ class Keyspace:
         self.volatile: dict[bytes, int] = {}
         """The instant at which the first field of a hash goes, for hashes that have such fields."""
         self.watchers: dict[bytes, list[Session]] = {}
+        self.frequencies: Frequencies | None = None
+        """Counters of accesses, under an LFU policy only."""
         self.changes = 0
         self.expired = 0
         self.on_touch: set[bytes] | None = None
@@ -112,6 +116,8 @@ class Keyspace:
             if self.volatile and self._lost_fields(key):
                 return None
             self.accessed[key] = self.now_ms
+            if self.frequencies is not None:
+                self.frequencies.note(key, self.now_ms)
         return value
 
     def peek(self, key: bytes) -> Any:
@@ -316,6 +322,8 @@ class Keyspace:
         self.expires.pop(key, None)
         self.accessed.pop(key, None)
         self.volatile.pop(key, None)
+        if self.frequencies is not None:
+            self.frequencies.forget(key)
 
     def _tell(self, key: bytes) -> None:
         for session in self.watchers.get(key, ()):

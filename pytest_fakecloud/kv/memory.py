@@ -6,12 +6,20 @@ from typing import Any
 
 from .syntax import try_int
 from .values.hashes import HashValue
+from .values.lists import QuickList
+from .values.packing import Writer
+from .values.sets import SetValue
+from .values.stream import Stream
+from .values.zset import SortedSet
 
 __all__ = ["usage"]
 
 # What the server allocates: a dictionary entry, and an object header around each value.
 _ENTRY = 24
 _OBJECT = 16
+_HEADER = 56
+_SKIP_NODE = 40
+_ID = 16
 
 
 def _allocated(size: int) -> int:
@@ -40,9 +48,22 @@ def usage(key: bytes, value: Any) -> int:
         if len(value) <= 44:
             return total + _allocated(_OBJECT + 3 + len(value) + 1)
         return total + _OBJECT + _text(len(value))
-    total += _OBJECT + 56
+    return total + _OBJECT + _HEADER + _elements(value)
+
+
+def _elements(value: Any) -> int:
     if isinstance(value, HashValue):
-        return total + sum(
-            _ENTRY + _text(len(field)) + _text(len(text)) for field, text in value.fields.items()
-        )
-    return total + 48 * len(value)
+        pairs = value.fields.items()
+        return sum(_ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
+    if isinstance(value, QuickList):
+        # Items of a list lie packed in nodes, each behind a length of a few bytes.
+        return sum(len(item) + 3 for item in value)
+    if isinstance(value, SetValue):
+        return sum(_ENTRY + _text(len(member)) for member in value)
+    if isinstance(value, SortedSet):
+        return sum(_ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
+    if isinstance(value, Stream):
+        return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
+    writer = Writer()
+    value.dump(writer)
+    return len(writer.payload())

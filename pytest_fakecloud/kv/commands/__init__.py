@@ -7,6 +7,7 @@ from . import hash as hash
 from . import hash_expiry as hash_expiry
 from . import sort as sort
 from . import string as string
+from . import string_number as string_number
 from . import server as server
 from . import transactions as transactions
 from . import hyperloglog as hyperloglog

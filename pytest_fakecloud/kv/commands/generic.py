@@ -242,6 +242,8 @@ def restore(session: Session, args: Args) -> Reply:
     if ttl:
         at_ms = ttl if absolute else min(ttl + session.now_ms, I64_MAX)
     session.db.put_back(key, value, at_ms)
+    if freq >= 0 and session.db.frequencies is not None:
+        session.db.frequencies.put(key, freq, session.now_ms)
     if idle_s > 0 and session.db.exists(key):
         session.db.accessed[key] = session.now_ms - idle_s * 1000
     return OK
@@ -283,16 +285,12 @@ def object_refcount(session: Session, args: Args) -> Reply:
     return 1
 
 
-def _lfu(session: Session) -> bool:
-    return session.engine.config.text("maxmemory-policy").endswith("lfu")
-
-
 @command("OBJECT IDLETIME")
 def object_idletime(session: Session, args: Args) -> Reply:
     """The seconds since the last access to a key."""
     if session.db.peek(args[0]) is None:
         return None
-    if _lfu(session):
+    if session.db.frequencies is not None:
         raise CommandError(errors.LFU)
     accessed = session.db.accessed.get(args[0], session.now_ms)
     return max(0, session.now_ms - accessed) // 1000
@@ -303,10 +301,9 @@ def object_freq(session: Session, args: Args) -> Reply:
     """The access frequency of a key; only under an LFU policy."""
     if session.db.peek(args[0]) is None:
         return None
-    if not _lfu(session):
+    if session.db.frequencies is None:
         raise CommandError(errors.NOT_LFU)
-    # A new key's counter; accesses are not counted (decided here: nothing is ever evicted).
-    return 5
+    return session.db.frequencies.of(args[0], session.now_ms)
 
 
 # -- replication ---------------------------------------------------------------------------------

@@ -241,11 +241,25 @@ class TestInspection:
         assert run("OBJECT IDLETIME k") == 0
         assert run("OBJECT IDLETIME missing") is None
 
-    def test_frequencies_need_an_lfu_policy(self, run: Run) -> None:
+    def test_frequencies_need_an_lfu_policy(self, run: Run, clock: Clock) -> None:
         run("SET k v")
         text = run.error("OBJECT FREQ k")
         assert text.startswith("ERR An LFU maxmemory policy is not selected, access frequency not")
         run("CONFIG SET maxmemory-policy allkeys-lfu")
+        assert run("OBJECT FREQ k") == 5
+        run("GET k")
+        assert run("OBJECT FREQ k") == 6
+        for _ in range(2000):
+            run("GET k")
+        often = run("OBJECT FREQ k")
+        assert 10 < often < 60
+        clock.advance(180)
+        assert run("OBJECT FREQ k") == often - 3
+        run(b"RESTORE", b"r", b"0", run("DUMP k"), b"FREQ", b"200")
+        assert run("OBJECT FREQ r") == 200
+        run("SET k w")
+        run("DEL k")
+        run("SET k v")
         assert run("OBJECT FREQ k") == 5
         assert run.error("OBJECT IDLETIME k").startswith("ERR An LFU maxmemory policy is selected")
         assert run("OBJECT FREQ missing") is None

@@ -74,6 +74,12 @@ class TestMemory:
         assert all(size > 40 for size in sizes)
         assert sizes[1] > sizes[0] + 900
         assert run("MEMORY USAGE small SAMPLES 5") == sizes[0]
+        for line in ("SADD s {}", "ZADD z 1 {}", "XADD x * f {}", "RPUSH l {}"):
+            key = line.split()[1]
+            run(line.format("a"))
+            before = run(f"MEMORY USAGE {key}")
+            run(line.format("b" * 500))
+            assert run(f"MEMORY USAGE {key}") > before + 500
         assert run("MEMORY USAGE missing") is None
         assert run.error("MEMORY USAGE small SAMPLES -1") == "ERR syntax error"
         assert run.error("MEMORY USAGE small FOO 1") == "ERR syntax error"
