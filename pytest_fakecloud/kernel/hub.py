@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import errno
 import os
-import random
 import secrets
 import selectors
 import socket
@@ -30,8 +29,10 @@ from typing import Any, Protocol
 
 from .errors import ContractError
 from .instants import monotonic
+from .ports import PortAllocator
+from .workers import WorkerPool
 
-__all__ = ["Connection", "Hub", "Mount", "PortAllocator", "WorkerPool", "default_hub"]
+__all__ = ["Connection", "Hub", "Mount", "default_hub"]
 
 BACKLOG = 1024
 LEAVE_SECONDS = 1.0
@@ -401,123 +402,6 @@ def _still_here(connection: Connection) -> str:
     frame = sys._current_frames().get(worker.ident or 0)
     where = "".join(traceback.format_stack(frame)[-3:]) if frame is not None else ""
     return f"{text}, in thread {worker.name}\n{where}"
-
-
-class PortAllocator:
-    """Ports one after the other, from a random place, outside the system's ephemeral range.
-
-    The system hands a freed ephemeral port out again soon (1,362 of 20,000 binds within the next
-    thousand), so a late request of a finished test could reach the next one's server. In sequence
-    a port comes again only after the whole range.
-    """
-
-    LOWEST, HIGHEST = 10_240, 65_535
-
-    def __init__(self, ephemeral: tuple[int, int] | None = None) -> None:
-        first, last = ephemeral or _ephemeral_range()
-        below = range(self.LOWEST, max(self.LOWEST, min(first, self.HIGHEST)))
-        above = range(max(last + 1, self.LOWEST), self.HIGHEST + 1)
-        best = max(below, above, key=len)
-        # A system whose ephemeral range is nearly everything leaves no room: share it.
-        self.ports = best if len(best) >= 1024 else range(self.LOWEST, self.HIGHEST + 1)
-        self._next = random.SystemRandom().randrange(len(self.ports))
-
-    def __iter__(self) -> Iterator[int]:
-        """Candidates for one bind: each port of the range once, going on where the last one ended."""
-        for _ in range(len(self.ports)):
-            port = self.ports[self._next]
-            self._next = (self._next + 1) % len(self.ports)
-            yield port
-
-
-def _ephemeral_range() -> tuple[int, int]:
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-            first, last = file.read().split()
-        return int(first), int(last)
-    except (OSError, ValueError):
-        # The registered dynamic range, which macOS and Windows use.
-        return 49_152, 65_535
-
-
-class WorkerPool:
-    """Named daemon threads that run one job each at a time; as many as there are jobs.
-
-    A thread that has had nothing to do for ``linger`` seconds ends, down to ``keep`` of them; one
-    that finishes its job while ``spare`` others are idle ends at once, so that thousands of
-    connections closed together do not leave thousands of threads that wake together.
-    """
-
-    def __init__(self, keep: int = 2, linger: float = 5.0, spare: int = 32) -> None:
-        self.keep = keep
-        self.spare = spare
-        self.linger = linger
-        self._lock = threading.Lock()
-        self._idle: list[_Worker] = []
-        self._threads = 0
-        self._started = 0
-
-    @property
-    def threads(self) -> int:
-        """How many threads there are now."""
-        return self._threads
-
-    @property
-    def idle(self) -> int:
-        """How many of them wait for a job."""
-        return len(self._idle)
-
-    def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
-        """Have an idle thread run the job, or a new one; ``abandon()`` when none can be started."""
-        with self._lock:
-            if self._idle:
-                # The one that was busy last, so that those nobody needs are idle for long.
-                worker = self._idle.pop()
-                worker.job = job
-                worker.wake.release()
-                return
-            self._threads += 1
-            self._started += 1
-            name = f"fakecloud-worker-{self._started}"
-        worker = _Worker(job)
-        try:
-            threading.Thread(target=self._work, args=(worker,), name=name, daemon=True).start()
-        except RuntimeError:
-            with self._lock:
-                self._threads -= 1
-            abandon()
-
-    def _work(self, worker: _Worker) -> None:
-        while True:
-            worker.job()
-            worker.job = _nothing
-            with self._lock:
-                if len(self._idle) >= self.spare:
-                    self._threads -= 1
-                    return
-                self._idle.append(worker)
-            while not worker.wake.acquire(timeout=self.linger):
-                with self._lock:
-                    # Not among the idle, it has just been claimed: its job is there.
-                    if worker in self._idle and self._threads > self.keep:
-                        self._idle.remove(worker)
-                        self._threads -= 1
-                        return
-
-
-class _Worker:
-    """A thread of the pool: its job, and the lock it sleeps on while it has none."""
-
-    __slots__ = ("job", "wake")
-
-    def __init__(self, job: Callable[[], None]) -> None:
-        self.job = job
-        self.wake = threading.Lock()
-        self.wake.acquire()
-
-
-def _nothing() -> None:
-    """What an idle worker has to do."""
 
 
 class Hub:

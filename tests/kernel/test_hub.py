@@ -26,10 +26,10 @@ from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.hub import (
     Connection,
     Hub,
-    PortAllocator,
-    WorkerPool,
     default_hub,
 )
+from pytest_fakecloud.kernel.ports import PortAllocator, ephemeral_range
+from pytest_fakecloud.kernel.workers import WorkerPool
 
 from .demo import Demo, Raw
 
@@ -187,7 +187,7 @@ print(time.time(), flush=True)
 
 
 def test_ports_come_in_sequence_outside_the_ephemeral_range(hub: Hub) -> None:
-    first, last = hub_module._ephemeral_range()
+    first, last = ephemeral_range()
     ports = []
     for _ in range(200):
         with hub.mount(hello) as mount:
