@@ -44,7 +44,7 @@ from .routes_workflow import WorkflowRoutes
 from .sender import Sender, SignatureClock, Unstubbed
 from .sender import signature_clock as clock_of_signatures
 from .settings import Loop, Settings
-from .signing import Signer
+from .signing import Signer, explain
 from .workflow import WorkflowRuns
 
 #: The vendor's public development credentials: its own dev server and clients know them.
@@ -188,6 +188,18 @@ class Queue(Handle):
         """Make the next signing key the current one; returns (current, next)."""
         keys = self.engine.rotate_keys()
         return keys.current, keys.next
+
+    def explain_signature(
+        self, signature: str | None, *, body: bytes | str, url: str | None = None
+    ) -> str | None:
+        """Return why a signature does not verify with this queue's keys, or None when it does.
+
+        The official receivers report only what the second key said; this says all that is wrong, on
+        the clock the queue signs on.  `url` is the address the receiver believes it was called at.
+        """
+        raw = body.encode() if isinstance(body, str) else body
+        now = clock_of_signatures(self.signature_clock, self.clock.now_us)
+        return explain(signature, body=raw, keys=self.engine.keys, at=now(), url=url)
 
     def env_variables(self) -> dict[str, str]:
         return {

@@ -11,7 +11,9 @@ import pytest
 from qstash import Receiver
 from qstash.errors import SignatureError
 
+from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import Delivery, SigningKeys
 from pytest_fakecloud.queue.signing import LIFETIME, Signer, body_hash, explain, published_text
 
@@ -243,3 +245,19 @@ def test_all_reasons_are_given_at_once() -> None:
     assert "expired" in reason
     assert "differ in" in reason
     assert "another body" in reason
+
+
+def test_a_queue_explains_the_signatures_of_its_own_deliveries() -> None:
+    with Queue(Context.alone(now="2026-01-01T00:00:00Z"), signature_clock="virtual") as queue:
+        route = queue.destinations.accept(URL)
+        queue.publish(URL, body="text")
+        queue.run_until_idle()
+        signature = route.deliveries.only().header("Upstash-Signature")
+        assert queue.explain_signature(signature, body="text", url=URL) is None
+        assert queue.explain_signature(signature, body=b"text") is None
+        assert "another body" in (queue.explain_signature(signature, body="other") or "")
+        queue.advance("1h")
+        assert "the token has expired" in (queue.explain_signature(signature, body="text") or "")
+        queue.rotate_keys()
+        assert "neither the current key nor" in (queue.explain_signature(signature, body="") or "")
+        assert "no signature" in (queue.explain_signature(None, body="") or "")
