@@ -62,10 +62,10 @@ class Coordinator:
         if instance.state == "expired":
             instance.state = "joining"
             instance.topics = wanted
-            self._rebalance(group, f"{name} rejoined", now)
+            self.rebalance(group, f"{name} rejoined", now)
         elif wanted != instance.topics and self._settings.resubscribe == "rebalance":
             instance.topics = wanted
-            self._rebalance(group, f"{name} subscribed to {', '.join(wanted)}", now)
+            self.rebalance(group, f"{name} subscribed to {', '.join(wanted)}", now)
         return group, instance
 
     def _create(
@@ -110,7 +110,7 @@ class Coordinator:
                 instance=name,
                 topics=list(topics),
             )
-            self._rebalance(group, f"{name} joined", now)
+            self.rebalance(group, f"{name} joined", now)
         return group, instance
 
     def _check_instance_limit(self, group_name: str) -> None:
@@ -149,17 +149,14 @@ class Coordinator:
 
     # -- rebalancing -----------------------------------------------------------------------------
 
-    def rebalance(self, group: Group, reason: str, now: int) -> None:
-        """Take all partitions away and hand them out again, as after any change of membership."""
-        self._rebalance(group, reason, now)
-
     def grew(self, topic: str, now: int) -> None:
         """A topic has more partitions: its subscribers rebalance."""
         for group in list(self._table.groups.values()):
             if any(topic in member.topics for member in group.members()):
-                self._rebalance(group, f"{topic} has more partitions", now)
+                self.rebalance(group, f"{topic} has more partitions", now)
 
-    def _rebalance(self, group: Group, reason: str, now: int) -> None:
+    def rebalance(self, group: Group, reason: str, now: int) -> None:
+        """Take all partitions away and hand them out again, as after any change of membership."""
         members = group.members()
         for instance in group.instances.values():
             self._revoke(instance)
@@ -327,7 +324,7 @@ class Coordinator:
         instance.epoch += 1
         instance.state = "expired"
         cancel(instance, "session")
-        self._rebalance(group, reason, at)
+        self.rebalance(group, reason, at)
 
     def _remove(self, group: Group, instance: Instance, reason: str, now: int) -> None:
         was_member = instance.member
@@ -337,7 +334,7 @@ class Coordinator:
         instance.state = "removed"
         del group.instances[instance.name]
         if was_member:
-            self._rebalance(group, reason, now)
+            self.rebalance(group, reason, now)
 
     def _arm_session(self, group: Group, instance: Instance, now: int) -> None:
         self._table.arm(
@@ -394,6 +391,8 @@ class Coordinator:
         for group in self._table.groups.values():
             self._table.set_timer(group, None)
             for instance in group.instances.values():
+                # A call that still waits for it must find it gone, not arm its timers anew.
+                instance.state = "removed"
                 cancel_timers(instance)
                 self._table.woken.add(instance.signal)
         self._table.groups.clear()

@@ -520,6 +520,19 @@ def test_restore_ends_the_polls_of_before(broker: Broker, rest: Rest) -> None:
     assert broker.groups() == []
 
 
+def test_what_a_restore_replaced_has_no_afterlife(broker: Broker, rest: Rest) -> None:
+    saved = broker.snapshot()
+    rest.consume("g", "i", "orders")
+    broker.clock.wait_cap = 10
+    poll = Parked(lambda: rest.consume("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.restore(saved)
+    assert poll.result() == []
+    broker.journal.clear()
+    broker.clock.advance("1h")
+    assert broker.journal.events() == []
+
+
 def test_a_consumer_restored_is_woken_by_new_records(broker: Broker, rest: Rest) -> None:
     rest.consume("g", "i", "orders")
     broker.restore(broker.snapshot())
