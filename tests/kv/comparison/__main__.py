@@ -14,7 +14,7 @@ from .generate import Generator
 from .normalise import RULES
 from .servers import RealServer, available
 from .templates import TEMPLATES
-from .written import hand_written
+from .written import hand_written, systematic
 
 
 def main() -> int:
@@ -44,6 +44,9 @@ def main() -> int:
     generator = Generator(chosen.seed, groups)
     for name, lines in hand_written():
         comparison.run(f"written: {name}", lines)
+    for name, lines in systematic():
+        if name in groups:
+            comparison.run(f"types: {name}", lines, state=False)
     for group in itertools.cycle(groups):
         if sum(comparison.tally.compared[each] for each in groups) >= chosen.commands:
             break

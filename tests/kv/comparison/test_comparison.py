@@ -18,7 +18,7 @@ from .normalise import RULES, normalise
 from .servers import RealServer, available
 from .templates import RANDOM, TEMPLATES, UNORDERED
 from .wire import Error, Status
-from .written import hand_written
+from .written import hand_written, systematic
 
 ALLOWED = 0.001
 """The share of replies that may differ."""
@@ -74,6 +74,13 @@ def test_hand_written_commands(face: Face, servers: list[RealServer]) -> None:
     comparison = Comparison(face, servers)
     for group, lines in hand_written():
         comparison.run(group, lines)
+    _check(comparison)
+
+
+def test_every_command_on_every_type(servers: list[RealServer]) -> None:
+    comparison = Comparison(InProcess(), servers)
+    for group, lines in systematic():
+        comparison.run(group, lines, state=False)
     _check(comparison)
 
 

@@ -1,13 +1,34 @@
-"""The hand-written command lines: every scenario the command tests play."""
+"""Command lines nobody threw dice for: the scenarios of the command tests, and every wrong type."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import shlex
 from collections.abc import Iterator
 
 from tests.kv import scenarios
+
+from .generate import Generator
+from .templates import RANDOM, TEMPLATES
+from .values import KINDS
+
+_FILLED = """\
+SET string text
+RPUSH list a b
+SADD set a b
+ZADD zset 1 a 2 b
+HSET hash f1 a f2 b
+XADD stream 1-1 a b
+PFADD hyperloglog a
+GEOADD geo 1 1 Rome
+SET number 5"""
+_KEY = re.compile(rf"(?:{'|'.join(KINDS)})[0-2]".encode())
+
+
+def _split(lines: str) -> list[list[bytes]]:
+    return [[word.encode() for word in shlex.split(line)] for line in lines.splitlines()]
 
 
 def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
@@ -15,4 +36,22 @@ def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
     for module in pkgutil.iter_modules(scenarios.__path__):
         found = importlib.import_module(f"{scenarios.__name__}.{module.name}")
         for scenario in found.SCENARIOS.values():
-            yield module.name, [[word.encode() for word in shlex.split(line)] for line, _ in scenario]
+            yield module.name, _split("\n".join(line for line, _ in scenario))
+
+
+def systematic() -> Iterator[tuple[str, list[list[bytes]]]]:
+    """Every template on a key of every type, and every command with too few and too many words."""
+    filling = _split(_FILLED)
+    generator = Generator(0, broken=0)
+    for group, templates in TEMPLATES.items():
+        for template in templates:
+            for key in [line[1] for line in filling] + [b"missing"]:
+                line = generator.line(template)
+                if line[0].upper().decode() not in RANDOM:
+                    words = [key if _KEY.fullmatch(word) else word for word in line]
+                    yield group, [*filling, words]
+        for name in sorted({template.split()[0] for template in templates}):
+            # What is wrong with too many words is told before anything is done.
+            lines = [[name.encode(), *[b"x"] * count] for count in (0, 1, 2, 3, 4, 9)]
+            if name not in RANDOM:
+                yield group, lines
