@@ -134,7 +134,10 @@ def _idle(line: list[bytes], reply: Any) -> Any:
 RULES: tuple[Normalisation, ...] = (
     Normalisation(UNORDERED, "the order of sets, hashes and scans is the hash table's", _multiset),
     Normalisation(
-        frozenset({"TTL", "PTTL", "HTTL", "HPTTL", "EXPIRETIME", "PEXPIRETIME"}),
+        frozenset(
+            {"TTL", "PTTL", "HTTL", "HPTTL"}
+            | {"EXPIRETIME", "PEXPIRETIME", "HEXPIRETIME", "HPEXPIRETIME"}
+        ),
         "time passes between asking two servers",
         _ttl,
     ),

@@ -16,6 +16,8 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "SUBSTR <str> <index> <index>", "SETRANGE <str> <small> <val>", "MGET <str>+",
         "MSET <strval>+", "MSETNX <strval>+", "INCR <str>", "DECR <str>", "INCRBY <str> <int>",
         "DECRBY <str> <int>", "INCRBYFLOAT <str> <float>",
+        "SET <str> <val> IFEQ <val> [GET] [KEEPTTL]", "DELIFEQ <str> <val>",
+        "MSETEX 1 <strval> [(NX|XX)] [(EX|PX) <ttl>]", "MSETEX 2 <strval> <strval> [KEEPTTL]",
         "LCS <str> <str> [LEN] [IDX] [MINMATCHLEN <index>] [WITHMATCHLEN]",
     ),
     "bitmap": (
@@ -41,6 +43,11 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "HTTL <hash> FIELDS <fields>", "HPTTL <hash> FIELDS <fields>",
         "HPERSIST <hash> FIELDS <fields>", "HGETDEL <hash> FIELDS <fields>",
         "HGETEX <hash> [(EX|PX) <ttl>] FIELDS <fields>",
+        "HEXPIREAT <hash> <at> [(NX|XX|GT|LT)] FIELDS <fields>",
+        "HPEXPIREAT <hash> <atms> [(NX|XX|GT|LT)] FIELDS <fields>",
+        "HEXPIRETIME <hash> FIELDS <fields>", "HPEXPIRETIME <hash> FIELDS <fields>",
+        "HGETEX <hash> PERSIST FIELDS <fields>",
+        "HSETEX <hash> [(NX|XX)] [KEEPTTL] FIELDS <fieldvals>",
         "HSETEX <hash> [(FNX|FXX)] [(EX|PX) <ttl>] FIELDS <fieldvals>",
     ),
     "list": (
