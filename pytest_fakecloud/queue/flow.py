@@ -54,6 +54,11 @@ class FlowKey:
         self.active.add(message_id)
         self.started += 1
 
+    def give_back(self, message_id: str) -> None:
+        """Take back a start that was granted at this instant and not used."""
+        self.active.discard(message_id)
+        self.started = max(0, self.started - 1)
+
     def reopens_us(self, now_us: int) -> int | None:
         """When the next period lets waiting messages start, or None when rate is not in the way."""
         self.roll(now_us)

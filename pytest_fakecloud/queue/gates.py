@@ -41,7 +41,7 @@ class Gates:
         """Give up the leave to start that flow control gave; the lock is held."""
         key = self.flow_key(message)
         if key is not None and message.id in key.active:
-            key.active.discard(message.id)
+            key.give_back(message.id)
             self.pump_flow(key)
 
     def step_aside(self, message_id: str) -> bool:
@@ -89,6 +89,7 @@ class Gates:
         if most is not None and message.id not in engine.active and len(engine.active) >= most:
             message.due_us = None
             message.wait_reason = f"global parallelism {most}"
+            self.leave_flow(message)
             engine.crowd.append(message.id)
             return False
         if message.queue_name is not None:

@@ -11,9 +11,10 @@ from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
 from pytest_fakecloud.queue.engine import Engine
 from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.inspection import timeline
 from pytest_fakecloud.queue.limits import plan
-from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Outcome, SigningKeys
-from pytest_fakecloud.queue.settings import Loop, Settings
+from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome, SigningKeys
+from pytest_fakecloud.queue.settings import Loop, Mishaps, Settings
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
@@ -508,6 +509,42 @@ def test_numbers_of_things() -> None:
         limited.create("h", 0)
 
 
+def test_global_parallelism_keeps_the_order(bench: Bench) -> None:
+    bench.engine.limits = plan(None, {"parallelism": 2})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    ids = [bench.publish() for _ in range(7)]
+    bench.engine.cancel(ids[3])
+    bench.clock.advance("1h")
+    assert [one.message_id for one in bench.sent] == [*ids[:3], *ids[4:]]
+    assert bench.times() == [0, 0, 10, 10, 20, 20]
+
+
+def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
+    bench = Bench(limits={"parallelism": 1})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    bench.publish()
+    held = enqueue(bench, "q")
+    limited = flowing(bench, "rate=1,period=1h", 2)
+    last = bench.publish()
+    bench.clock.run_due()
+    bench.engine.gates.pause_queue("q")
+    bench.clock.advance("2m")
+    assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
+    bench.engine.gates.resume_queue("q")
+    bench.clock.advance("2h")
+    assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
+    assert bench.engine.active == set()
+
+
+def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
+    bench = Bench(limits={"queues": 0})
+    message_id = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
+    bench.clock.run_due()
+    assert bench.state(message_id) == "DELIVERED"
+    text = timeline(bench.engine.messages[message_id])
+    assert "a callback was not published: quota maxQueues exceeded" in text
+
+
 # -- loops -----------------------------------------------------------------------------------------
 
 
@@ -593,6 +630,34 @@ def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
     assert bench.clock.next_due() is None
     assert (bench.engine.messages, bench.engine.pending) == ({}, {})
     assert bench.engine.logs.entries == []
+
+
+@pytest.mark.parametrize("takes", [0, 10])
+def test_a_reset_during_an_attempt_ends_it_quietly(bench: Bench, takes: int) -> None:
+    empty = bench.engine.snapshot()
+
+    def answer(delivery: Delivery) -> Outcome:
+        bench.engine.restore(empty)
+        return Outcome(500, virtual_us=takes * SECOND)
+
+    bench.answer = answer
+    bench.publish(Callback=CALLBACK, Queue_Name="q", Retries="5")
+    bench.clock.advance("1d")
+    assert len(bench.sent) == 1
+    assert bench.engine.messages == {}
+    assert bench.clock.next_due() is None
+
+
+def test_a_predicate_that_fails_loses_no_message(bench: Bench) -> None:
+    class Broken(Mishaps):
+        def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+            raise LookupError("broken")
+
+    bench.engine.mishaps = Broken()
+    message_id = bench.publish()
+    with pytest.raises(LookupError):
+        bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
 
 
 def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> None:

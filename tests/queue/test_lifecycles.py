@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -107,8 +108,9 @@ class Lives(RuleBasedStateMachine):
         )
         self.accepted |= {one.message_id for one in result.accepted}
 
-    @initialize()
-    def queues(self) -> None:
+    @initialize(most=st.sampled_from([None, None, 2]))
+    def queues(self, most: int | None) -> None:
+        self.engine.limits = replace(self.engine.limits, parallelism=most)
         self.engine.gates.upsert_queue("single", parallelism=1, paused=False)
         self.engine.gates.upsert_queue("wide", parallelism=2, paused=False)
         with self.engine.lock:
@@ -247,6 +249,7 @@ class Lives(RuleBasedStateMachine):
                     message.id in queue.waiting or message.id in queue.parked
                     for queue in engine.queues.by_name.values()
                 )
+                or message.id in engine.crowd
                 or any(message.id in key.waiting for key in engine.flow.keys.values())
             )
             assert waits, message
@@ -254,7 +257,13 @@ class Lives(RuleBasedStateMachine):
             assert len(queue.active) <= queue.parallelism
         narrow = engine.flow.keys.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
-        assert engine.active == set(engine.in_flight)
+        assert set(engine.in_flight) <= engine.active
+        assert all(
+            one in engine.in_flight or engine.messages[one].due_us is not None
+            for one in engine.active
+        )
+        most = engine.limits.parallelism
+        assert most is None or len(engine.active) <= most
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -283,6 +292,7 @@ class Lives(RuleBasedStateMachine):
         engine = self.engine
         assert not engine.pending
         assert not engine.in_flight
+        assert not engine.active
         assert self.accepted <= set(engine.messages) | set(engine.groups_of_tasks)
         for message in engine.messages.values():
             ends = [entry.state for entry in message.log if entry.state in ENDS]
@@ -300,6 +310,7 @@ class Lives(RuleBasedStateMachine):
             for attempt in message.attempts:
                 assert attempt.at_us >= message.not_before_us
             held = message.queue_name or message.settings.flow or self.paused_at_some_time
+            held = held or self.engine.limits.parallelism
             if held or not message.attempts:
                 continue
             assert message.attempts[0].at_us == message.not_before_us
