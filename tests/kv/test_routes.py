@@ -9,7 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pytest_fakecloud.kernel.app import Answer, Request
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 
@@ -587,6 +590,46 @@ class TestAvailability:
     def test_reads_that_could_block_answer_at_once(self, http: httpx.Client) -> None:
         answer = http.post("/", json=["XREAD", "BLOCK", 0, "STREAMS", "s", "$"])
         assert answer.json() == {"result": None}
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=8,
+)
+ANY_BODY = st.binary(max_size=30) | ANY_JSON.map(lambda value: json.dumps(value).encode())
+
+
+class TestAnyInput:
+    @settings(max_examples=150, deadline=None)
+    @given(
+        method=st.sampled_from(["GET", "HEAD", "POST", "PUT", "DELETE", "X"]),
+        path=st.sampled_from(
+            ["/", "/pipeline", "/multi-exec", "/set/k", "/monitor", "/subscribe/a"]
+        )
+        | st.binary(max_size=12).map(lambda raw: "/" + raw.decode("latin-1")),
+        query=st.sampled_from(["", "?EX=1", "?=", "?%ff=%", "?a&b=&&c=d"]),
+        body=ANY_BODY,
+        headers=st.lists(
+            st.sampled_from(
+                [
+                    ("Upstash-Encoding", "base64"),
+                    ("Service-Response-Format", "resp2"),
+                    ("Upstash-Sync-Token", ""),
+                ]
+            ),
+            max_size=2,
+        ),
+    )
+    def test_the_answer_is_one_the_service_gives(
+        self, method: str, path: str, query: str, body: bytes, headers: list[tuple[str, str]]
+    ) -> None:
+        with KVServer(Context.alone()) as server:
+            headers = [*headers, ("Authorization", f"Bearer {server.token}")]
+            answer = server.app.answer(Request(method, path + query, headers, body))
+            assert isinstance(answer, Answer)
+            assert answer.status in (200, 400, 405)
+            assert "bug" not in [problem.kind for problem in server.app.problems]
 
 
 class TestJournal:
