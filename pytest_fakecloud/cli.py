@@ -118,7 +118,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     flags = vars(given)
 
     def value(name: str, *, number: bool = False) -> Any:
-        if flags.get(name) is not None:
+        if flags.get(name) not in (None, []):
             return flags[name]
         text = os.environ.get(VARIABLE + name.upper())
         if text is not None:

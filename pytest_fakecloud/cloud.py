@@ -97,7 +97,7 @@ class Cloud:
         self._allowed: list[tuple[str, dict[str, object]]] = []
         self._context = Context(self.clock, Ids(self.seed), self.journal, self._recorded, delivery)
         self._starting = threading.RLock()
-        self._dispatcher = Dispatcher(self.clock)
+        self._dispatcher = Dispatcher(self.clock, self._delivery_failed)
         self._listeners: list[Callable[[Handle], None]] = []
         self._exits: list[Callable[[], None]] = []
         self._transport = transport
@@ -114,6 +114,11 @@ class Cloud:
             steering = ProcessTime(self.clock)
             steering.start()
             self._exits.append(steering.stop)
+
+    def _delivery_failed(self, error: BaseException) -> None:
+        self._recorded.report(
+            "bug", f"a delivery in the background failed: {error!r}", exception=error
+        )
 
     def _set_up_transport(self, tls: bool) -> None:
         from .transport import client_cost, environment

@@ -47,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="when a test's report shows the journal of its fakes (default: failed)",
     )
     group.addoption(
+        "--fakecloud-url",
+        metavar="URL",
+        help="use the fakes of a stand-alone server (pytest-fakecloud serve) instead of starting "
+        "some: its console address, or the address and the variable PYTEST_FAKECLOUD_TOKEN",
+    )
+    group.addoption(
         "--fakecloud-report",
         metavar="DIR",
         help="write an HTML timeline of the fakes of each failing test into this folder",
@@ -150,11 +156,24 @@ class SessionCloud:
     @property
     def in_use(self) -> bool:
         """Whether the fixtures' fakes live in the session's cloud."""
-        return bool(self.early) or self._config.getini("fakecloud_scope") == "session"
+        return (
+            bool(self.early)
+            or self._url is not None
+            or self._config.getini("fakecloud_scope") == "session"
+        )
+
+    @property
+    def _url(self) -> str | None:
+        url: str | None = self._config.getoption("--fakecloud-url", None)
+        return url
 
     def cloud(self, settings: Mapping[str, Any] | None = None) -> Cloud:
         """The session's cloud; made when first asked for."""
-        if self._cloud is None:
+        if self._cloud is None and self._url is not None:
+            from .cloud import Cloud
+
+            self._cloud = Cloud.connect(self._url)
+        elif self._cloud is None:
             layers = [settings] if settings else []
             merged = _merged(_defaults(self._config, "session"), layers)
             self._cloud = _start(merged, "background")

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -217,6 +218,7 @@ class _RemoteHandle:
     def _close(self) -> None:
         if not object.__getattribute__(self, "closed"):
             object.__setattr__(self, "closed", True)
+            object.__getattribute__(self, "_exits").close()
             self._connection.request("DELETE", f"/handles/{self._remote_name}")
 
 
@@ -234,6 +236,7 @@ def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
     object.__setattr__(handle, "_connection", connection)
     object.__setattr__(handle, "_remote_name", name)
     object.__setattr__(handle, "closed", False)
+    object.__setattr__(handle, "_exits", ExitStack())
     return handle  # type: ignore[no-any-return]
 
 

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import queue as queues
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..kernel.app import Answer, App, Request, Stream
@@ -18,7 +18,7 @@ from ..kernel.reading import decode_segment, json_value
 from ..kernel.routing import Route
 from ..report import rows
 from .codec import Objects, decode, encode, encode_error
-from .views import describe, view
+from .views import attempt_view, dead_letter, describe, message_view, view
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -27,7 +27,7 @@ __all__ = ["PREFIX", "ControlApp"]
 
 PREFIX = "/__control__"
 HEARTBEAT_SECONDS = 15.0
-_OPEN = frozenset({"ready", "console", "openapi"})
+_OPEN = frozenset({"ready", "console", "icon", "openapi"})
 
 
 class Refused(ServiceError):
@@ -59,6 +59,7 @@ class ControlApp(App):
         handle = f"{PREFIX}/handles/{{name}}"
         return [
             Route("GET", "/", "console", self.console),
+            Route("GET", "/favicon.ico", "icon", self.icon),
             Route("GET", f"{PREFIX}/ready", "ready", self.ready),
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
             Route("GET", f"{PREFIX}/state", "state", self.state),
@@ -114,6 +115,10 @@ class ControlApp(App):
         from .console import page
 
         return Answer(page(), content_type="text/html; charset=utf-8")
+
+    def icon(self, request: Request) -> Answer:
+        """No icon; browsers ask for one."""
+        return Answer(status=204, content_type=None)
 
     def ready(self, request: Request) -> object:
         """Whether the server takes requests."""
@@ -346,17 +351,17 @@ class ControlApp(App):
         """The attempts of a queue, of all messages or of ``?id=``."""
         wanted = request.query("id")
         attempts = self._queue(request).attempts(**({"id": wanted} if wanted else {}))
-        return [_plain(attempt) for attempt in attempts]
+        return [attempt_view(attempt) for attempt in attempts]
 
     def get_dead_letters(self, request: Request) -> object:
         """The dead letters of a queue."""
-        return [_plain(letter) for letter in self._queue(request).dead_letters()]
+        return [dead_letter(letter) for letter in self._queue(request).dead_letters()]
 
     def retry_dead_letter(self, request: Request) -> object:
         """Give a dead letter another life."""
         handle = self._queue(request)
         with _contract():
-            return _plain(handle.retry_dead_letter(decode_segment(request.params["id"])))
+            return message_view(handle.retry_dead_letter(decode_segment(request.params["id"])))
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -484,20 +489,3 @@ def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
         "sent": row.sent,
         "got": row.got,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Anything as plain JSON for people and scripts; what is no data shows as text."""
-    return json.loads(json.dumps(_fields(value), default=str))
-
-
-def _fields(value: Any) -> Any:
-    names: Callable[[Any], list[str]] = lambda one: [  # noqa: E731
-        name for name in dir(type(one)) if not name.startswith("_")
-    ]
-    found = {}
-    for name in [*getattr(value, "__dataclass_fields__", {}), *names(value)]:
-        member = getattr(value, name, None)
-        if not callable(member) and not name.startswith("_"):
-            found[name] = member.decode("utf-8", "replace") if isinstance(member, bytes) else member
-    return found

@@ -16,7 +16,7 @@ _QUERIES = {
     "journal_stream": {"after": "leave out entries up to this number"},
     "attempts": {"id": "only this message's"},
 }
-_WITHOUT_TOKEN = frozenset({"ready", "console", "openapi"})
+_WITHOUT_TOKEN = frozenset({"ready", "console", "icon", "openapi"})
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..kernel.handle import Handle
 
-__all__ = ["describe", "view"]
+__all__ = ["attempt_view", "dead_letter", "describe", "message_view", "view"]
 
 MOST = 500
 """The most keys, vectors, records and messages a view shows; the counts are always whole."""
@@ -45,6 +47,8 @@ def _text(value: Any) -> Any:
         return {str(_text(key)): _text(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_text(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return value.value
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
@@ -73,7 +77,9 @@ def _vector(handle: Any) -> dict[str, Any]:
             item["point"] = point
             item["dimension"] = len(item.pop("vector", None) or [])
         namespaces.append({"name": namespace, "count": len(items), "vectors": shown})
-    return {"info": _text(handle.info()), "namespaces": namespaces}
+    info = dataclasses.asdict(handle.engine.info())
+    del info["namespaces"]
+    return {"info": _text(info), "namespaces": namespaces}
 
 
 def _projected(vectors: Iterable[list[float]]) -> list[list[float] | None]:
@@ -150,17 +156,8 @@ def _queue(handle: Any) -> dict[str, Any]:
     messages = handle.messages()
     return {
         "count": len(messages),
-        "messages": [_message(message) for message in messages[-MOST:]],
-        "dead_letters": [
-            {
-                "id": letter.id,
-                "at": letter.at.isoformat(),
-                "url": letter.url,
-                "status": letter.status,
-                "message": letter.message.id,
-            }
-            for letter in handle.dead_letters()
-        ],
+        "messages": [message_view(message) for message in messages[-MOST:]],
+        "dead_letters": [dead_letter(letter) for letter in handle.dead_letters()],
         "schedules": [
             {
                 "id": schedule.id,
@@ -174,7 +171,8 @@ def _queue(handle: Any) -> dict[str, Any]:
     }
 
 
-def _message(message: Any) -> dict[str, Any]:
+def message_view(message: Any) -> dict[str, Any]:
+    """A message with its attempts."""
     return {
         "id": message.id,
         "kind": message.kind,
@@ -185,17 +183,32 @@ def _message(message: Any) -> dict[str, Any]:
         "max_retries": message.max_retries,
         "body": _text(message.body[:2000]),
         "timeline": message.timeline,
-        "attempts": [
-            {
-                "number": attempt.number,
-                "at": attempt.at.isoformat(),
-                "waited": attempt.waited.total_seconds(),
-                "why": attempt.wait_reason,
-                "status": attempt.status,
-                "state": attempt.state,
-                "exception": None if attempt.exception is None else repr(attempt.exception),
-                "final": attempt.is_final,
-            }
-            for attempt in message.attempts
-        ],
+        "attempts": [attempt_view(attempt) for attempt in message.attempts],
+    }
+
+
+def attempt_view(attempt: Any) -> dict[str, Any]:
+    """One attempt to deliver a message."""
+    return {
+        "message": attempt.message_id,
+        "url": attempt.url,
+        "number": attempt.number,
+        "at": attempt.at.isoformat(),
+        "waited": attempt.waited.total_seconds(),
+        "why": attempt.wait_reason,
+        "status": attempt.status,
+        "state": attempt.state,
+        "exception": None if attempt.exception is None else repr(attempt.exception),
+        "final": attempt.is_final,
+    }
+
+
+def dead_letter(letter: Any) -> dict[str, Any]:
+    """A dead letter and the last answer."""
+    return {
+        "id": letter.id,
+        "at": letter.at.isoformat(),
+        "url": letter.url,
+        "status": letter.status,
+        "message": letter.message.id,
     }

@@ -90,7 +90,7 @@ class Twin:
 
     def __init__(self, target: object, names: Iterable[str]) -> None:
         self._target = target
-        self._names = frozenset(names)
+        self._names = names if isinstance(names, frozenset) else frozenset(names)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self._names:

@@ -1,0 +1,96 @@
+"""A stand-alone server in a process of its own, stopped whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import urllib3
+
+STARTS_WITHIN = 30.0
+
+
+@dataclass
+class Server:
+    """A running ``pytest-fakecloud serve --json``."""
+
+    process: subprocess.Popen[str]
+    summary: dict[str, Any]
+
+    @property
+    def url(self) -> str:
+        return str(self.summary["control"]["url"])
+
+    @property
+    def token(self) -> str:
+        return str(self.summary["control"]["token"])
+
+    def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+        """Status and JSON of one request to the control API."""
+        answer = urllib3.request(
+            method,
+            f"{self.url}/__control__{path}",
+            body=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.token if token is None else token}"},
+            retries=False,
+            timeout=20,
+        )
+        return answer.status, json.loads(answer.data)
+
+
+Serve = Callable[..., Server]
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Serve]:
+    """Start servers with any options; all are stopped at the end of the module."""
+    servers: list[Server] = []
+
+    def start(*options: str, **environment: str) -> Server:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest_fakecloud", "serve", "--json", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert process.stdout is not None
+        # A server that never gets ready must end the test, not hang it.
+        timer = threading.Timer(STARTS_WITHIN, process.kill)
+        timer.start()
+        try:
+            line = process.stdout.readline()
+        finally:
+            timer.cancel()
+        assert line, "the server did not start"
+        server = Server(process, json.loads(line))
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        if server.process.poll() is None:
+            server.process.kill()
+        server.process.wait(10)
+        if server.process.stdout is not None:
+            server.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve) -> Server:
+    """One server with all services, its clock frozen."""
+    return serve("--now", "2026-01-01T00:00:00Z", "--broker", 'topics={"orders": 2}')
+
+
+@pytest.fixture(autouse=True)
+def _fresh(request: pytest.FixtureRequest) -> None:
+    if "server" in request.fixturenames:
+        request.getfixturevalue("server").ask("POST", "/begin", {})

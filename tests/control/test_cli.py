@@ -1,0 +1,160 @@
+"""The command: options, summary, run, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from .conftest import Serve
+
+COMMAND = [sys.executable, "-m", "pytest_fakecloud"]
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_pytest_is_not_imported() -> None:
+    code = (
+        "import sys, threading\n"
+        "from pytest_fakecloud import cli\n"
+        "sys.argv = ['x']\n"
+        "code = cli.main(['run', '--', sys.executable, '-c', ''])\n"
+        "assert code == 0, code\n"
+        "print('pytest' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_services_ports_and_tokens_are_chosen(serve: Serve) -> None:
+    server = serve("kv", "queue", "--kv-token", "my-token", "--seed", "5")
+    names = [handle["name"] for handle in server.summary["handles"]]
+    assert names == ["kv_server", "queue"]
+    kv = server.summary["handles"][0]
+    assert kv["headers"] == {"Authorization": "Bearer my-token"}
+    assert server.summary["seed"] == "5"
+    assert server.summary["env"]["UPSTASH_REDIS_REST_URL"] == kv["url"]
+    assert server.summary["env"]["PYTEST_FAKECLOUD_URL"] == server.url
+
+
+def test_options_come_from_flag_then_environment_then_file(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "fakes.toml"
+    file.write_text(
+        'services = ["broker"]\nseed = "file"\nclock = "frozen"\nkv_token = "x"\n'
+        "[broker]\ntopics = { orders = 3 }\n".replace('kv_token = "x"\n', ""),
+        encoding="utf-8",
+    )
+    server = serve("--config", str(file), "--seed", "flag", PYTEST_FAKECLOUD_SEED="environment")
+    assert server.summary["seed"] == "flag"
+    assert [handle["name"] for handle in server.summary["handles"]] == ["broker"]
+    assert server.ask("GET", "/handles/broker/view")[1]["topics"][0]["name"] == "orders"
+    assert server.ask("GET", "/clock")[1]["mode"] == "frozen"
+    other = serve("--config", str(file), PYTEST_FAKECLOUD_SEED="environment")
+    assert other.summary["seed"] == "environment"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Signals) -> None:
+    server = serve("broker", "--broker", 'topics={"orders": 1}')
+    broker = server.summary["handles"][0]
+    pool = urllib3.PoolManager(retries=False)
+    pool.request("GET", f"{broker['url']}/topics", headers=broker["headers"])
+    started = time.perf_counter()
+    server.process.send_signal(number)
+    assert server.process.wait(10) == 0
+    assert time.perf_counter() - started < 5
+    pool.clear()
+
+
+def test_the_summary_can_be_pasted() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "kv"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline() for _ in range(6)]
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+    text = "".join(lines)
+    assert "pytest-fakecloud is ready" in text
+    assert "console" in text
+    assert "Paste into the shell" in text
+
+
+def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys, urllib.request\n"
+        "request = urllib.request.Request(os.environ['UPSTASH_REDIS_REST_URL'] + '/set/a/1',\n"
+        "    headers={'Authorization': 'Bearer ' + os.environ['UPSTASH_REDIS_REST_TOKEN']})\n"
+        "print(urllib.request.urlopen(request, timeout=10).read().decode())\n"
+        "sys.exit(int(sys.argv[1]))\n",
+        encoding="utf-8",
+    )
+    journal = tmp_path / "out" / "journal.har"
+    arguments = ["run", "--services", "kv", "--journal", str(journal), "--"]
+    done = command(*arguments, sys.executable, str(program), "0")
+    assert (done.returncode, done.stdout.strip()) == (0, '{"result":"OK"}')
+    entries = json.loads(journal.read_text(encoding="utf-8"))["log"]["entries"]
+    assert entries[0]["request"]["url"].endswith("/set/a/1")
+    failed = command(*arguments, sys.executable, str(program), "7")
+    assert failed.returncode == 7
+    assert "--> kv_server: " in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["serve", "tape"], 2, "tape is no service; the services are: kv, vector, broker, queue"),
+        (["run", "--"], 2, "run needs a command"),
+        (["run", "--", "no-such-command-at-all"], 127, "cannot run no-such-command-at-all"),
+        (["serve", "--config", "/no/such/file.toml"], 2, "cannot read"),
+        (["serve", "kv", "--kv", "dialect"], 2, "'dialect' is no SETTING=VALUE"),
+        (["serve", "kv", "--kv", "colour=red"], 3, "kv_server has no setting 'colour'"),
+        (["serve", "--now", "yesterday"], 3, "'yesterday' is not an instant"),
+    ],
+)
+def test_misuse_has_its_exit_code_and_a_reason(arguments: list[str], code: int, text: str) -> None:
+    done = command(*arguments)
+    assert done.returncode == code
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = command("serve", "kv", "--kv-port", str(taken.getsockname()[1]))
+    assert done.returncode == 3
+    assert "cannot start" in done.stderr
+
+
+def test_a_wrong_variable_is_said() -> None:
+    done = command("serve", "kv", PYTEST_FAKECLOUD_KV_PORT="many")
+    assert done.returncode == 2
+    assert "PYTEST_FAKECLOUD_KV_PORT='many' is no port number" in done.stderr

@@ -1,0 +1,174 @@
+"""The console in a real browser, where one is installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import urllib3
+
+from .conftest import Server
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+QUIET = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: Server) -> Iterator[Any]:
+    opened = browser.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on(
+        "response",
+        lambda answer: (
+            problems.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        ),
+    )
+    opened.goto(server.summary["console"])
+    opened.wait_for_selector("#tabs [role=tab]")
+    yield opened
+    opened.close()
+    assert problems == []
+
+
+def handle(server: Server, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(h for h in server.summary["handles"] if h["name"] == name)
+    return found
+
+
+def command(server: Server, *words: str) -> None:
+    kv = handle(server, "kv_server")
+    urllib3.request("POST", kv["url"], json=list(words), headers=kv["headers"], retries=False)
+
+
+def test_the_timeline_is_live_and_can_be_filtered(page: Any, server: Server) -> None:
+    command(server, "SET", "live", "1")
+    page.wait_for_selector("#rows tr")
+    command(server, "GET", "live")
+    page.wait_for_function("document.querySelectorAll('#rows tr').length === 2")
+    assert page.inner_text("#rows tr:first-child td:last-child").startswith("200")
+    page.fill("input[type=search]", "nothing like this")
+    page.wait_for_function("document.querySelectorAll('#rows tr').length === 0")
+    assert "0 of 2" in page.inner_text("#count")
+
+
+def test_a_call_can_be_copied_as_curl(page: Any, server: Server) -> None:
+    command(server, "SET", "it's", "1")
+    page.wait_for_selector("#rows tr")
+    curl = page.evaluate("curl(rows[0])")
+    kv = handle(server, "kv_server")
+    assert curl.startswith(f"curl -X POST '{kv['url']}/'")
+    assert kv["headers"]["Authorization"] in curl
+    assert "it'\\''s" in curl
+
+
+def test_the_token_does_not_stay_in_the_address(page: Any, server: Server) -> None:
+    assert server.token not in page.url
+
+
+def test_keys_and_their_expiry_are_shown(page: Any, server: Server) -> None:
+    command(server, "SET", "session:1", "ada", "EX", "1800")
+    page.click("#tab-kv_server")
+    page.wait_for_selector("#view td")
+    assert page.inner_text("#view tbody").split("\t")[:4] == [
+        "session:1", "string", "in 1800 s", "ada",
+    ]  # fmt: skip
+
+
+def test_the_clock_moves_by_its_buttons(page: Any, server: Server) -> None:
+    page.click("[data-by='1h']")
+    page.wait_for_function("document.getElementById('now').textContent.includes('01:00:00')")
+    page.fill("#by", "90m")
+    page.press("#by", "Enter")
+    page.wait_for_function("document.getElementById('now').textContent.includes('02:30:00')")
+    assert server.ask("GET", "/clock")[1]["now"] == "2026-01-01T02:30:00+00:00"
+    page.click("#freeze")
+    page.wait_for_function("document.getElementById('freeze').textContent === 'Freeze'")
+
+
+def test_a_wrong_duration_is_said(browser: Any, server: Server) -> None:
+    opened = browser.new_page()
+    opened.goto(server.summary["console"])
+    opened.wait_for_selector("#tabs [role=tab]")
+    opened.fill("#by", "soon")
+    opened.click("#advance")
+    opened.wait_for_function(
+        "document.getElementById('notice').textContent.includes('is not a duration')"
+    )
+    opened.close()
+
+
+def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
+    queue = handle(server, "queue")
+    urllib3.request(
+        "POST",
+        f"{queue['url']}/v2/publish/http://127.0.0.1:9/gone",
+        headers={**queue["headers"], "Upstash-Retries": "0"},
+        body=b"x",
+        retries=False,
+    )
+    page.click("[data-by='1m']")
+    page.click("#tab-queue")
+    page.wait_for_selector("text=Retry")
+    page.click("text=Retry")
+    page.wait_for_function("document.querySelector('#view h2').textContent.startsWith('2 ')")
+
+
+def test_vectors_are_plotted(page: Any, server: Server) -> None:
+    index = handle(server, "vector_index")
+    urllib3.request(
+        "POST",
+        f"{index['url']}/upsert",
+        json=[{"id": f"v{n}", "vector": [n, n % 3]} for n in range(5)],
+        headers=index["headers"],
+        retries=False,
+    )
+    page.click("#tab-vector_index")
+    page.wait_for_selector("svg circle")
+    assert page.locator("svg circle").count() == 5
+
+
+def test_tabs_work_from_the_keyboard(page: Any, server: Server) -> None:
+    page.focus("#tab-timeline")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#tab-kv_server[aria-selected=true]")
+    assert page.evaluate("document.activeElement.id") == "tab-kv_server"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_light_and_dark(browser: Any, server: Server, scheme: str) -> None:
+    opened = browser.new_page(color_scheme=scheme)
+    opened.goto(server.summary["console"])
+    opened.wait_for_selector("#tabs [role=tab]")
+    ink, paper = opened.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    assert _contrast(ink, paper) > 7
+    opened.close()
+
+
+def _contrast(first: str, second: str) -> float:
+    bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

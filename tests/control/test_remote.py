@@ -1,0 +1,173 @@
+"""The same handles over a stand-alone server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_fakecloud import Broker, Cloud, ContractError, KVServer, Queue, VectorIndex
+
+from .conftest import Serve, Server
+
+
+@pytest.fixture
+def cloud(server: Server) -> Iterator[Cloud]:
+    with Cloud.connect(server.summary["console"]) as connected:
+        yield connected
+
+
+def test_handles_are_of_the_same_classes(cloud: Cloud) -> None:
+    kv, vector, broker, queue = cloud.handles
+    assert isinstance(kv, KVServer)
+    assert isinstance(vector, VectorIndex)
+    assert isinstance(broker, Broker)
+    assert isinstance(queue, Queue)
+    assert [handle.name for handle in cloud.handles] == [
+        "kv_server", "vector_index", "broker", "queue",
+    ]  # fmt: skip
+    assert cloud.env["UPSTASH_REDIS_REST_URL"] == kv.url
+
+
+def test_a_test_works_as_in_process(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    client = kv.client()
+    client.set("a", "1", ex=60)
+    assert kv.value("a") == "1"
+    assert kv.ttl("a") == 60
+    cloud.clock.advance("61s")
+    assert client.get("a") is None
+    kv.assert_called("GET", times=1)
+    with pytest.raises(AssertionError, match="expected a call HSET at least once"):
+        kv.assert_called("HSET")
+    with kv.faults.answer(400, {"error": "ERR planned"}) as fault:
+        with pytest.raises(Exception, match="ERR planned"):
+            client.get("a")
+        assert fault.hits == 1
+
+
+def test_values_keep_their_types(cloud: Cloud) -> None:
+    broker = cloud.fixture_handle("broker")
+    produced = broker.produce("orders", "x", key="k")
+    record = broker.records("orders").only()
+    assert (record.offset, record.key, record.value) == (produced.offset, "k", "x")
+    assert broker.topic("orders").partition(produced.partition).only() == record
+    assert cloud.clock.now().tzinfo is not None
+    assert broker.group("nobody").state == "Dead"
+
+
+def test_a_message_is_watched_from_afar(cloud: Cloud) -> None:
+    queue = cloud.fixture_handle("queue")
+    message = queue.publish("http://127.0.0.1:9/gone", json={"a": 1}, retries=1)
+    attempts = cloud.clock.advance("1m")
+    assert attempts
+    assert message.state == "dead_lettered"
+    assert message.json == {"a": 1}
+    assert "backoff" in message.timeline
+    letter = queue.dead_letters().only()
+    assert letter.message.id == message.id
+    queue.assert_dead_lettered(times=1)
+
+
+def test_snapshots_cross_as_references(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    kv.execute("SET", "a", "1")
+    snapshot = cloud.snapshot()
+    kv.execute("SET", "a", "2")
+    cloud.restore(snapshot)
+    assert kv.value("a") == "1"
+
+
+def test_what_was_started_here_ends_here(server: Server, cloud: Cloud) -> None:
+    with Cloud.connect(server.url, server.token) as second:
+        more = second.vector_index(dimension=2, name="more")
+        more.load({"a": [1, 2]})
+        assert more.vectors().only()["id"] == "a"
+        assert "more" in [handle.name for handle in cloud.handles]
+    assert "more" not in [handle.name for handle in cloud.handles]
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda cloud: cloud.fixture_handle("queue").destinations, "destinations does not work"),
+        (
+            lambda cloud: cloud.fixture_handle("kv_server").between(commands=[], run=print),
+            "between does not work",
+        ),
+        (
+            lambda cloud: cloud.vector_index(embedding=lambda text: [1.0]),
+            r"embedding= of vector_index\(\) cannot cross to another process",
+        ),
+        (
+            lambda cloud: cloud.fixture_handle("kv_server").faults.drop(when=lambda request: True),
+            r"when= of drop\(\) cannot cross",
+        ),
+        (
+            lambda cloud: cloud.fixture_handle("kv_server").intercept("https://kv.example"),
+            "intercept does not work",
+        ),
+        (lambda cloud: cloud.every_failure(lambda: None), "every_failure does not work"),
+    ],
+)
+def test_what_cannot_cross_is_named(cloud: Cloud, use: object, text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        use(cloud)  # type: ignore[operator]
+
+
+def test_contract_errors_of_the_server_come_back(cloud: Cloud) -> None:
+    with pytest.raises(ContractError, match="is not a duration"):
+        cloud.clock.advance("soon")
+    with pytest.raises(ContractError, match="has no setting 'colour'"):
+        cloud.kv_server(colour="red")
+
+
+def test_awaitable_twins_work(cloud: Cloud) -> None:
+    before = cloud.clock.now()
+    asyncio.run(cloud.clock.aio.advance("1h"))
+    assert (cloud.clock.now() - before).total_seconds() == 3600
+
+
+def test_a_token_is_needed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_FAKECLOUD_TOKEN", raising=False)
+    with pytest.raises(ContractError, match="needs its control token"):
+        Cloud.connect(server.url)
+    with pytest.raises(ContractError, match="refused GET /state"):
+        Cloud.connect(server.url, "wrong")
+    monkeypatch.setenv("PYTEST_FAKECLOUD_TOKEN", server.token)
+    with Cloud.connect(server.url) as cloud:
+        assert len(cloud.handles) == 4
+
+
+def test_no_server_is_said() -> None:
+    with pytest.raises(ContractError, match="no stand-alone server answers"):
+        Cloud.connect("http://127.0.0.1:9", "x")
+
+
+def test_a_suite_runs_against_the_server(
+    server: Server, pytester: pytest.Pytester, serve: Serve
+) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_it(kv_server, broker, fakecloud, turn):
+            assert kv_server.values() == {}
+            kv_server.client().set("a", "1", ex=60)
+            fakecloud.clock.advance("61s")
+            assert kv_server.value("a") is None
+            broker.produce("orders", "x")
+            assert broker.records("orders").only().value == "x"
+            kv_server.execute("SET", "left", "behind")
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        f"--fakecloud-url={server.summary['console']}",
+    )
+    result.assert_outcomes(passed=2)
