@@ -153,14 +153,14 @@ def format_long_double(value: LongDouble) -> bytes:
 def format_double(value: float) -> bytes:
     """The shortest text that reads back as the same double, as scores are printed.
 
-    Whole numbers up to 2^52 are written without an exponent; beyond that, and below 1e-6, the
+    Whole numbers up to 2^62 are written in full; beyond that, and below 1e-6, the
     exponent form is used (as Valkey 9 and Redis since 7.2 print it).
     """
     if math.isinf(value):
         return b"inf" if value > 0 else b"-inf"
     if math.isnan(value):
         return b"nan"
-    if value == int(value) and abs(value) < 2**52:
+    if value == int(value) and abs(value) <= 2**62:
         return b"-0" if value == 0 and math.copysign(1, value) < 0 else b"%d" % int(value)
     mantissa, _, exponent_text = repr(value).partition("e")
     sign = "-" if mantissa.startswith("-") else ""

@@ -118,6 +118,11 @@ def text(score: float) -> bytes:
     return bytes((*letters, _ALPHABET[0]))
 
 
+def _cosine(radians: float) -> float:
+    """As in C, where the cosine of infinity is no number: every comparison with it fails."""
+    return math.nan if math.isinf(radians) else math.cos(radians)
+
+
 def _latitude_distance(south: float, north: float) -> float:
     return _EARTH_RADIUS * abs(north * _DEGREE - south * _DEGREE)
 
@@ -166,7 +171,7 @@ class Shape:
         half_width = self.unit * (self.width / 2 if self.radius is None else self.radius)
         up = half_height / _EARTH_RADIUS / _DEGREE
         toward_pole = self.latitude - up if self.latitude < 0 else self.latitude + up
-        across = half_width / _EARTH_RADIUS / math.cos(toward_pole * _DEGREE) / _DEGREE
+        across = half_width / _EARTH_RADIUS / _cosine(toward_pole * _DEGREE) / _DEGREE
         return (
             self.longitude - across,
             self.latitude - up,
@@ -177,7 +182,8 @@ class Shape:
     def _steps(self) -> int:
         metres = self.radius
         if metres is None:
-            metres = math.sqrt((self.width / 2) ** 2 + (self.height / 2) ** 2)
+            across, up = self.width / 2, self.height / 2
+            metres = math.sqrt(across * across + up * up)
         metres *= self.unit
         if metres == 0:
             return STEPS

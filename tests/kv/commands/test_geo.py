@@ -27,3 +27,11 @@ def test_scores_that_are_no_positions_do_no_harm(run: Run) -> None:
     assert len(run("GEOHASH z a b c d e")) == 5
     assert isinstance(run("GEODIST z a b"), bytes)
     assert isinstance(run("GEOSEARCH z FROMLONLAT 0 0 BYRADIUS 30000 km"), list)
+
+
+@pytest.mark.parametrize("size", ["inf", "1e308", "1e200"])
+def test_a_shape_may_be_larger_than_the_world(run: Run, size: str) -> None:
+    run("GEOADD g 10 10 a -170 -80 b")
+    for unit in ("m", "mi"):
+        assert len(run("GEOSEARCH", "g", "FROMLONLAT", 0, 79, "BYRADIUS", size, unit)) == 2
+        assert len(run("GEOSEARCH", "g", "FROMLONLAT", 0, -79, "BYBOX", size, size, unit)) == 2

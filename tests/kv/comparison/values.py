@@ -209,7 +209,7 @@ class Values:
         roll = self.rng.random()
         if roll < 0.95:
             return b"%d" % self.rng.choice((0, 1, 10, 100, 500, 1000, 5000, 10000, 30000))
-        return self.rng.choice((b"-1", b"abc", b"1.5"))
+        return self.rng.choice((b"-1", b"abc", b"1.5", b"inf", b"1e308", b"1e200"))
 
     def unit(self) -> bytes:
         return self.rng.choice((b"m", b"km", b"km", b"km", b"KM", b"ft", b"mi", b"parsec"))
