@@ -8,7 +8,6 @@ cannot recover from an allocation that fails while Python hands it a value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,27 +16,15 @@ import lupa.lua51 as lupa
 
 from ..reply import Reply
 from .callbacks import Boxed, callbacks
+from .limits import Limits
 from .replies import FAILED, Converter, lua_size
 
-__all__ = ["HostLost", "Limits", "LuaHost", "ScriptFailure"]
+__all__ = ["HostLost", "LuaHost", "ScriptFailure"]
 
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 _FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 _CALL_WIDTH = 500
 """Arguments handed over in one call; more of them travel as tables."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one script may use (decided here; the service publishes no figures).
-
-    ``instructions`` of the Lua machine (a coroutine costs 1,000, a command 100), ``seconds`` of
-    real time, for what is not counted in instructions, and ``memory`` in bytes.
-    """
-
-    instructions: int = 50_000_000
-    seconds: float = 5.0
-    memory: int = 64 * 2**20
 
 
 class HostLost(Exception):

@@ -19,10 +19,13 @@ BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integer
 
 
 def number_text(number: int | float) -> bytes:
-    """A Lua number as an argument of a command: 17 significant digits."""
-    if isinstance(number, int) and abs(number) < 10**17:
+    """A Lua number as an argument of a command: as few digits as it takes.
+
+    As Valkey and Redis since 7.2 have it; Redis 7.0 always writes 17.
+    """
+    if isinstance(number, int) and abs(number) < 2**53:
         return b"%d" % number
-    return b"%.17g" % number
+    return format_double(float(number))
 
 
 def lua_size(value: Any) -> int:

@@ -16,6 +16,7 @@ from ..errors import CommandError, one_line
 from ..reply import Reply
 from ..values.packing import Reader, Writer
 from . import errors
+from .limits import Limits
 from .shebang import KEY_LOCKING, library_name, script_shebang
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class Scripting:
         self.scripts: dict[bytes, Script] = {}
         self.libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, Function] = {}
+        self.limits = Limits()
+        """What a script may use; a change counts from the next runtime on."""
         self._host: LuaHost | None = None
         self._run: _Run | None = None
 
@@ -95,10 +98,10 @@ class Scripting:
     def host(self) -> LuaHost:
         """The Lua runtime."""
         if self._host is None:
-            from .host import Limits, LuaHost  # lupa is for those who run scripts
+            from .host import LuaHost  # lupa is for those who run scripts
 
             flags = (KEY_LOCKING,) if self.vendor else ()
-            self._host = LuaHost(self._command, self._may_call, self._clock, Limits(), flags)
+            self._host = LuaHost(self._command, self._may_call, self._clock, self.limits, flags)
         return self._host
 
     # -- scripts ---------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ local function boundary(ok, result)
   error(result, 0)
 end
 
--- Encoding ------------------------------------------------------------------------------------------
+-- Encoding ---------------------------------------------------------------------------------------
 
 local ESCAPES = {
   ['"'] = '\\"', ["\\"] = "\\\\", ["/"] = "\\/", ["\b"] = "\\b", ["\f"] = "\\f", ["\n"] = "\\n",
@@ -122,7 +122,7 @@ local function encode(config, value)
   return concat(out)
 end
 
--- Decoding ------------------------------------------------------------------------------------------
+-- Decoding ---------------------------------------------------------------------------------------
 
 local SIMPLE = {
   [123] = "T_OBJ_BEGIN", [125] = "T_OBJ_END", [91] = "T_ARR_BEGIN", [93] = "T_ARR_END",
@@ -333,7 +333,7 @@ local function decode(settings, source)
   return decoded
 end
 
--- The library ---------------------------------------------------------------------------------------
+-- The library ------------------------------------------------------------------------------------
 
 local function limit_arguments(count, most)
   if count > most then argument_error(1, most + 1, "found too many arguments") end

@@ -3,7 +3,8 @@ local host = ...
 
 local error, next, pcall, rawget, rawset, select, type =
   error, next, pcall, rawget, rawset, select, type
-local byte, char, concat, floor, sub = string.byte, string.char, table.concat, math.floor, string.sub
+local byte, char, concat, floor, sub =
+  string.byte, string.char, table.concat, math.floor, string.sub
 local argument_error, check_integer, check_string, py =
   host.argument_error, host.check_integer, host.check_string, host.py
 local unpack = unpack
@@ -29,7 +30,7 @@ local function bytes(value, width)
   return char(unpack(parts))
 end
 
--- Packing -------------------------------------------------------------------------------------------
+-- Packing ----------------------------------------------------------------------------------------
 
 local function pack_number(value)
   if floor(value) ~= value or value >= 2 ^ 63 or value < -2 ^ 63 then
@@ -109,7 +110,7 @@ local function pack_all(count, ...)
   return concat(out)
 end
 
--- Unpacking -----------------------------------------------------------------------------------------
+-- Unpacking --------------------------------------------------------------------------------------
 
 local MISSING, BAD = "Missing bytes in input.", "Bad data format in input."
 

@@ -15,7 +15,7 @@ local clock = py.monotonic
 
 local host = { py = py, limits = limits }
 
--- Errors as C functions raise them -----------------------------------------------------------------
+-- Errors as C functions raise them ---------------------------------------------------------------
 
 -- Raises what luaL_argerror would in the function `depth` frames above the caller.
 local function argument_error(depth, number, message)
@@ -80,7 +80,7 @@ function host.plain_message(message)
   return (gsub(message, "^host:%d+: ", ""))
 end
 
--- Limits --------------------------------------------------------------------------------------------
+-- Limits -----------------------------------------------------------------------------------------
 
 local INTERVAL = 1000 -- instructions between two looks at the limits
 local spent, deadline = 0, 0
@@ -144,7 +144,7 @@ function host.create_coroutine(body)
   return thread
 end
 
--- Read-only tables ----------------------------------------------------------------------------------
+-- Read-only tables -------------------------------------------------------------------------------
 
 local real = setmetatable({}, { __mode = "k" }) -- what a read-only table shows, by the table
 host.real = real
@@ -162,7 +162,7 @@ function host.protect(content)
   return shown, function(other) behaviour.__index, real[shown] = other, other end
 end
 
--- Running -------------------------------------------------------------------------------------------
+-- Running ----------------------------------------------------------------------------------------
 
 -- Adds where it happened, as scripts of the real server see it, skipping frames of this host.
 local function locate(value)

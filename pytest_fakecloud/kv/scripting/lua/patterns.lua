@@ -10,15 +10,17 @@ local raw_find, raw_match, raw_gmatch, raw_gsub =
   string.find, string.match, string.gmatch, string.gsub
 local byte, char, sub, concat = string.byte, string.char, string.sub, table.concat
 local check_string, check_integer = host.check_string, host.check_integer
-local argument_error, type_error = host.argument_error, host.type_error
+local argument_error, charge = host.argument_error, host.charge
 
-local AFFORDABLE = 2e5 -- steps of the C matcher nobody has to count
+local AFFORDABLE = 5e7 -- steps of the C matcher: a fraction of a second at worst
+local NOTICEABLE = 2e5 -- from here on, the limits are looked at before it runs
 local LONGEST = 200 -- items of a pattern; each may cost the C matcher a level of its stack
 
--- Parsing -------------------------------------------------------------------------------------------
+-- Parsing ----------------------------------------------------------------------------------------
 
 local SINGLE, STAR, PLUS, LAZY, MAYBE, OPEN, POSITION, CLOSE, BACK, BALANCE, FRONTIER, FINISH =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local WITHOUT_WIDTH = { [OPEN] = true, [POSITION] = true, [CLOSE] = true }
 local SUFFIX = { ["*"] = STAR, ["+"] = PLUS, ["-"] = LAZY, ["?"] = MAYBE }
 
 -- Where the class that begins at `at` ends (exclusive).
@@ -115,7 +117,16 @@ local function parse(pattern, anchored)
     end
     items[#items + 1] = item
   end
-  items.wild, items.anchor, items.captures = wild, anchor, #closed
+  items.wild, items.anchor = wild, anchor
+  -- What has to follow a repetition, where that is one character: nothing else need be tried.
+  for index, item in ipairs(items) do
+    if item.op >= STAR and item.op <= MAYBE then
+      local following = index + 1
+      while items[following] and WITHOUT_WIDTH[items[following].op] do following = following + 1 end
+      local after = items[following]
+      if after and (after.op == SINGLE or after.op == PLUS) then item.guard = after end
+    end
+  end
   items.may_fail = #open > 0 or back -- the C matcher would blame this file
   return items
 end
@@ -132,20 +143,20 @@ local function lookup(pattern, anchored)
   return items
 end
 
--- Whether Lua's own matcher is sure to be quick.
+-- Whether Lua's own matcher is sure to be quick. Each repetition may end at every place, but none
+-- before the one ahead of it, hence the division.
 local function affordable(items, length)
   if #items > LONGEST or items.may_fail then return false end
-  local steps = length + 1
-  local power = items.wild + (items.anchor and 0 or 1)
-  if power < 1 then return true end
-  for _ = 2, power do
-    steps = steps * (length + 1)
+  local steps = 1
+  for power = 1, items.wild + (items.anchor and 0 or 1) do
+    steps = steps * (length + 1) / power
     if steps > AFFORDABLE then return false end
   end
-  return steps <= AFFORDABLE
+  if steps > NOTICEABLE then charge(1000) end
+  return true
 end
 
--- Matching ------------------------------------------------------------------------------------------
+-- Matching ---------------------------------------------------------------------------------------
 
 local subject, size, pattern_items
 local starts, lengths, level = {}, {}, 0
@@ -179,17 +190,22 @@ local function match_here(at, index)
       local set, stop = item.set, at
       while stop <= size and set[byte(subject, stop)] do stop = stop + 1 end
       if op == PLUS then at = at + 1 end
+      local wanted = item.guard and item.guard.set
       while stop >= at do
-        local found = match_here(stop, index + 1)
-        if found then return found end
+        if not wanted or stop <= size and wanted[byte(subject, stop)] then
+          local found = match_here(stop, index + 1)
+          if found then return found end
+        end
         stop = stop - 1
       end
       return nil
     elseif op == LAZY then
-      local set = item.set
+      local set, wanted = item.set, item.guard and item.guard.set
       while true do
-        local found = match_here(at, index + 1)
-        if found then return found end
+        if not wanted or at <= size and wanted[byte(subject, at)] then
+          local found = match_here(at, index + 1)
+          if found then return found end
+        end
         if at > size or not set[byte(subject, at)] then return nil end
         at = at + 1
       end
@@ -262,7 +278,7 @@ local function captures(start, stop)
   return count, found
 end
 
--- The string functions ------------------------------------------------------------------------------
+-- The string functions ---------------------------------------------------------------------------
 
 local function rethrow(message)
   if type(message) == "string" then error(host.plain_message(message), 3) end
@@ -302,7 +318,7 @@ local function find(...)
   init = start_of(init == nil and 1 or check_integer(count, 3, init), #text)
   if init > #text + 1 then init = #text + 1 end -- as Lua 5.1 has it
   if plain or not raw_find(pattern, SPECIAL) then
-    if (#text - init + 1) * #pattern <= AFFORDABLE then
+    if (#text - init + 1) * #pattern <= NOTICEABLE then
       return raw_find(text, pattern, init, true)
     end
     local at = host.py.find(text, pattern, init - 1)
@@ -426,8 +442,8 @@ local function gsub(...)
   most = most == nil and #text + 1 or check_integer(count, 4, most)
   local items = prepare(pattern, true)
   local ok, result, made
-  local each = #text + 1 -- a match may be tried at every place
-  if affordable(items, #text) and (items.anchor or each * (items.wild + 1) <= AFFORDABLE) then
+  local each = #text + 1 -- a match may be found at every place
+  if affordable(items, #text) then
     if type(replacement) == "string" then host.check_size(each * (#replacement + 1)) end
     ok, result, made = pcall(raw_gsub, text, pattern, replacement, most)
   else

@@ -11,7 +11,7 @@ local resp = 2 -- the protocol version redis.setresp chose
 local DEEPEST = 100 -- levels of a reply
 local CHUNK = 1000 -- values handed over in one call
 
--- Replies -------------------------------------------------------------------------------------------
+-- Replies ----------------------------------------------------------------------------------------
 
 local to_reply
 
@@ -81,7 +81,7 @@ function to_reply(value, depth)
   return nil
 end
 
--- Calling commands ----------------------------------------------------------------------------------
+-- Calling commands -------------------------------------------------------------------------------
 
 local STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
 
@@ -110,7 +110,7 @@ end
 
 local function raise(text) error({ err = text }, 0) end
 
--- The other functions -------------------------------------------------------------------------------
+-- The other functions ----------------------------------------------------------------------------
 
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
@@ -181,7 +181,7 @@ function for_eval.replicate_commands() return true end
 
 host.on_reset(function() resp = 2 end)
 
--- Evaluating ----------------------------------------------------------------------------------------
+-- Evaluating -------------------------------------------------------------------------------------
 
 local function with_libraries(api)
   local content = { redis = api, server = api }
@@ -231,15 +231,17 @@ function api.call_function(callback, keys, arguments)
   return finish(run(function() return to_reply(callback(keys, arguments), 1) end))
 end
 
--- Libraries -----------------------------------------------------------------------------------------
+-- Libraries --------------------------------------------------------------------------------------
 
 local registered -- what the library being loaded has registered, nil at any other time
+
+local UNKNOWN_ARGUMENT = "ERR unknown argument given to redis.register_function"
 
 local function named_arguments(given)
   local found = {}
   for key, value in pairs(given) do
     if type(key) ~= "string" then
-      if type(key) == "number" then raise("ERR unknown argument given to redis.register_function") end
+      if type(key) == "number" then raise(UNKNOWN_ARGUMENT) end
       raise("ERR named argument key given to redis.register_function is not a string")
     end
     if key == "function_name" then
@@ -256,10 +258,11 @@ local function named_arguments(given)
       end
     elseif key == "flags" then
       if type(value) ~= "table" then
-        raise("ERR flags argument to redis.register_function must be a table representing function flags")
+        raise("ERR flags argument to redis.register_function must be a table representing"
+          .. " function flags")
       end
     else
-      raise("ERR unknown argument given to redis.register_function")
+      raise(UNKNOWN_ARGUMENT)
     end
     found[key] = value
   end
@@ -274,7 +277,8 @@ local function read_flags(flags)
   local found = {}
   for index = 1, #flags do
     local flag = rawget(flags, index)
-    if type(flag) ~= "string" or not host.limits.flags[flag] then raise("ERR unknown flag given") end
+    local known = type(flag) == "string" and host.limits.flags[flag]
+    if not known then raise("ERR unknown flag given") end
     found[index] = flag
   end
   return found
@@ -285,7 +289,9 @@ local function register_function(...)
     raise("ERR redis.register_function can only be called on FUNCTION LOAD command")
   end
   local count, first, second = select("#", ...), ...
-  if count < 1 or count > 2 then raise("ERR wrong number of arguments to redis.register_function") end
+  if count < 1 or count > 2 then
+    raise("ERR wrong number of arguments to redis.register_function")
+  end
   local found
   if count == 1 then
     if type(first) ~= "table" then
@@ -311,7 +317,8 @@ local function register_function(...)
   if registered[name] then raise("ERR Function already exists in the library") end
   local flags = read_flags(found.flags or {})
   registered[name] = true
-  registered[#registered + 1] = py.list(name, found.callback, found.description, py.list(unpack(flags)))
+  registered[#registered + 1] =
+    py.list(name, found.callback, found.description, py.list(unpack(flags)))
 end
 
 local function_shown, function_globals, choose = host.new_globals(with_libraries(protect(redis)))
@@ -324,7 +331,8 @@ local load_api = protect(setmetatable({
 }, host.strict))
 local load_globals = setmetatable({ redis = load_api, server = load_api }, host.strict)
 
--- Loads a library: true and what it registered, or false and the error; nil when it does not compile.
+-- Loads a library: true and what it registered, or false and the error; nil and the compiler's
+-- message when it is not Lua.
 function api.load_library(source)
   local body, message = host.compile(source, "@user_function", function_shown)
   if not body then return nil, message end

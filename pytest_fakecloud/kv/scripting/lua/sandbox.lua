@@ -1,5 +1,5 @@
 -- The globals scripts see: Lua's harmless functions, guarded where C could run for long or where a
--- read-only table would show that it is empty. No file, process, module, debug or environment access.
+-- read-only table would show that it is empty. No files, processes, modules, debug, environments.
 local host, patterns = ...
 
 local error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber, type,
@@ -10,7 +10,7 @@ local check_integer, check_string, check_table, argument_error, type_error =
   host.check_integer, host.check_string, host.check_table, host.argument_error, host.type_error
 local charge, check_size, real, READONLY = host.charge, host.check_size, host.real, host.READONLY
 
--- Tables --------------------------------------------------------------------------------------------
+-- Tables -----------------------------------------------------------------------------------------
 
 local function guard(value)
   if real[value] then error(READONLY, 0) end
@@ -171,7 +171,7 @@ local function for_each(...)
   end
 end
 
--- Strings -------------------------------------------------------------------------------------------
+-- Strings ----------------------------------------------------------------------------------------
 
 local raw_rep = string.rep
 
@@ -193,7 +193,7 @@ local function rep(...)
   return raw_rep(text, times)
 end
 
--- Calls ---------------------------------------------------------------------------------------------
+-- Calls ------------------------------------------------------------------------------------------
 
 -- A failed pcall gives the text of an error table, as the server's own pcall does.
 local function plain(ok, ...)
@@ -302,7 +302,7 @@ local function random_seed(...)
   seed(check_integer(select("#", ...), 1, (...)))
 end
 
--- The tables ----------------------------------------------------------------------------------------
+-- The tables -------------------------------------------------------------------------------------
 
 local function chosen(library, names)
   local found = {}
@@ -365,8 +365,8 @@ host.strict = { __index = function(_, name)
   error("Script attempted to access nonexistent global variable '" .. name .. "'", 2)
 end }
 
--- A new set of globals: returns the table scripts run in, the one that fills it, and a function that
--- lets another table fill it.
+-- A new set of globals: returns the table scripts run in, the one that fills it, and a function
+-- that lets another table fill it.
 function host.new_globals(content)
   local globals = chosen(_G, BASE)
   local shown
@@ -389,7 +389,8 @@ function host.new_globals(content)
     end
     return host.compile(table.concat(pieces), name == nil and "=(load)" or name, shown)
   end
-  globals.rawget, globals.rawset, globals.next, globals.pairs = get_raw, set_raw, next_pair, all_pairs
+  globals.rawget, globals.rawset = get_raw, set_raw
+  globals.next, globals.pairs = next_pair, all_pairs
   globals.getmetatable, globals.setmetatable = get_metatable, set_metatable
   globals.pcall, globals.xpcall, globals.collectgarbage = protected_call, handled_call, collect
   globals._VERSION, globals.unpack = _VERSION, unpack_range

@@ -1,0 +1,43 @@
+"""Scripts, run shortly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.reply import to_json
+from tests.kv.conftest import Run
+
+
+class Lua:
+    """Runs a script and gives its reply as JSON would show it, or the error's text."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def __call__(self, script: str | bytes, *args: str | bytes) -> Any:
+        return to_json(self.run("EVAL", script, 0, *args))
+
+    def encode(self, expression: str, *args: str | bytes) -> str:
+        """The value of an expression, by ``cjson.encode``."""
+        text: str = self(f"return cjson.encode({expression})", *args)
+        return text
+
+    def error(self, script: str | bytes, *args: str | bytes) -> str:
+        """The error's own text, without the digest and the place at its end."""
+        with pytest.raises(CommandError) as caught:
+            self.run("EVAL", script, 0, *args)
+        return str(caught.value).split(" script: ")[0].removeprefix("ERR ")
+
+
+@pytest.fixture
+def dialect() -> str:
+    """Stock texts: they are what the real servers can be asked about."""
+    return "redis"
+
+
+@pytest.fixture
+def lua(run: Run) -> Lua:
+    return Lua(run)

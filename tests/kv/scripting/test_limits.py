@@ -1,0 +1,177 @@
+"""Scripts that do not end, or want everything: each is stopped, and the engine goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.kv.scripting.limits import Limits
+from tests.kv.conftest import Run
+from tests.kv.scripting.conftest import Lua
+
+FOR_EVER = "while true do end"
+STOPPED = "Script stopped: it "
+
+
+@pytest.fixture
+def engine(engine: Engine) -> Engine:
+    engine.scripting.limits = Limits(instructions=1_000_000, seconds=0.3, memory=8 * 2**20)
+    return engine
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        FOR_EVER,
+        "repeat until false",
+        "for _ in function() return 1 end do end",
+        f"while true do pcall(function() {FOR_EVER} end) end",
+        f"while true do pcall(pcall, function() {FOR_EVER} end) end",
+        f"while true do xpcall(function() {FOR_EVER} end, function() {FOR_EVER} end) end",
+        f"while true do coroutine.wrap(function() {FOR_EVER} end)() end",
+        f"while true do pcall(coroutine.wrap(function() while true do "
+        f"pcall(function() {FOR_EVER} end) end end)) end",
+        "while true do coroutine.resume(coroutine.create(function() for _ = 1, 900 do end end)) end",
+        "while true do coroutine.create(function() end) end",
+        f"return setmetatable({{}}, {{__index = function() {FOR_EVER} end}}).x",
+        f"return tostring(setmetatable({{}}, {{__tostring = function() {FOR_EVER} end}}))",
+        f"return 1 .. setmetatable({{}}, {{__concat = function() {FOR_EVER} end}})",
+        f"string.gsub('aaa', 'a', function() {FOR_EVER} end)",
+        f"table.sort({{3, 2, 1}}, function() {FOR_EVER} end)",
+        f"load(function() {FOR_EVER} end)",
+        "load(function() return 'x' end)",
+        "local function f() return pcall(f) end while true do f() end",
+        "while true do redis.call('PING') end",
+        "while true do redis.pcall('NOSUCH') end",
+        "while true do pcall(redis.call, 'NOSUCH') end",
+        "while true do collectgarbage() end",
+        "while true do cjson.decode(cjson.encode({1, {2}})) end",
+        "while true do cmsgpack.unpack(cmsgpack.pack({1, {2}})) end",
+        "while true do struct.unpack('i', struct.pack('i', 1)) end",
+        "while true do bit.band(1, 2) end",
+        "while true do loadstring('return 1') end",
+        "while true do math.random() end",
+        "while true do redis.sha1hex('x') end",
+        "local t = {} for i = 1, 1e4 do t[i] = i end while true do table.concat(t) end",
+        "local t = {} for i = 1, 1e4 do t[i] = i end while true do table.sort(t) end",
+        "local t = {} for i = 1, 1e4 do t[i] = i end while true do table.insert(t, 1, 1) end",
+        "local s = ('a'):rep(1e6) while true do s:upper() end",
+        "local s = ('a'):rep(1e6) while true do s:find('b', 1, true) end",
+        "local s = ('a'):rep(1e6) local t = {} for i = 1, 99 do t[i] = s end table.sort(t)",
+        "local a, b = ('a'):rep(1e6), ('a'):rep(1e6) .. 'b' while true do local _ = a < b end",
+        # patterns that would take centuries
+        "return string.find(string.rep('a', 1e4), string.rep('a-', 50) .. 'b')",
+        "return string.match(string.rep('a', 1e5), '.-.-.-.-b')",
+        "return string.gsub(string.rep('a', 1e5), 'a*a*a*a*b', '')",
+        "for _ in string.gmatch(string.rep('a', 1e5), 'a*a*a*b') do end",
+        "return string.find(string.rep('(', 1e5), '%b()')",
+        # replies that grow as powers
+        "local t = {} for _ = 1, 60 do t = {t, t} end return t",
+        "local t = {1} for _ = 1, 60 do t = {t, t} end return cjson.encode(t)",
+        "local t = {1} for _ = 1, 15 do t = {t, t, t, t} end return cmsgpack.pack(t)",
+    ],
+)
+def test_a_script_without_an_end_is_stopped(lua: Lua, script: str) -> None:
+    assert STOPPED in lua.error(script)
+    assert lua("return 1") == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "local s = 'x' while true do s = s .. s end",
+        "local t = {} while true do t[#t + 1] = {} end",
+        "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
+        "local t = {} for i = 1, 1e8 do t[i] = i end",
+        "return ('x'):rep(1e9)",
+        "return ('x'):rep(2 ^ 53)",
+        "return string.gsub(('a'):rep(400), '.', ('b'):rep(1e5))",
+        "local s, t = ('a'):rep(1e6), {} for i = 1, 1000 do t[i] = s end return table.concat(t)",
+        "return string.find(('a'):rep(1e5), ('a?'):rep(1e5))",
+        "local t = {} for i = 1, 2e5 do t[i] = i .. 'x' end return t",
+    ],
+)
+def test_a_script_that_wants_all_memory_does_not_get_it(lua: Lua, script: str) -> None:
+    text = lua.error(script)
+    assert "memory" in text or STOPPED in text
+    assert lua("return 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("local function f() f() end f()", "stack overflow"),
+        ("local function f() return f() end return f()", "stack overflow"),
+        ("return unpack({}, 1, 1e8)", "too many results to unpack"),
+        ("return unpack({}, -2^31, 2^31 - 1)", "too many results to unpack"),
+        ("table.insert({}, -2^31, 1)", "table too large to shift"),
+        ("return struct.unpack(('b'):rep(5e3), ('a'):rep(5e3))", "too many results to unpack"),
+        ("return struct.pack('c1000000000', 'a')", "integral size overflow"),
+        ("return string.format('%' .. ('9'):rep(100) .. 'd', 1)", "invalid format"),
+        ("local t = {} t[1] = t return cjson.encode(t)", "excessive nesting (1001)"),
+        ("return cjson.decode(('['):rep(1e5))", "too many nested data structures (1001)"),
+        ("cjson.decode_max_depth(1e9) return cjson.decode(('['):rep(1e5))", "stack overflow"),
+        ("return cmsgpack.unpack(('\\145'):rep(1e5))", "stack overflow"),
+        ("return loadstring(('('):rep(1e5))()", "attempt to call a nil value"),
+        ("coroutine.yield()", "attempt to yield across metamethod/C-call boundary"),
+    ],
+)
+def test_what_would_overflow_is_an_error(lua: Lua, script: str, text: str) -> None:
+    assert text in lua.error(script)
+    assert lua("return 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "reply"),
+    [
+        ("return ('').rep('', 1e12)", ""),
+        ("local t = {1} for k = 1, 29 do t[2 ^ k] = 1 end table.remove(t, 1) return 1", 1),
+        ("return string.find(('a'):rep(2000), ('a?'):rep(300))", 1),
+        ("return setmetatable({}, {__gc = function() while true do end end})", []),
+        ("return setmetatable({}, {__index = function(_, key) return key end})", []),
+        ("return ('x'):rep(-2 ^ 53)", ""),
+    ],
+)
+def test_what_only_looks_dangerous_works(lua: Lua, script: str, reply: object) -> None:
+    assert lua(script) == reply
+
+
+def test_a_reply_is_only_so_deep(lua: Lua) -> None:
+    reply = lua("local t = {} t[1] = t return t")
+    depth = 0
+    while isinstance(reply, list):
+        reply, depth = reply[0], depth + 1
+    assert (depth, reply) == (100, "ERR reached lua stack limit")
+
+
+def test_arguments_larger_than_the_memory_are_refused(run: Run, lua: Lua) -> None:
+    assert "not enough memory" in run.error(b"EVAL", b"return 1", b"0", b"x" * 20_000_000)
+    assert "not enough memory" in run.error(b"EVAL", b"a=1;" * 1_000_000, b"0")
+    assert lua("return 1") == 1
+
+
+def test_a_reply_larger_than_the_memory_is_an_error_of_the_call(run: Run, lua: Lua) -> None:
+    run(b"SET", b"large", b"x" * 20_000_000)
+    assert lua.error("return redis.call('GET', 'large')") == "not enough memory for the reply"
+    assert lua("return redis.pcall('GET', 'large').err").startswith("ERR not enough memory")
+
+
+def test_a_stopped_script_keeps_what_it_wrote(run: Run, lua: Lua) -> None:
+    lua.error(f"redis.call('SET', 'k', 'v') {FOR_EVER}")
+    assert run("GET k") == b"v"
+
+
+def test_thousands_of_arguments_arrive(run: Run) -> None:
+    words = [str(number) for number in range(20_000)]
+    assert run("EVAL", "return {#KEYS, KEYS[7000], ARGV[10000], #ARGV}", 10_000, *words) == [
+        10_000, b"6999", b"19999", 10_000,
+    ]  # fmt: skip
+
+
+def test_long_replies_arrive_whole(run: Run) -> None:
+    assert run("EVAL", "local t = {} for i = 1, 9999 do t[i] = i end return t", 0) == [
+        *range(1, 10_000)
+    ]
+    for start in range(0, 9000, 1000):
+        run("RPUSH", "list", *range(start, start + 1000))
+    assert run("EVAL", "return #redis.call('LRANGE', 'list', 0, -1)", 0) == 9000
