@@ -53,17 +53,13 @@ class Waiters:
         return len(self._waiting)
 
     def add(self, waiter: Waiter) -> None:
-        """Let a client wait; its database notes touched keys from now on."""
+        """Let a client wait."""
         self._waiting.append(waiter)
-        if waiter.db.on_touch is None:
-            waiter.db.on_touch = set()
 
     def remove(self, waiter: Waiter) -> None:
         """Let a client wait no longer; may be called any number of times."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
-            if all(other.db is not waiter.db for other in self._waiting):
-                waiter.db.on_touch = None
 
     def of(self, session_id: int) -> Waiter | None:
         """What the session of that number waits for, or None."""

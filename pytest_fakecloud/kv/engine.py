@@ -32,6 +32,7 @@ from .registry import LOOKUP, CommandSpec
 from .reply import QUEUED, Blocked, Reply
 from .scripting.scripts import Scripting, ScriptingCopy
 from .statistics import Statistics
+from .tracking import Tracking
 
 __all__ = ["Engine", "EngineCopy"]
 
@@ -81,6 +82,8 @@ class Engine:
         self.monitors: list[Callable[[int, Session, list[bytes]], None]] = []
         """Called with each command that runs: the instant in microseconds, who, the line."""
         self.waiters = Waiters()
+        self.tracking = Tracking(self)
+        self._notes_touches = False
         self.connected: dict[int, Session] = {}
         """The sessions of the database port, by number."""
         self._sessions = 0
@@ -139,10 +142,33 @@ class Engine:
                     _commands.transactions.discard_transaction(session)
                     raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
                 raise
-            reply = self.run(session, spec, argv)
-            if self.waiters:
-                self.waiters.serve(self.databases)
-            return reply
+            try:
+                return self.run(session, spec, argv)
+            finally:
+                if self._notes_touches:
+                    self._after(session)
+
+    def note_touches(self) -> None:
+        """Let the databases note touched keys from now on, or no longer, as anybody needs it."""
+        self._notes_touches = bool(self.waiters) or bool(self.tracking)
+        for keyspace in self.databases:
+            if not self._notes_touches:
+                keyspace.on_touch = None
+            elif keyspace.on_touch is None:
+                keyspace.on_touch = set()
+
+    def _after(self, session: Session) -> None:
+        """Tell who tracks touched keys, and serve who waits for them."""
+        if self.tracking:
+            touched = [key for keyspace in self.databases for key in keyspace.on_touch or ()]
+            if touched:
+                self.tracking.tell(touched, session)
+        if self.waiters:
+            self.waiters.serve(self.databases)
+        else:
+            for keyspace in self.databases:
+                if keyspace.on_touch:
+                    keyspace.on_touch.clear()
 
     def _tolerates(self, spec: CommandSpec) -> bool:
         # The vendor's service takes UNLINK without keys, as its clients' users found.
@@ -157,6 +183,7 @@ class Engine:
         with self.lock:
             waiter = Waiter(session, blocked, self.clock)
             self.waiters.add(waiter)
+            self.note_touches()
             # Between the command and this, somebody may have brought what it waits for.
             for key in blocked.keys:
                 session.db.touch(key)
@@ -167,6 +194,7 @@ class Engine:
         """End a wait; the reply, which is the command's own for a timeout when nothing came."""
         with self.lock:
             self.waiters.remove(waiter)
+            self.note_touches()
             return waiter.reply
 
     def abandon(self, session: Session) -> None:
@@ -179,6 +207,9 @@ class Engine:
         """Take everything off a session that an ended connection would lose."""
         _commands.transactions.discard_transaction(session)
         self.pubsub.drop(session)
+        if session.tracking is not None:
+            self.tracking.stop(session)
+            self.note_touches()
         if session.monitor is not None:
             self.monitors.remove(session.monitor)
             session.monitor = None
@@ -256,13 +287,35 @@ class Engine:
         if spec.function is None:
             raise CommandError(unknown_command(argv))
         try:
-            return spec.function(session, argv[spec.skip :])
+            if session.transport != "port":
+                return spec.function(session, argv[spec.skip :])
+            return self._run_of_port(session, spec, argv, start_us)
         except CommandError as error:
             self.statistics.of(spec).failed += 1
             self.statistics.failed(error.text)
             raise
         finally:
             self._finish(session, spec, argv, start_us)
+
+    def _run_of_port(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+    ) -> Reply:
+        """Run a command of a connection, which is listed, may track keys or leave no traces."""
+        assert spec.function is not None
+        session.last_us = start_us
+        session.last_command = spec.full_name
+        if session.tracking is not None:
+            self.tracking.note(session, spec, argv)
+        if not session.no_touch:
+            return spec.function(session, argv[spec.skip :])
+        keyspace = session.db
+        kept, keyspace.accessed = keyspace.accessed, {}
+        try:
+            return spec.function(session, argv[spec.skip :])
+        finally:
+            for key, at_ms in keyspace.accessed.items():
+                kept.setdefault(key, at_ms)
+            keyspace.accessed = kept
 
     def call(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a command line on behalf of a script: nothing is queued, time stands still.
@@ -308,6 +361,8 @@ class Engine:
             self.rest_tokens = dict(saved.rest_tokens)
             self.config.restore(saved.config)
             self.follow_policy()
+            if self.tracking:
+                self.tracking.tell_all()
             if self.waiters:
                 self.waiters.serve(self.databases)
 

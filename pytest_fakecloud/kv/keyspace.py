@@ -301,7 +301,7 @@ class Keyspace:
     def _expire(self, key: bytes) -> None:
         self._drop(key)
         self.expired += 1
-        if self.watchers:
+        if self.watchers or self.on_touch is not None:
             self._tell(key)
 
     def _lost_fields(self, key: bytes) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .keyspace import Keyspace
     from .registry import CommandSpec
+    from .tracking import TrackingOptions
 
 __all__ = [
     "Config",
@@ -191,7 +192,7 @@ class Session:
         """What the transport wants called when the session is to be closed from elsewhere."""
         self.closing = False
         """Whether the transport is to end the connection after the present reply."""
-        self.tracking: dict[str, Any] | None = None
+        self.tracking: TrackingOptions | None = None
         self.no_evict = False
         self.no_touch = False
         self.created_us = engine.clock.now_us()

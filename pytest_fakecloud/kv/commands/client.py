@@ -10,6 +10,7 @@ from ..model import Session
 from ..registry import Args, command
 from ..reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ..syntax import I64_MAX, parse_int, try_int
+from ..tracking import TrackingOptions
 from .help import help_reply
 
 __all__ = ["describe"]
@@ -142,73 +143,80 @@ def client_reply(session: Session, args: Args) -> Reply:
 def client_tracking(session: Session, args: Args) -> Reply:
     """Ask to be told when keys change that the connection has read."""
     on = _switch(args)
-    options: dict[str, object] = {"prefixes": [], "redirect": 0}
-    prefixes: list[bytes] = []
+    options = _tracking_options(session, args)
+    engine = session.engine
+    if not on:
+        engine.tracking.stop(session)
+        engine.note_touches()
+        return OK
+    words = options.words
+    if options.prefixes and "bcast" not in words:
+        raise CommandError(errors.PREFIX_NEEDS_BCAST)
+    if {"optin", "optout"} <= words:
+        raise CommandError(errors.OPTIN_AND_OPTOUT)
+    if "bcast" in words and words & {"optin", "optout"}:
+        raise CommandError(errors.OPT_WITH_BCAST)
+    engine.tracking.start(session, options)
+    engine.note_touches()
+    return OK
+
+
+def _tracking_options(session: Session, args: Args) -> TrackingOptions:
+    options = TrackingOptions()
     at = 1
     while at < len(args):
         word = args[at].upper()
         if word == b"REDIRECT" and at + 1 < len(args):
-            target = parse_int(args[at + 1])
-            if target not in session.engine.connected:
+            options.redirect = parse_int(args[at + 1])
+            if options.redirect not in session.engine.connected:
                 raise CommandError(errors.NO_REDIRECT_CLIENT)
-            options["redirect"] = target
             at += 1
         elif word == b"PREFIX" and at + 1 < len(args):
-            prefixes.append(args[at + 1])
+            options.prefixes.append(args[at + 1])
             at += 1
         elif word in (b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"):
-            options[word.decode().lower()] = True
+            options.words |= {word.decode().lower()}
         else:
             raise CommandError(errors.SYNTAX)
         at += 1
-    options["prefixes"] = prefixes
-    if not on:
-        session.tracking = None
-        return OK
-    if prefixes and "bcast" not in options:
-        raise CommandError(errors.PREFIX_NEEDS_BCAST)
-    if "optin" in options and "optout" in options:
-        raise CommandError(errors.OPTIN_AND_OPTOUT)
-    if "bcast" in options and ("optin" in options or "optout" in options):
-        raise CommandError(errors.OPT_WITH_BCAST)
-    session.tracking = options
-    return OK
+    return options
 
 
 @command("CLIENT CACHING")
 def client_caching(session: Session, args: Args) -> Reply:
     """Track, or do not track, the keys of the next command."""
     word = args[0].upper()
-    tracking = session.tracking or {}
     if word not in (b"YES", b"NO"):
         raise CommandError(errors.SYNTAX)
     if session.tracking is None:
         raise CommandError(errors.CACHING_WITHOUT_TRACKING)
-    if word == b"YES" and "optin" not in tracking:
+    if word == b"YES" and "optin" not in session.tracking.words:
         raise CommandError(errors.CACHING_YES)
-    if word == b"NO" and "optout" not in tracking:
+    if word == b"NO" and "optout" not in session.tracking.words:
         raise CommandError(errors.CACHING_NO)
-    tracking["caching"] = word == b"YES"
+    session.tracking.caching = word == b"YES"
     return OK
 
 
 @command("CLIENT GETREDIR")
 def client_getredir(session: Session, args: Args) -> Reply:
     """Where invalidation messages go: -1 without tracking, 0 to the connection itself."""
-    return -1 if session.tracking is None else int(session.tracking["redirect"])
+    return -1 if session.tracking is None else session.tracking.redirect
 
 
 @command("CLIENT TRACKINGINFO")
 def client_trackinginfo(session: Session, args: Args) -> Reply:
     """What the connection tracks."""
-    tracking = session.tracking
-    if tracking is None:
-        flags, redirect, prefixes = [b"off"], -1, []
-    else:
-        words = [word for word in ("bcast", "optin", "optout", "noloop") if word in tracking]
-        flags = [b"on", *(word.encode() for word in words)]
-        redirect, prefixes = tracking["redirect"], tracking["prefixes"]
-    return Map([b"flags", SetReply(flags), b"redirect", redirect, b"prefixes", list(prefixes)])
+    options = session.tracking
+    if options is None:
+        return Map([b"flags", SetReply([b"off"]), b"redirect", -1, b"prefixes", []])
+    shown = [
+        word.encode() for word in ("bcast", "optin", "optout", "noloop") if word in options.words
+    ]
+    if options.caching is not None:
+        shown.append(b"caching-yes" if options.caching else b"caching-no")
+    flags = SetReply([b"on", *shown])
+    return Map([b"flags", flags, b"redirect", options.redirect, b"prefixes", options.prefixes])
 
 
 # -- all connections -----------------------------------------------------------------------------

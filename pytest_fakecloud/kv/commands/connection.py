@@ -53,7 +53,6 @@ def reset(session: Session, args: Args) -> Reply:
     session.name = b""
     session.resp = 2
     session.reply_mode = "on"
-    session.tracking = None
     session.no_evict = session.no_touch = False
     session.db = engine.database(0)
     session.user = engine.users["default"]

@@ -22,6 +22,7 @@ def flushdb(session: Session, args: Args) -> Reply:
     """Remove every key of the database."""
     _flush_mode(args)
     session.db.clear()
+    session.engine.tracking.tell_all()
     return OK
 
 
@@ -31,6 +32,7 @@ def flushall(session: Session, args: Args) -> Reply:
     _flush_mode(args)
     for index in range(len(session.engine.databases)):
         session.engine.database(index).clear()
+    session.engine.tracking.tell_all()
     return OK
 
 

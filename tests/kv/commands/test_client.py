@@ -72,6 +72,77 @@ class TestTracking:
         assert port.error("CLIENT CACHING YES").startswith("ERR CLIENT CACHING YES is only valid")
         assert port("CLIENT TRACKING OFF") == OK
 
+    @pytest.fixture
+    def told(self, port: Run) -> list[object]:
+        messages: list[object] = []
+        port("HELLO 3")
+        port.session.deliver = messages.append
+        return messages
+
+    def test_a_key_that_was_read_and_changed(
+        self, run: Run, port: Run, told: list[object], clock: Clock
+    ) -> None:
+        run("MSET a 1 b 2")
+        port("CLIENT TRACKING ON")
+        port("MGET a b")
+        run("SET c 1")
+        run("SET a 2")
+        run("SET a 3")
+        assert told == [[b"invalidate", [b"a"]]]
+        run("PEXPIRE b 10")
+        port("GET b")
+        clock.advance(1)
+        run("EXISTS b")
+        run("FLUSHALL")
+        assert told[1:] == [[b"invalidate", [b"b"]], [b"invalidate", [b"b"]], [b"invalidate", None]]
+        port("CLIENT TRACKING OFF")
+        run("SET a 1")
+        assert len(told) == 4
+        assert run.engine.databases[0].on_touch is None
+
+    def test_prefixes_and_noloop(self, run: Run, port: Run, told: list[object]) -> None:
+        port("CLIENT TRACKING ON BCAST PREFIX user: NOLOOP")
+        run("MSET user:1 a other b")
+        port("SET user:2 x")
+        assert told == [[b"invalidate", [b"user:1"]]]
+
+    def test_optin_and_optout(self, run: Run, port: Run, told: list[object]) -> None:
+        port("CLIENT TRACKING ON OPTIN")
+        port("GET a")
+        port("CLIENT CACHING YES")
+        port("GET b")
+        port("GET c")
+        run("MSET a 1 b 1 c 1")
+        assert told == [[b"invalidate", [b"b"]]]
+        port("CLIENT TRACKING ON OPTOUT")
+        port("CLIENT CACHING NO")
+        port("GET a")
+        port("GET c")
+        run("MSET a 1 b 1 c 1")
+        assert told[1:] == [[b"invalidate", [b"c"]]]
+
+    def test_redirection_for_version_2(self, run: Run, port: Run, second: Run) -> None:
+        told: list[object] = []
+        second.session.deliver = told.append
+        second("SUBSCRIBE __redis__:invalidate")
+        port(f"CLIENT TRACKING ON REDIRECT {second.session.id}")
+        port("GET a")
+        run("SET a 1")
+        assert told[1:] == [[b"message", b"__redis__:invalidate", [b"a"]]]
+        run.engine.abandon(port.session)
+        assert not run.engine.tracking
+
+    def test_no_touch_leaves_idle_times_alone(self, run: Run, port: Run, clock: Clock) -> None:
+        run("SET k v")
+        clock.advance(50)
+        port("CLIENT NO-TOUCH ON")
+        port("GET k")
+        assert run("OBJECT IDLETIME k") == 50
+        port("SET new v")
+        assert run("OBJECT IDLETIME new") == 0
+        line = run("CLIENT LIST").text.decode()
+        assert "cmd=set user=default" in line
+
     def test_refusals(self, port: Run) -> None:
         assert port.error("CLIENT TRACKING x") == "ERR syntax error"
         assert port.error("CLIENT TRACKING ON PREFIX a").startswith("ERR PREFIX option requires")
