@@ -2,7 +2,7 @@
 
 Sources: the seed for the operations and their defaults; Kafka's Java client for partitioning,
 range assignment, resets and commits; what neither says is decided here and listed in
-``model.Settings``. Decided here beyond those:
+``settings.Settings``. Decided here beyond those:
 
 - Retention works on single records (Kafka drops whole segments), whenever somebody looks.
 - Text that is no Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as Java's
@@ -28,17 +28,10 @@ from .delivery import Delivery
 from .groups import Coordinator
 from .log import PartitionLog, Topic
 from .members import Group, Happening, Instance
-from .model import (
-    GroupAssignments,
-    Message,
-    Metadata,
-    Record,
-    Settings,
-    TopicPartition,
-    TopicPartitionOffset,
-)
+from .model import GroupAssignments, Message, Metadata, Record, TopicPartition, TopicPartitionOffset
 from .placement import Placement
 from .quota import Quota
+from .settings import Settings
 from .table import GroupTable
 
 __all__ = ["Engine", "Snapshot"]

@@ -16,19 +16,12 @@ from ..kernel.handle import Context, Handle
 from ..kernel.instants import Duration, duration_us, monotonic
 from ..kernel.journal import Found
 from .engine import Engine
-from .errors import STATUSES, BrokerError
+from .errors import BrokerError
 from .loading import Headers, header_list, messages_in, text, timestamp_ms
 from .matching import Expectation, failure
-from .model import (
-    PRESETS,
-    Limits,
-    Message,
-    Record,
-    Settings,
-    TopicPartition,
-    TopicPartitionOffset,
-)
+from .model import Message, Record, TopicPartition, TopicPartitionOffset
 from .routes import BrokerApp
+from .settings import Limits, Settings, one_of
 from .views import GroupView, TopicView, group_view, topic_view
 
 __all__ = ["Broker"]
@@ -46,7 +39,7 @@ class Broker(Handle):
     ``topics`` maps names to partition counts, or to mappings of what ``create_topic`` takes;
     ``retention`` and ``retention_bytes`` (of each partition) are the topics' defaults, None for ever.
     The other keywords choose what nobody documents; each
-    is explained in ``model.Settings``, with durations here in the project's usual forms. ``limits``
+    is explained in ``settings.Settings``, with durations here in the project's usual forms. ``limits``
     is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``Limits``. ``username`` and
     ``password`` replace the generated credentials.
     """
@@ -96,33 +89,18 @@ class Broker(Handle):
         webhook_keep: Sequence[str] = (),
         errors: Mapping[str, int | tuple[int, str]] | None = None,
     ) -> None:
-        _one_of("heartbeats", heartbeats, "background", "consume")
-        _one_of("interleave", interleave, "rotate", "random")
-        _one_of("fetch_beyond_end", fetch_beyond_end, "error", "wait")
-        _one_of("resubscribe", resubscribe, "rebalance", "ignore")
-        _one_of("concurrent_consume", concurrent_consume, "wait", "error")
-        _one_of("instance_limit", instance_limit, "cluster", "group", None)
-        _one_of("commit_by_unknown", commit_by_unknown, "error", "store")
-        _one_of("unknown_group", unknown_group, "error", "uncommitted")
-        _one_of("keyless", keyless, "rotate", "random")
-        _one_of("empty_key", empty_key, "key", "absent")
-        _one_of("batches", batches, "atomic", "in order")
-        _one_of("webhook_answer", webhook_answer, "list", "object")
-        for kind in errors or ():
-            _one_of("errors key", kind, *STATUSES)
         if isinstance(limits, str):
-            _one_of("limits", limits, *PRESETS)
             limits = Limits.preset(limits)
         settings = Settings(
-            header_prefixes=_texts("header_prefixes", header_prefixes),
-            idle_close_ms=None if idle_close is None else _positive_ms("idle_close", idle_close),
-            session_timeout_ms=_positive_ms("session_timeout", session_timeout),
+            header_prefixes=header_prefixes,
+            idle_close_ms=None if idle_close is None else _ms(idle_close),
+            session_timeout_ms=_ms(session_timeout),
             heartbeats=heartbeats,
             join_delay_ms=_ms(join_delay),
             offset_retention_ms=None if offset_retention is None else _ms(offset_retention),
             max_timeout_ms=_ms(max_timeout),
-            max_poll_records=_positive("max_poll_records", max_poll_records),
-            max_partition_bytes=_positive("max_partition_bytes", max_partition_bytes),
+            max_poll_records=max_poll_records,
+            max_partition_bytes=max_partition_bytes,
             interleave=interleave,
             fetch_single_topic=fetch_single_topic,
             fetch_beyond_end=fetch_beyond_end,
@@ -139,8 +117,8 @@ class Broker(Handle):
             batches=batches,
             coerce_scalars=coerce_scalars,
             webhook_answer=webhook_answer,
-            webhook_drop=_texts("webhook_drop", webhook_drop),
-            webhook_keep=_texts("webhook_keep", webhook_keep),
+            webhook_drop=webhook_drop,
+            webhook_keep=webhook_keep,
             errors=dict(errors or {}),
             limits=_retaining(limits or Limits(), retention, retention_bytes),
         )
@@ -621,23 +599,6 @@ def _ms(duration: Duration) -> int:
     return duration_us(duration) // 1000
 
 
-def _positive_ms(name: str, duration: Duration) -> int:
-    return _positive(name, _ms(duration))
-
-
-def _positive(name: str, number: int) -> int:
-    if number < 1:
-        raise ContractError(f"{name} must be positive, got {number}")
-    return number
-
-
-def _one_of(name: str, value: object, *known: object) -> None:
-    if value not in known:
-        raise ContractError(
-            f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
-        )
-
-
 def _retaining(limits: Limits, retention: Duration | None, retention_bytes: int | None) -> Limits:
     if retention is not None:
         limits = replace(limits, retention_ms=_ms(retention))
@@ -656,14 +617,8 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
             f"{', '.join(known)}"
         )
     for option in options:
-        _one_of(f"an option of topic {topic!r}", option, *known)
+        one_of(f"an option of topic {topic!r}", option, *known)
     return dict(options)
-
-
-def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise ContractError(f"{name} must be a list of texts, got {values!r}")
-    return tuple(values)
 
 
 def _basic(username: str, password: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from ..kernel.ids import RandomStream
 from . import errors
 from .log import PartitionLog, Topic
-from .model import Header, Message, Metadata, Settings
+from .model import Header, Message, Metadata
+from .settings import Settings
 
 __all__ = ["Columns", "Placement"]
 

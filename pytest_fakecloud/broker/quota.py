@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .errors import BrokerError
-from .model import Limits
+from .settings import Limits
 
 __all__ = ["Quota"]
 

@@ -17,9 +17,9 @@ from ..kernel.errors import ServiceError
 from ..kernel.reading import decode_segment, json_value
 from ..kernel.routing import Route
 from .errors import BrokerError, illegal_argument
+from .fields import Source, digits, long_of, object_of, shown, where_in
 from .model import (
     CONSUMER_HEADERS,
-    INT64_MAX,
     BrokerEngine,
     Header,
     Message,
@@ -101,7 +101,7 @@ class BrokerApp(App):
         messages: list[Message] = []
         for index, item in enumerate(items):
             try:
-                messages.append(self._message(item, topic, _where(body, index)))
+                messages.append(self._message(item, topic, where_in(body, index)))
             except BrokerError:
                 if self.engine.settings.batches == "in order" and messages:
                     self.engine.produce(messages)
@@ -125,7 +125,7 @@ class BrokerApp(App):
         return place if settings.webhook_answer == "object" else [place]
 
     def _message(self, item: object, topic: str | None, where: str) -> Message:
-        fields = _object(item, where)
+        fields = object_of(item, where)
         if topic is None:
             topic = self._text(fields, "topic", where)
             if topic is None:
@@ -137,8 +137,8 @@ class BrokerApp(App):
             topic,
             value,
             self._text(fields, "key", where),
-            _long(fields, "partition", where, minimum=None),
-            _long(fields, "timestamp", where, minimum=None),
+            long_of(fields, "partition", where, minimum=None),
+            long_of(fields, "timestamp", where, minimum=None),
             self._headers(fields.get("headers"), where),
         )
 
@@ -147,12 +147,12 @@ class BrokerApp(App):
             return ()
         if not isinstance(value, list):
             raise illegal_argument(
-                f"{where}headers must be an array of objects with key and value, got {_shown(value)}"
+                f"{where}headers must be an array of objects with key and value, got {shown(value)}"
             )
         headers = []
         for index, item in enumerate(value):
             place = f"{where}headers[{index}]."
-            fields = _object(item, place)
+            fields = object_of(item, place)
             name, text = self._text(fields, "key", place), self._text(fields, "value", place)
             if name is None or text is None:
                 raise illegal_argument(f"{place}{'key' if name is None else 'value'} is missing")
@@ -164,7 +164,7 @@ class BrokerApp(App):
     def fetch(self, request: Request) -> object:
         """GET and POST /fetch: records from given offsets."""
         body = self._json(request)
-        fields = _object({} if body is _NOTHING else body, "")
+        fields = object_of({} if body is _NOTHING else body, "")
         positions = []
         single = [name for name in ("topic", "partition", "offset") if fields.get(name) is not None]
         if single:
@@ -173,10 +173,10 @@ class BrokerApp(App):
         if listed is not None:
             if not isinstance(listed, list):
                 raise illegal_argument(
-                    f"topicPartitionOffsets must be an array, got {_shown(listed)}"
+                    f"topicPartitionOffsets must be an array, got {shown(listed)}"
                 )
             positions += [
-                self._position(_object(item, where), where)
+                self._position(object_of(item, where), where)
                 for index, item in enumerate(listed)
                 for where in [f"topicPartitionOffsets[{index}]."]
             ]
@@ -194,7 +194,7 @@ class BrokerApp(App):
     def consume(self, request: Request) -> object:
         """GET and POST /consume/G/I with a topic or topics."""
         body = self._json(request)
-        fields = _object({} if body is _NOTHING else body, "")
+        fields = object_of({} if body is _NOTHING else body, "")
         topics = []
         topic = self._text(fields, "topic", "")
         if topic is not None:
@@ -202,7 +202,7 @@ class BrokerApp(App):
         listed = fields.get("topics")
         if listed is not None:
             if not (isinstance(listed, list) and all(isinstance(name, str) for name in listed)):
-                raise illegal_argument(f"topics must be an array of strings, got {_shown(listed)}")
+                raise illegal_argument(f"topics must be an array of strings, got {shown(listed)}")
             topics += listed
         if not topics:
             raise illegal_argument("Nothing to consume: give topic or topics")
@@ -231,9 +231,9 @@ class BrokerApp(App):
         body = self._json(request)
         items = [] if body is _NOTHING or body is None else body
         offsets = [
-            self._position(_object(item, where), where)
+            self._position(object_of(item, where), where)
             for index, item in enumerate(items if isinstance(items, list) else [items])
-            for where in [_where(items, index)]
+            for where in [where_in(items, index)]
         ]
         self.engine.commit(_segment(request, "group"), _segment(request, "instance"), offsets)
         return SUCCESS
@@ -287,7 +287,7 @@ class BrokerApp(App):
         elif text == "latest":
             at = "latest"
         else:
-            at = _digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
+            at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
         partitions = self._partitions(request)
         timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
         return _offsets_json(self.engine.offsets(at, partitions, timeout))
@@ -300,8 +300,8 @@ class BrokerApp(App):
             )
         found = []
         for index, item in enumerate(body if isinstance(body, list) else [body]):
-            where = _where(body, index)
-            fields = _object(item, where)
+            where = where_in(body, index)
+            fields = object_of(item, where)
             found.append(TopicPartition(*self._topic_partition(fields, where)))
         return found
 
@@ -313,7 +313,7 @@ class BrokerApp(App):
             return _NOTHING
         try:
             if self.engine.settings.coerce_scalars:
-                return json.loads(body, parse_int=_Source, parse_float=_Source)
+                return json.loads(body, parse_int=Source, parse_float=Source)
             return json_value(body)
         except (ValueError, RecursionError) as error:
             reason = str(error) or "it is nested too deeply"
@@ -326,15 +326,15 @@ class BrokerApp(App):
         if value is None or type(value) is str:
             return value
         if self.engine.settings.coerce_scalars:
-            if isinstance(value, _Source):
+            if isinstance(value, Source):
                 return value.text
             if isinstance(value, bool):
                 return "true" if value else "false"
-        raise illegal_argument(f"{where}{name} must be a string, got {_shown(value)}")
+        raise illegal_argument(f"{where}{name} must be a string, got {shown(value)}")
 
     def _topic_partition(self, fields: Mapping[str, object], where: str) -> tuple[str, int]:
         topic = self._text(fields, "topic", where)
-        partition = _long(fields, "partition", where, minimum=None)
+        partition = long_of(fields, "partition", where, minimum=None)
         if topic is None or partition is None:
             missing = "topic" if topic is None else "partition"
             raise illegal_argument(f"{where}{missing} is missing")
@@ -342,16 +342,16 @@ class BrokerApp(App):
 
     def _position(self, fields: Mapping[str, object], where: str) -> TopicPartitionOffset:
         topic, partition = self._topic_partition(fields, where)
-        offset = _long(fields, "offset", where, minimum=0)
+        offset = long_of(fields, "offset", where, minimum=0)
         if offset is None:
             raise illegal_argument(f"{where}offset is missing")
         return TopicPartitionOffset(topic, partition, offset)
 
     def _timeout(self, request: Request, fields: Mapping[str, object], default: int) -> int:
-        timeout = _long(fields, "timeout", "", minimum=0)
+        timeout = long_of(fields, "timeout", "", minimum=0)
         if timeout is None:
             text = request.query("timeout")
-            timeout = default if text is None else _digits(text, "timeout", "milliseconds")
+            timeout = default if text is None else digits(text, "timeout", "milliseconds")
         return timeout
 
     # -- the dialect -----------------------------------------------------------------------------
@@ -413,20 +413,6 @@ class BrokerApp(App):
         return facts
 
 
-class _Source(int):
-    """A JSON number that remembers how it was written (``1.10``)."""
-
-    text: str
-
-    def __new__(cls, text: str) -> _Source:
-        try:
-            number = super().__new__(cls, text)
-        except ValueError:
-            number = super().__new__(cls, 2**64)
-        number.text = text
-        return number
-
-
 def record_json(record: Record) -> dict[str, object]:
     """A record as the API shows it: a missing key reads as ``""``."""
     topic, partition, offset, timestamp, key, value, headers = record
@@ -451,45 +437,6 @@ def _offsets_json(offsets: Sequence[TopicPartitionOffset]) -> list[dict[str, obj
 
 def _segment(request: Request, name: str) -> str:
     return decode_segment(request.params[name])
-
-
-def _where(body: object, index: int) -> str:
-    return f"[{index}]." if isinstance(body, list) else ""
-
-
-def _object(value: object, where: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        place = f"{where.rstrip('.')} must be" if where else "The request body must be"
-        raise illegal_argument(f"{place} a JSON object, got {_shown(value)}")
-    return value
-
-
-def _long(
-    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None
-) -> int | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if isinstance(value, _Source) and not value.text.lstrip("-").isdigit():
-        raise illegal_argument(f"{where}{name} must be an integer, got {value.text[:40]}")
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise illegal_argument(f"{where}{name} must be an integer, got {_shown(value)}")
-    if not -INT64_MAX <= value <= INT64_MAX:
-        raise illegal_argument(f"{where}{name} does not fit into 64 bits: {_shown(value)}")
-    if minimum is not None and value < minimum:
-        raise illegal_argument(f"{where}{name} must be at least {minimum}, got {value}")
-    return value
-
-
-def _digits(text: str, name: str, expected: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
-        raise illegal_argument(f"{name} must be {expected}, got {text[:40]!r}")
-    return int(text)
-
-
-def _shown(value: object) -> str:
-    text = value.text if isinstance(value, _Source) else json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= 60 else text[:60] + "..."
 
 
 def _topics_in(body: Any) -> list[str]:

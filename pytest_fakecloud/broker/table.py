@@ -13,7 +13,8 @@ from ..kernel.clock import Clock, Signal, Timer
 from . import errors
 from .log import PartitionLog, Topic
 from .members import Group, Happening, Instance
-from .model import Settings, TopicPartition
+from .model import TopicPartition
+from .settings import Settings
 
 __all__ = ["GroupTable"]
 

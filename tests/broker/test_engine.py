@@ -13,13 +13,12 @@ from pytest_fakecloud.broker.engine import Engine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     BrokerEngine,
-    Limits,
     Message,
     Record,
-    Settings,
     TopicPartition,
     TopicPartitionOffset,
 )
+from pytest_fakecloud.broker.settings import Limits, Settings
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.ids import Ids

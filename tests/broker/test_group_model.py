@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pytest_fakecloud.broker.engine import Engine
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import Message, Settings, TopicPartitionOffset
+from pytest_fakecloud.broker.model import Message, TopicPartitionOffset
+from pytest_fakecloud.broker.settings import Settings
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
 

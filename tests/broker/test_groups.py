@@ -8,7 +8,8 @@ import pytest
 
 from pytest_fakecloud.broker.engine import Engine
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import Message, Settings, TopicPartition, TopicPartitionOffset
+from pytest_fakecloud.broker.model import Message, TopicPartition, TopicPartitionOffset
+from pytest_fakecloud.broker.settings import Settings
 from pytest_fakecloud.broker.views import GroupView, group_view
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import Limits, Message
+from pytest_fakecloud.broker.model import Message
+from pytest_fakecloud.broker.settings import Limits
 from pytest_fakecloud.kernel.errors import ContractError
 
 from .conftest import START, START_MS, Parked, Rest, eventually, until_parked

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import ConsumerConfig, Header, Limits, Record
+from pytest_fakecloud.broker.model import ConsumerConfig, Header, Record
+from pytest_fakecloud.broker.settings import Limits
 
 
 def test_defaults_are_the_vendors() -> None:

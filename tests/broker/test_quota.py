@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import Limits
 from pytest_fakecloud.broker.quota import Quota
+from pytest_fakecloud.broker.settings import Limits
 
 DAY = 86_400_000_000
 

@@ -1,0 +1,69 @@
+"""Typed readers for the fields of request bodies; every refusal names the field and what came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from .errors import illegal_argument
+from .model import INT64_MAX
+
+__all__ = ["Source", "digits", "long_of", "object_of", "shown", "where_in"]
+
+
+class Source(int):
+    """A JSON number that remembers how it was written (``1.10``)."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Source:
+        try:
+            number = super().__new__(cls, text)
+        except ValueError:
+            number = super().__new__(cls, 2**64)
+        number.text = text
+        return number
+
+
+def where_in(body: object, index: int) -> str:
+    """How errors name an item of a body: nothing for a single one, its place in an array."""
+    return f"[{index}]." if isinstance(body, list) else ""
+
+
+def object_of(value: object, where: str) -> dict[str, object]:
+    """A JSON object; ``BrokerError`` for anything else."""
+    if not isinstance(value, dict):
+        place = f"{where.rstrip('.')} must be" if where else "The request body must be"
+        raise illegal_argument(f"{place} a JSON object, got {shown(value)}")
+    return value
+
+
+def long_of(
+    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None
+) -> int | None:
+    """A 64-bit integer field, None where it is absent; ``BrokerError`` for anything else."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, Source) and not value.text.lstrip("-").isdigit():
+        raise illegal_argument(f"{where}{name} must be an integer, got {value.text[:40]}")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise illegal_argument(f"{where}{name} must be an integer, got {shown(value)}")
+    if not -INT64_MAX <= value <= INT64_MAX:
+        raise illegal_argument(f"{where}{name} does not fit into 64 bits: {shown(value)}")
+    if minimum is not None and value < minimum:
+        raise illegal_argument(f"{where}{name} must be at least {minimum}, got {value}")
+    return value
+
+
+def digits(text: str, name: str, expected: str) -> int:
+    """A number of decimal digits from a path or query; ``BrokerError`` for anything else."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
+        raise illegal_argument(f"{name} must be {expected}, got {text[:40]!r}")
+    return int(text)
+
+
+def shown(value: object) -> str:
+    """A JSON value as errors quote it: in ASCII, cut where it is long."""
+    text = value.text if isinstance(value, Source) else json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= 60 else text[:60] + "..."

@@ -1,0 +1,159 @@
+"""What nobody documents, as settings with defaults; and the vendor's plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..kernel.errors import ContractError
+from .errors import STATUSES
+
+__all__ = ["PRESETS", "Limits", "Settings", "one_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan allows; None means without limit. Sizes in bytes, retention in milliseconds.
+
+    The figures of the presets are the vendor's documented plans. ``messages_per_day`` counts
+    produced messages per UTC day of the clock; ``storage_bytes`` counts keys, values and headers of
+    all partitions, ``retention_bytes`` those of each.
+    """
+
+    max_message_bytes: int = 1024 * 1024
+    max_partitions: int | None = None
+    messages_per_day: int | None = None
+    messages_per_second: int | None = None
+    storage_bytes: int | None = None
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+
+    @classmethod
+    def preset(cls, name: str) -> Limits:
+        """The limits of a plan: ``"free"``, ``"payg"``, ``"pro"`` or ``"pro-5k"``."""
+        one_of("limits", name, *PRESETS)
+        return PRESETS[name]
+
+
+_WEEK_MS = 7 * 24 * 3600 * 1000
+PRESETS: Mapping[str, Limits] = {
+    "free": Limits(
+        max_partitions=10,
+        messages_per_day=10_000,
+        messages_per_second=1000,
+        storage_bytes=256 * 1024 * 1024,
+        retention_ms=_WEEK_MS,
+    ),
+    "payg": Limits(max_partitions=100, messages_per_second=1000),
+    "pro": Limits(max_partitions=1000),
+    "pro-5k": Limits(max_partitions=5000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything nobody documents, as a choice with a default; times in milliseconds.
+
+    The defaults are decided here, most of them after Kafka's Java client or its REST proxies.
+    ``Broker`` takes the same names as keywords, with durations in the project's usual forms.
+    Raises ``ContractError`` for a value without meaning.
+    """
+
+    header_prefixes: Sequence[str] = ("Kafka-", "Broker-")
+    """Prefixes of the consumer configuration headers; the first one found wins."""
+    idle_close_ms: int | None = 300_000
+    """An instance without a consume request for this long is closed; None: never."""
+    session_timeout_ms: int = 120_000
+    """How long the partitions of a vanished instance stay its own, unless its header says."""
+    heartbeats: Literal["background", "consume"] = "background"
+    """Who keeps a session alive: the server's consumer, or only the client's consume requests."""
+    join_delay_ms: int = 0
+    """How long each rebalance takes."""
+    offset_retention_ms: int | None = 7 * 24 * 3600 * 1000
+    """Committed offsets are forgotten this long after the group's last member left."""
+    max_timeout_ms: int = 600_000
+    """The longest long poll; a longer timeout is refused, because it can only be a mistake."""
+    max_poll_records: int = 500
+    """Most records in one consume answer."""
+    max_partition_bytes: int = 1024 * 1024
+    """Most bytes from one partition in one answer; one record is always given."""
+    interleave: Literal["rotate", "random"] = "rotate"
+    """Order across partitions in an answer: partition by partition, or seeded random."""
+    fetch_single_topic: bool = False
+    """Whether one fetch answers with records of one topic only, as the JS client describes."""
+    fetch_beyond_end: Literal["error", "wait"] = "error"
+    """Whether a fetch behind the end of the log is an error or waits for the offset to exist."""
+    delete_leaves: bool = True
+    """Whether delete-consumer leaves the group at once, or only vanishes until session timeout."""
+    resubscribe: Literal["rebalance", "ignore"] = "rebalance"
+    """What a later consume with other topics does."""
+    concurrent_consume: Literal["wait", "error"] = "wait"
+    """Whether a second consume on a busy instance waits its turn or is refused."""
+    instance_limit: Literal["cluster", "group"] | None = "cluster"
+    """Whose instances are counted against the total partition count; None: no limit."""
+    commit_by_unknown: Literal["error", "store"] = "error"
+    """Whether a commit by an unknown instance is refused or stored for the group."""
+    unknown_group: Literal["error", "uncommitted"] = "error"
+    """What ``/committed`` answers for a group that does not exist."""
+    never_committed: int = -1
+    """The offset ``/committed`` answers where nothing was committed."""
+    no_such_time: int = -1
+    """The offset ``/offsets`` answers where no record is that young."""
+    keyless: Literal["rotate", "random"] = "rotate"
+    """Where a request's keyless messages go: the next partition each time, or a seeded random one."""
+    empty_key: Literal["key", "absent"] = "key"
+    """Whether key ``""`` is a key (it is hashed) or the same as none."""
+    batches: Literal["atomic", "in order"] = "atomic"
+    """Whether a batch with one bad message appends nothing or all before it."""
+    coerce_scalars: bool = False
+    """Whether a number or boolean given as text is taken as its JSON source text."""
+    webhook_answer: Literal["list", "object"] = "list"
+    """Whether ``/webhook`` answers a list of one metadata object or the object itself."""
+    webhook_drop: Sequence[str] = ()
+    """Further header names (``*`` at the end is a wildcard) that never become message headers."""
+    webhook_keep: Sequence[str] = ()
+    """Header names kept although they are standard."""
+    errors: Mapping[str, int | tuple[int, str]] = field(default_factory=dict)
+    """Other statuses, or (status, text), by kind of error."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            one_of(name, getattr(self, name), *known)
+        for kind in self.errors:
+            one_of("errors key", kind, *STATUSES)
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ContractError(f"{name} must be positive, got {value}")
+        for name in ("header_prefixes", "webhook_drop", "webhook_keep"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise ContractError(f"{name} must be a list of texts, got {value!r}")
+            object.__setattr__(self, name, tuple(value))
+
+
+_CHOICES: Mapping[str, tuple[object, ...]] = {
+    "heartbeats": ("background", "consume"),
+    "interleave": ("rotate", "random"),
+    "fetch_beyond_end": ("error", "wait"),
+    "resubscribe": ("rebalance", "ignore"),
+    "concurrent_consume": ("wait", "error"),
+    "instance_limit": ("cluster", "group", None),
+    "commit_by_unknown": ("error", "store"),
+    "unknown_group": ("error", "uncommitted"),
+    "keyless": ("rotate", "random"),
+    "empty_key": ("key", "absent"),
+    "batches": ("atomic", "in order"),
+    "webhook_answer": ("list", "object"),
+}
+_POSITIVE = ("idle_close_ms", "session_timeout_ms", "max_poll_records", "max_partition_bytes")
+
+
+def one_of(name: str, value: object, *known: object) -> None:
+    """Refuse a value that is none of the known ones, naming them."""
+    if value not in known:
+        raise ContractError(
+            f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
+        )
