@@ -60,7 +60,8 @@ class Coordinator:
         if group is None or instance is None or not instance.live:
             return self._create(group_name, name, wanted, headers, now)
         if instance.state == "expired":
-            instance.state = "joining"
+            # Not "joining", which may commit anything: what it had may be somebody else's by now.
+            instance.state = "active"
             instance.topics = wanted
             self.rebalance(group, f"{name} rejoined", now)
         elif wanted != instance.topics and self._settings.resubscribe == "rebalance":

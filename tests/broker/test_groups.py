@@ -107,6 +107,18 @@ def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Clock) 
     assert view(broker).generation == generation
 
 
+def test_an_instance_that_rejoins_may_not_commit_what_it_lost(clock: Clock) -> None:
+    broker = engine(clock, join_delay_ms=3000)
+    consume(broker, "a")
+    clock.advance("3s")
+    expire(broker, "a")
+    consume(broker, "a")
+    with pytest.raises(BrokerError, match="rebalancing"):
+        broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+    clock.advance("3s")
+    broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+
+
 def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Clock) -> None:
     broker = engine(clock, heartbeats="consume", session_timeout_ms=10_000)
     clock.wait_cap = 10
