@@ -261,6 +261,8 @@ def _quote_names(path: str) -> str:
             at = end
             if name == "*":
                 out.append("..[*]" if dots == ".." else "[*]")
+            elif "]" in name:
+                raise PathError(f"unexpected ']' in the name {name!r}")
             elif name:
                 quoted = name.strip().replace("\\", "\\\\").replace('"', '\\"')
                 out.append(f'{".." if dots == ".." else ""}["{quoted}"]')

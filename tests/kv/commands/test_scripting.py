@@ -144,6 +144,10 @@ class TestReplies:
             ("redis.error_reply(1)", "ERR wrong number or type of arguments"),
             ("redis.status_reply()", "ERR wrong number or type of arguments"),
             ("redis.pcall('LPUSH', 'string', 1)", WRONGTYPE),
+            (
+                "redis.pcall('GET', {})",
+                "ERR Lua redis lib command arguments must be strings or integers",
+            ),
         ],
     )
     def test_errors(self, run: Run, value: str, text: str) -> None:
@@ -268,6 +272,7 @@ class TestReadOnly:
         assert run.error("EVAL_RO", script, 0) == text + tail(script)
         run("SCRIPT", "LOAD", script)
         assert run.error("EVALSHA_RO", digest(script), 0) == text + tail(script)
+        assert run.error("EVAL_RO", script.replace("call", "pcall"), 0) == text
         flagged = f"#!lua flags=no-writes\n{script}"
         assert run.error("EVAL", flagged, 0) == text + tail(flagged, 2)
 

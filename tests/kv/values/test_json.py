@@ -1,0 +1,137 @@
+"""JSON values, without any command."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.values.json import (
+    JsonError,
+    JsonValue,
+    copy_json,
+    depth,
+    equal,
+    format_float,
+    merge,
+    parse_json,
+    type_word,
+    write_json,
+)
+from pytest_fakecloud.kv.values.packing import Reader, Writer
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab"), inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read(value: Any) -> None:
+    text = write_json(value)
+    assert json.loads(text) == value
+    assert equal(parse_json(text), value)
+
+
+@given(VALUES)
+def test_copies_are_equal_and_apart(value: Any) -> None:
+    twin = copy_json(value)
+    assert equal(twin, value)
+    if isinstance(value, list):
+        twin.append(1)
+        assert not equal(twin, value)
+
+
+@given(VALUES)
+def test_dump_and_load(value: Any) -> None:
+    writer = Writer()
+    JsonValue(value).dump(writer)
+    assert equal(JsonValue.load(Reader(writer.payload())).root, value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_read_back(number: float) -> None:
+    text = format_float(number)
+    assert float(text) == number
+    assert math.copysign(1, float(text)) == math.copysign(1, number)
+    assert "." in text or "e" in text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1.0, "1.0"), (-0.0, "-0.0"), (1e15, "1000000000000000.0"), (1e16, "1e16"),
+        (0.0001, "0.0001"), (0.00001, "0.00001"), (0.000012, "0.000012"), (0.000001, "1e-6"),
+        (-1.5e-5, "-0.000015"), (1.5e300, "1.5e300"),
+    ],
+)  # fmt: skip
+def test_floats_as_the_server_prints_them(number: float, text: str) -> None:
+    assert format_float(number) == text
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [(1, 1.0), (1, True), (0, False), (None, False), ("1", 1), ([1], [1.0])]
+)
+def test_values_of_different_types_differ(left: Any, right: Any) -> None:
+    assert not equal(left, right)
+    assert type_word(left) != type_word(right) or isinstance(left, list)
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "merged"),
+    [
+        # the examples of RFC 7396, appendix A
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "foo"}, None, None),
+        ({"a": "foo"}, "bar", "bar"),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_merge(target: Any, patch: Any, merged: Any) -> None:
+    assert merge(target, patch) == merged
+
+
+def test_depth() -> None:
+    assert [depth(value) for value in (1, [], [[]], {"a": [1, {}]})] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"[" * 129, "recursion limit exceeded at line 1 column 129"),
+        (b'{"a":' * 129, "recursion limit exceeded at line 1 column 641"),
+        (b"", "EOF while parsing a value at line 1 column 1"),
+        (b"nul", "expected value at line 1 column 1"),
+        (b"[1] 2", "trailing characters at line 1 column 4"),
+        (b"1e999", "number out of range"),
+        (b'"\\udc00"', "lone leading surrogate"),
+        (b'"\xff"', "invalid unicode code point at line 1 column 2"),
+    ],
+)
+def test_complaints_say_where(text: bytes, complaint: str) -> None:
+    with pytest.raises(JsonError, match=complaint):
+        parse_json(text)
+
+
+def test_a_hundred_and_twenty_eight_levels_are_read() -> None:
+    assert depth(parse_json(b"[" * 128 + b"]" * 128)) == 128
