@@ -592,7 +592,7 @@ class Queue(Handle):
         )
 
     def _looped(self, text: str) -> None:
-        self.context.problems.report("bug", f"{self.name}: {text}", handle=self.name)
+        self.context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
 
 
 def _check(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -536,6 +537,18 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     assert bench.engine.active == set()
 
 
+def test_a_start_that_global_parallelism_prevents_is_not_counted(bench: Bench) -> None:
+    bench.engine.limits = plan(None, {"parallelism": 1})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=25 * SECOND)
+    flowing(bench, "rate=1,period=10s", 3)
+    bench.publish()
+    bench.clock.advance("5m")
+    flowed = [one for one in bench.engine.attempts if one.url == URL]
+    windows = [(one.at_us - bench.start_us) // (10 * SECOND) for one in flowed]
+    assert bench.times() == [0, 25, 50, 75]
+    assert len(set(windows)) == 4
+
+
 def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
     bench = Bench(limits={"queues": 0})
     message_id = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
@@ -564,6 +577,78 @@ def test_messages_that_publish_each_other_without_end() -> None:
     bench.answer = lambda delivery: Outcome(200)
     bench.clock.run_due()
     assert bench.engine.pending == {}
+
+
+def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
+    bench = Bench(loop_limit=20)
+    bench.engine.lane = "background"
+    told: list[str] = []
+    bench.engine.on_loop = told.append
+
+    def answer(delivery: Delivery) -> Outcome:
+        bench.publish()
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.publish()
+    bench.clock.run_due()
+    assert len(told) == 1
+    assert "endless loop: 20 deliveries" in told[0]
+    (waiting,) = bench.engine.pending.values()
+    assert bench.engine.cancel(waiting.id) == 1
+
+
+def test_a_handler_that_fails_in_the_background_ends_nothing(bench: Bench) -> None:
+    bench.engine.lane = "background"
+
+    def answer(delivery: Delivery) -> Outcome:
+        raise LookupError("broken")
+
+    bench.answer = answer
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
+    assert isinstance(bench.engine.attempts[0].exception, LookupError)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
+    async def perform(delivery: Delivery) -> Outcome:
+        if fails:
+            raise LookupError("broken")
+        return bench.perform(delivery)
+
+    async def whole() -> None:
+        await bench.clock.aio.advance("1s")
+
+    bench.engine.perform_async = perform
+    message_id = bench.publish()
+    if fails:
+        with pytest.raises(LookupError):
+            asyncio.run(whole())
+        assert bench.state(message_id) == "RETRY"
+    else:
+        asyncio.run(whole())
+        assert bench.state(message_id) == "DELIVERED"
+    bench.engine.perform_async = None
+    bench.publish()
+    asyncio.run(whole())
+    assert bench.engine.attempts[-1].state == "delivered"
+
+
+def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
+    class Crashing(Mishaps):
+        def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+            return ("crash_after_answer",)
+
+    bench.engine.mishaps = Crashing()
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    message_id = bench.publish()
+    bench.clock.run_due()
+    bench.engine.cancel(message_id)
+    bench.clock.advance("1h")
+    assert bench.state(message_id) == "CANCELED"
+    assert len(bench.sent) == 1
 
 
 def test_callbacks_that_publish_each_other_without_end() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.queue.destinations import Reply
@@ -478,6 +479,17 @@ def test_the_leak_check() -> None:
             queue.publish(DEST, delay="1h")
             queue.deliver_due()
             assert len(queue.unmet()) == wanted
+
+
+def test_a_leak_fails_a_strict_test() -> None:
+    with Cloud(now=NOW, delivery="driven") as cloud:
+        cloud.queue(leak_check="all").publish(DEST, delay="1h")
+        problem = cloud.problems.only()
+        assert problem.kind == "unmet"
+        assert "left undelivered" in problem.text
+        assert f"POST {DEST}" in problem.text
+        cloud.allow("unmet")
+        assert cloud.problems == []
 
 
 def test_cancelling_by_hand(queue: Queue) -> None:
