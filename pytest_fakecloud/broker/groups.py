@@ -84,11 +84,13 @@ class Coordinator:
             group = self._table.groups[group_name] = Group(group_name)
         before = group.instances.get(name)
         instance = Instance(name, config, topics, self._table.clock.signal(), now)
+        if before is not None:
+            cancel_timers(before)
+            instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
             # A static member that returns within its session: no rebalance, but a new consumer,
             # which starts again from what was committed.
-            cancel_timers(before)
             instance.assignment = before.assignment
             if group.state == "Stable":
                 self._activate(group, instance, now)
@@ -101,8 +103,6 @@ class Coordinator:
                 instance=name,
             )
         else:
-            if before is not None:
-                cancel_timers(before)
             self._table.tell(
                 "join",
                 f"{name} joined {group.name}, subscribed to {', '.join(topics)}",

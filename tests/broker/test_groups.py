@@ -154,6 +154,8 @@ def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Cl
     crash(broker, "a")
     consume(broker, "b")
     assert consume(broker, "a") == []
+    with pytest.raises(BrokerError, match="rebalancing"):
+        broker.commit("g", "a", [TopicPartitionOffset("t", 1, 1)])
     clock.advance("3s")
     assert consume(broker, "a") == ["x"]
 
