@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
 from .instants import to_datetime
 
@@ -46,6 +46,15 @@ class Found(list[T], Generic[T]):
             if (predicate is None or predicate(item))
             and all(_agrees_any(_field(item, name), wanted) for name, wanted in fields.items())
         )
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Found[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Found[T]:
+        if isinstance(index, slice):
+            return Found(super().__getitem__(index))
+        return super().__getitem__(index)
 
 
 _MISSING = object()
