@@ -9,8 +9,8 @@ from ..kernel.aio import drive
 from ..kernel.clock import Fired
 from ..kernel.instants import Duration, Instant, duration_us, instant_us, to_datetime
 from ..kernel.journal import Found
-from .inspection import timeline, waiting_text
 from .model import Attempt
+from .timeline import timeline, waiting_text
 
 if TYPE_CHECKING:
     from .handle import Queue

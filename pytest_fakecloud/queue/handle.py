@@ -17,18 +17,9 @@ from .driving import Attempts, Driver, NotIdle, QueueAio
 from .engine import Engine
 from .faults import PlannedMishaps, QueueFaults
 from .headers import as_text, as_wire
-from .inspection import (
-    ANY,
-    STATES,
-    WORDS,
-    DeadLetterView,
-    PublishedMessage,
-    ScheduleView,
-    agrees,
-    assert_matching,
-    mismatches,
-)
+from .inspection import STATES, WORDS, DeadLetterView, PublishedMessage, ScheduleView
 from .limits import plan
+from .matching import ANY, agrees, assert_matching, mismatches
 from .model import (
     MESSAGE,
     Attempt,

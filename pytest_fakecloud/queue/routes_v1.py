@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..kernel.app import Answer, Request
-from ..kernel.reading import decode_segment, json_value
+from ..kernel.reading import json_value
 from ..kernel.routing import Route
 from . import records
 from .engine import Engine
@@ -18,6 +18,7 @@ from .errors import bad_request, not_found
 from .groups import UrlGroup
 from .headers import as_text, as_wire, check_name, check_url
 from .model import SECOND
+from .payloads import destination_of, segment
 
 OK = {"status": "ok"}
 
@@ -54,8 +55,6 @@ class FirstEra:
         ]
 
     def publish(self, request: Request) -> Answer:
-        from .routes import destination_of
-
         destination, settings = destination_of(request)
         result = self.engine.publisher.publish(
             destination,
@@ -101,12 +100,12 @@ class FirstEra:
 
     def get_endpoint(self, request: Request) -> object:
         with self.engine.lock:
-            return records.endpoint_record(*self.engine.groups.endpoint(_segment(request, "id")))
+            return records.endpoint_record(*self.engine.groups.endpoint(segment(request, "id")))
 
     def change_endpoint(self, request: Request) -> object:
         engine = self.engine
         with engine.lock:
-            group, endpoint = engine.groups.endpoint(_segment(request, "id"))
+            group, endpoint = engine.groups.endpoint(segment(request, "id"))
             url = as_wire(_text(_object(request), "url"))
             endpoint.url = check_url(url, "endpoint")
             group.updated_us = engine.clock.now_us()
@@ -114,7 +113,7 @@ class FirstEra:
 
     def delete_endpoint(self, request: Request) -> object:
         with self.engine.lock:
-            group, endpoint = self.engine.groups.endpoint(_segment(request, "id"))
+            group, endpoint = self.engine.groups.endpoint(segment(request, "id"))
             group.endpoints.remove(endpoint)
             group.updated_us = self.engine.clock.now_us()
         return OK
@@ -135,27 +134,27 @@ class FirstEra:
 
     def get_topic(self, request: Request) -> object:
         with self.engine.lock:
-            return records.topic_record(self._topic(_segment(request, "name")))
+            return records.topic_record(self._topic(segment(request, "name")))
 
     def rename_topic(self, request: Request) -> object:
         with self.engine.lock:
-            group = self._topic(_segment(request, "name"))
+            group = self._topic(segment(request, "name"))
             name = _text(_object(request), "name")
             self.engine.groups.rename(group, name, self.engine.clock.now_us())
             return records.topic_record(group)
 
     def delete_topic(self, request: Request) -> object:
         with self.engine.lock:
-            self.engine.groups.remove(self._topic(_segment(request, "name")))
+            self.engine.groups.remove(self._topic(segment(request, "name")))
         return OK
 
     # -- messages --------------------------------------------------------------------------------
 
     def get_message(self, request: Request) -> object:
-        return records.message_record(self.engine.message(_segment(request, "id")))
+        return records.message_record(self.engine.message(segment(request, "id")))
 
     def cancel_message(self, request: Request) -> Answer:
-        self.engine.cancel(_segment(request, "id"))
+        self.engine.cancel(segment(request, "id"))
         return Answer({"status": "accepted"}, 202)
 
     def list_tasks(self, request: Request) -> object:
@@ -163,11 +162,11 @@ class FirstEra:
             now = self.engine.clock.now_us()
             return [
                 records.task_record(message, now)
-                for message in self.engine.tasks(_segment(request, "id"))
+                for message in self.engine.tasks(segment(request, "id"))
             ]
 
     def get_task(self, request: Request) -> object:
-        task_id = _segment(request, "id")
+        task_id = segment(request, "id")
         with self.engine.lock:
             message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
             if message is None or not task_id.startswith("task_"):
@@ -202,7 +201,7 @@ class FirstEra:
         return [self._schedule(one) for one in list(self.engine.schedules.by_id)]
 
     def get_schedule(self, request: Request) -> object:
-        return self._schedule(_segment(request, "id"))
+        return self._schedule(segment(request, "id"))
 
     def _schedule(self, schedule_id: str) -> records.Record:
         engine = self.engine
@@ -214,10 +213,6 @@ class FirstEra:
                 engine.settings.default_retries,
                 engine.limits.timeout_us,
             )
-
-
-def _segment(request: Request, name: str) -> str:
-    return decode_segment(request.params[name])
 
 
 def _object(request: Request) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
 from pytest_fakecloud.queue.engine import Engine
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.inspection import timeline
 from pytest_fakecloud.queue.limits import plan
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import Loop, Mishaps, Settings
+from pytest_fakecloud.queue.timeline import timeline
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"

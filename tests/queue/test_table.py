@@ -17,6 +17,8 @@ import pytest
 from pytest_fakecloud.queue import filters, headers
 from pytest_fakecloud.queue.destinations import Reply
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.routes_admin import AdministrationRoutes
+from pytest_fakecloud.queue.routes_history import HistoryRoutes
 from pytest_fakecloud.queue.routes_v1 import FirstEra
 
 from .scene import CALLBACK, DEST, FAILURE, NOW_MS, Response, Scene, decoded
@@ -1400,13 +1402,16 @@ def test_an_endpoint_does_its_work(scene: Scene, name: str) -> None:
     ENDPOINTS[name](scene)
 
 
+OWN = (FirstEra, AdministrationRoutes, HistoryRoutes)
+
+
 def own_routes(queue: Queue) -> list[Any]:
     """The routes but those of the workflow runs, which have their own tests."""
     return [
         route
         for route in queue.app.table.routes
         if getattr(route.endpoint, "__self__", None) is queue.app
-        or isinstance(getattr(route.endpoint, "__self__", None), FirstEra)
+        or isinstance(getattr(route.endpoint, "__self__", None), OWN)
     ]
 
 

@@ -1,0 +1,107 @@
+"""What became of messages: dead letters and logs, `/v2/dlq`, `/v2/events` and `/v2/logs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..kernel.app import Answer, Request
+from ..kernel.routing import Route
+from . import filters, records
+from .engine import Engine
+from .logs import MOST
+from .payloads import accepted_record, cursor_field, empty, names_nothing, pairs, query_of, segment
+from .publishing import Accepted
+
+
+class HistoryRoutes:
+    """Routes of dead letters and logs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def routes(self) -> list[Route]:
+        """Return all of them."""
+        return [
+            Route("GET", "/v2/dlq", "list_dead_letters", self.list_dead_letters),
+            Route("DELETE", "/v2/dlq", "delete_dead_letters", self.delete_dead_letters),
+            Route("POST", "/v2/dlq/retry", "retry_dead_letters", self.retry_dead_letters),
+            Route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", self.retry_dead_letter),
+            Route("GET", "/v2/dlq/{id}", "get_dead_letter", self.get_dead_letter),
+            Route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", self.delete_dead_letter),
+            Route("GET", "/v2/events", "list_events", self.list_events),
+            Route("GET", "/v2/logs", "list_logs", self.list_logs),
+        ]
+
+    # -- dead letters ----------------------------------------------------------------------------
+
+    def _letter(self, dlq_id: str) -> records.Record:
+        engine = self.engine
+        with engine.lock:
+            row = engine.dead_letters.get(dlq_id)
+            message = engine.dead_letters.message(row)
+            return records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
+
+    def list_dead_letters(self, request: Request) -> object:
+        chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
+        rows, cursor = self.engine.dead_letters.select(chosen)
+        return {"messages": [self._letter(row.id) for row in rows]} | cursor_field(cursor)
+
+    def get_dead_letter(self, request: Request) -> object:
+        return self._letter(segment(request, "id"))
+
+    def delete_dead_letter(self, request: Request) -> Answer:
+        letters = self.engine.dead_letters
+        letters.delete([letters.get(segment(request, "id"))])
+        return empty()
+
+    def delete_dead_letters(self, request: Request) -> object:
+        with self.engine.lock:
+            rows, cursor = self._chosen_letters(request)
+            return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
+
+    def retry_dead_letter(self, request: Request) -> Answer:
+        return Answer(accepted_record(self._retry(segment(request, "id"), request)), 201)
+
+    def retry_dead_letters(self, request: Request) -> Answer:
+        with self.engine.lock:
+            rows, cursor = self._chosen_letters(request)
+            responses = [accepted_record(self._retry(row.id, request)) for row in rows]
+        return Answer({"cursor": cursor or "", "responses": responses}, 201)
+
+    def _chosen_letters(self, request: Request) -> tuple[list[Any], str | None]:
+        chosen = filters.read_filters(pairs(request), filters.FOR_DEAD_LETTERS)
+        if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
+            return [], None
+        return self.engine.dead_letters.select(chosen)
+
+    def _retry(self, dlq_id: str, request: Request) -> Accepted:
+        engine = self.engine
+        with engine.lock:
+            row = engine.dead_letters.get(dlq_id)
+            plain = [
+                (name, value) for name, value in request.headers if name.lower() != "content-type"
+            ]
+            accepted = engine.publisher.retry_dead_letter(engine.dead_letters.message(row), plain)
+            engine.dead_letters.delete([row])
+            return accepted
+
+    # -- logs ---------------------------------------------------------------------------------
+
+    def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
+        engine = self.engine
+        chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=MOST)
+        with engine.lock:
+            no_answer = engine.settings.no_answer_status
+            rows, cursor = engine.logs.page(chosen, engine.messages.__getitem__, no_answer)
+            found = [
+                records.log_record(row, engine.messages[row.message_id], no_answer) for row in rows
+            ]
+        return found, cursor_field(cursor)
+
+    def list_events(self, request: Request) -> object:
+        rows, cursor = self._log_page(request)
+        return {"events": rows} | cursor
+
+    def list_logs(self, request: Request) -> object:
+        rows, cursor = self._log_page(request)
+        return {"logs": rows, "events": rows} | cursor

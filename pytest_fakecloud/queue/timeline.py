@@ -1,0 +1,88 @@
+"""The life of a message in words: when, what, status, how long it waited and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..kernel.instants import to_datetime
+from .headers import as_text
+from .model import SECOND, Attempt, LogEntry, Message
+
+
+def span(us: int) -> str:
+    """Return a duration in words: `+12.182 s`, `+6 h 7 m 6.466 s`."""
+    seconds, rest = divmod(us, SECOND)
+    days, seconds = divmod(seconds, 86_400)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    parts = [f"{n} {unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if n]
+    tail = f"{seconds + rest / SECOND:.3f}".rstrip("0").rstrip(".")
+    if tail != "0" or not parts:
+        parts.append(f"{tail} s")
+    return " ".join(parts)
+
+
+def timeline(message: Message) -> str:
+    """Return the life of a message, one line per step."""
+    head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
+    if message.kind != "message":
+        head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
+    lines = [head]
+    attempts = iter(message.attempts)
+    for entry in message.log:
+        text = _step(message, entry, attempts)
+        if text:
+            moment = to_datetime(entry.time_us).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+            after = span(entry.time_us - message.created_us)
+            lines.append(f"  {moment}  +{after:<20}  {text}")
+    lines += [
+        f"  a callback was not published: {text}"
+        for text in message.extra.get("lost_callbacks", ())
+    ]
+    if not message.finished and message.state != "CANCEL_REQUESTED":
+        lines.append(f"  {waiting_text(message)}")
+    return "\n".join(lines)
+
+
+def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str:
+    if entry.state == "CREATED":
+        delay = message.not_before_us - message.created_us
+        queue = f" in queue {message.queue_name}" if message.queue_name else ""
+        return f"CREATED{queue}" + (f", delayed for {span(delay)}" if delay else "")
+    if entry.state == "ACTIVE":
+        attempt: Attempt = next(attempts)
+        waited = f"after {span(attempt.waited_us)} ({attempt.wait_reason})"
+        answer = attempt.state if attempt.status is None else f"status {attempt.status}"
+        if attempt.exception is not None and attempt.status is None:
+            answer = f"{attempt.state}: {type(attempt.exception).__name__}: {attempt.exception}"
+        where = f" from {attempt.where}" if attempt.where else ""
+        faults = f" [fault: {', '.join(attempt.faults)}]" if attempt.faults else ""
+        return f"ACTIVE  attempt {attempt.number} {waited} -> {answer}{where}{faults}"
+    if entry.state == "RETRY" and entry.next_us is not None:
+        return (
+            f"RETRY   in {span(entry.next_us - entry.time_us)} ({message_reason(message, entry)})"
+        )
+    if entry.state == "ERROR":
+        return ""
+    if entry.state == "FAILED":
+        return f"FAILED  {entry.error or ''} (dead letter {message.dlq_id})"
+    return entry.state
+
+
+def message_reason(message: Message, entry: LogEntry) -> str:
+    """Return why a retry waits: as it was written on the attempt that followed, or is planned."""
+    for attempt in message.attempts:
+        if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
+            return attempt.wait_reason
+    return message.wait_reason
+
+
+def waiting_text(message: Message) -> str:
+    """Return what an unfinished message waits for."""
+    if message.state == "ACTIVE":
+        return "in flight: the destination is still answering on this clock"
+    if message.due_us is not None:
+        return f"due {to_datetime(message.due_us).isoformat()} ({message.wait_reason})"
+    if message.queue_name is not None and not message.attempts:
+        return f"waits in queue {message.queue_name} (behind others, or the queue is paused)"
+    return f"waits: {message.wait_reason}"
