@@ -25,7 +25,10 @@ EDGES = {
     ("queue", "faults"),
     ("queue", "loopback"),
     ("queue", "mocked"),
+    ("queue", "payloads"),
     ("queue", "receiver"),
+    ("queue", "routes_admin"),
+    ("queue", "routes_history"),
     ("queue", "routes_v1"),
     ("queue", "routes_workflow"),
 }
