@@ -11,7 +11,8 @@ from ..model import Session
 from ..registry import Args, command
 from ..reply import NIL_ARRAY, OK, Map, Reply
 from ..syntax import parse_int
-from ..values.stream import SEQUENCE_MAX, Stream, format_id, make_id
+from ..values.consumer_group import SEQUENCE_MAX
+from ..values.stream import Stream, format_id, make_id
 from .arguments import parse_block, try_or_wait
 from .stream_ids import (
     entry_reply,
@@ -22,7 +23,7 @@ from .stream_ids import (
     parse_new_id,
 )
 
-__all__ = ["ReadWords", "entries_reply", "read_words", "streams_reply"]
+__all__ = ["ReadWords", "answer_read", "entries_reply", "read_words", "streams_reply"]
 
 
 # -- adding and trimming -------------------------------------------------------------------------

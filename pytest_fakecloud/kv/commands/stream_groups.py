@@ -1,35 +1,21 @@
-"""Consumer groups: reading as one, acknowledging, claiming what others left pending."""
+"""Consumer groups: creating them, reading as a consumer, acknowledging."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 
 from .. import errors
 from ..errors import CommandError, bad_subcommand_arguments
 from ..model import Session
 from ..registry import Args, command
 from ..reply import NIL_ARRAY, OK, Reply, Status
-from ..syntax import parse_int, try_int
-from ..values.stream import (
-    ID_MAX,
-    UNKNOWN_ENTRIES_READ,
-    Consumer,
-    Entry,
-    Group,
-    PendingList,
-    Stream,
-    format_id,
-)
+from ..syntax import parse_int
+from ..values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
+from ..values.stream import Entry, Stream, format_id
 from .stream import answer_read, entries_reply, read_words, streams_reply
-from .stream_ids import (
-    entry_reply,
-    parse_extreme_id,
-    parse_id,
-    parse_ids,
-    parse_interval,
-    parse_start,
-)
+from .stream_ids import entry_reply, parse_extreme_id, parse_id, parse_ids
+
+__all__ = ["PENDING_LIMIT", "find_consumer", "find_group"]
 
 PENDING_LIMIT = 1000
 """Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
@@ -54,7 +40,7 @@ HELP
     Print this help."""
 
 
-def _consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
+def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
     """The consumer of that name, made if it is new, seen now."""
     consumer = group.consumers.get(name)
     if consumer is None:
@@ -64,7 +50,7 @@ def _consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consum
     return consumer
 
 
-def _group(
+def find_group(
     session: Session, key: bytes, name: bytes, *, reading: bool = False
 ) -> tuple[Stream, Group]:
     stream = session.db.get(key, Stream)
@@ -207,18 +193,18 @@ def xreadgroup(session: Session, args: Args) -> Reply:
     group_name = words.group or b""
     wanted = []
     for key, text in zip(words.keys, words.ids, strict=True):
-        _group(session, key, group_name, reading=True)
+        find_group(session, key, group_name, reading=True)
         wanted.append(_Wanted(key, _read_id(text)))
 
     def attempt() -> Reply:
         found: list[tuple[bytes, list[Reply]]] = []
         for each in wanted:
-            stream, group = _group(session, each.key, group_name, reading=True)
+            stream, group = find_group(session, each.key, group_name, reading=True)
             if words.noack and session.engine.dialect == "vendor" and each.after is None:
                 # Nothing will be pending, so the vendor keeps no consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
             else:
-                consumer = _consumer(session, each.key, group, words.consumer)
+                consumer = find_consumer(session, each.key, group, words.consumer)
             if each.after is not None:
                 history = _history(session, stream, consumer, each.after, words.count)
                 found.append((each.key, history))
@@ -277,7 +263,7 @@ def _history(
     return entries
 
 
-# -- acknowledging and claiming ------------------------------------------------------------------
+# -- acknowledging -------------------------------------------------------------------------------
 
 
 @command("XACK")
@@ -291,193 +277,3 @@ def xack(session: Session, args: Args) -> Reply:
     if acknowledged:
         session.db.touch(args[0])
     return acknowledged
-
-
-@command("XPENDING")
-def xpending(session: Session, args: Args) -> Reply:
-    """What a group has pending: a summary, or the entries of an interval."""
-    if len(args) == 2:
-        _, group = _group(session, args[0], args[1])
-        return _summary(group)
-    if not 5 <= len(args) <= 8:
-        raise CommandError(errors.SYNTAX)
-    min_idle, at = 0, 2
-    if args[2].upper() == b"IDLE":
-        min_idle = parse_int(args[3])
-        if len(args) < 7:
-            raise CommandError(errors.SYNTAX)
-        at = 4
-    count = max(parse_int(args[at + 2]), 0)
-    start, end = parse_interval(args[at], args[at + 1])
-    _, group = _group(session, args[0], args[1])
-    pending: PendingList | None = group.pending
-    if len(args) > at + 3:
-        consumer = group.consumers.get(args[at + 3])
-        pending = None if consumer is None else consumer.pending
-    return [] if pending is None else _details(session, pending, start, end, count, min_idle)
-
-
-def _summary(group: Group) -> Reply:
-    if not group.pending:
-        return [0, None, None, NIL_ARRAY]
-    lowest, highest = group.pending.ends()
-    holders: list[Reply] = [
-        [consumer.name, b"%d" % len(consumer.pending)]
-        for consumer in group.sorted_consumers()
-        if consumer.pending
-    ]
-    return [len(group.pending), format_id(lowest), format_id(highest), holders]
-
-
-def _details(
-    session: Session, pending: PendingList, start: int, end: int, count: int, min_idle: int
-) -> Reply:
-    found: list[Reply] = []
-    if count == 0:
-        return found
-    for entry_id, each in pending.items(start, end):
-        idle = session.now_ms - each.delivered_ms
-        if min_idle and idle < min_idle:
-            continue
-        found.append([format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries])
-        if len(found) == count:
-            break
-    return found
-
-
-@dataclass(slots=True)
-class _Claim:
-    """The options of XCLAIM."""
-
-    force: bool = False
-    justid: bool = False
-    retrycount: int | None = None
-    delivered_ms: int | None = None
-    last_id: int = 0
-
-
-def _claim_number(text: bytes, command_name: str, what: str) -> int:
-    number = try_int(text)
-    if number is None:
-        raise CommandError(errors.bad_claim_argument(command_name, what))
-    return number
-
-
-def _claim_words(session: Session, args: Args, at: int) -> _Claim:
-    words = _Claim()
-    while at < len(args):
-        word = args[at].upper()
-        more = at + 1 < len(args)
-        if word == b"FORCE":
-            words.force = True
-        elif word == b"JUSTID":
-            words.justid = True
-        elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
-            at += 1
-            number = _claim_number(args[at], "XCLAIM", f"{word.decode()} option")
-            if word == b"RETRYCOUNT":
-                words.retrycount = number
-            else:
-                words.delivered_ms = session.now_ms - number if word == b"IDLE" else number
-        elif word == b"LASTID" and more:
-            at += 1
-            words.last_id = parse_id(args[at])
-        else:
-            raise CommandError(errors.unrecognized_claim_option(args[at]))
-        at += 1
-    return words
-
-
-@command("XCLAIM")
-def xclaim(session: Session, args: Args) -> Reply:
-    """Make pending entries those of another consumer."""
-    stream, group = _group(session, args[0], args[1])
-    min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
-    ids: list[int] = []
-    at = 4
-    while at < len(args):
-        try:
-            ids.append(parse_id(args[at]))
-        except CommandError:
-            break
-        at += 1
-    words = _claim_words(session, args, at)
-    group.last_id = max(group.last_id, words.last_id)
-    now_ms = session.now_ms
-    delivered_ms = now_ms if words.delivered_ms is None else words.delivered_ms
-    if not 0 <= delivered_ms <= now_ms:
-        delivered_ms = now_ms
-    consumer = _consumer(session, args[0], group, args[2])
-    claimed: list[Reply] = []
-    for entry_id in ids:
-        fields = stream.get(entry_id)
-        if fields is None:
-            group.acknowledge(entry_id)
-            continue
-        pending = group.pending.get(entry_id)
-        if pending is None:
-            if not words.force:
-                continue
-            group.deliver(entry_id, consumer, now_ms)
-            pending = group.pending.get(entry_id)
-            assert pending is not None
-        elif min_idle and now_ms - pending.delivered_ms < min_idle:
-            continue
-        group.give(entry_id, pending, consumer)
-        pending.delivered_ms = delivered_ms
-        if words.retrycount is not None and words.retrycount >= 0:
-            pending.deliveries = words.retrycount
-        elif not words.justid:
-            pending.deliveries += 1
-        consumer.active_ms = now_ms
-        claimed.append(format_id(entry_id) if words.justid else entry_reply(entry_id, fields))
-    if claimed:
-        session.db.touch(args[0])
-    return claimed
-
-
-@command("XAUTOCLAIM")
-def xautoclaim(session: Session, args: Args) -> Reply:
-    """Claim what has long been pending: the next start, the entries, the ids deleted meanwhile."""
-    min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
-    start = parse_start(args[4])
-    count, justid = 100, False
-    at = 5
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"COUNT" and at + 1 < len(args):
-            at += 1
-            count = parse_int(args[at], 1, (2**63 - 1) // 16, errors.XAUTOCLAIM_COUNT)
-        elif word == b"JUSTID":
-            justid = True
-        else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
-    stream, group = _group(session, args[0], args[1])
-    consumer = _consumer(session, args[0], group, args[2])
-    now_ms = session.now_ms
-    attempts = 10 * count
-    following = 0
-    claimed: list[Reply] = []
-    deleted: list[Reply] = []
-    for entry_id, pending in list(islice(group.pending.items(start), attempts + 1)):
-        if not attempts or len(claimed) + len(deleted) == count:
-            following = entry_id
-            break
-        attempts -= 1
-        fields = stream.get(entry_id)
-        if fields is None:
-            group.acknowledge(entry_id)
-            deleted.append(format_id(entry_id))
-            continue
-        if min_idle and now_ms - pending.delivered_ms < min_idle:
-            continue
-        group.give(entry_id, pending, consumer)
-        pending.delivered_ms = now_ms
-        if not justid:
-            pending.deliveries += 1
-        consumer.active_ms = now_ms
-        claimed.append(format_id(entry_id) if justid else entry_reply(entry_id, fields))
-    if claimed or deleted:
-        session.db.touch(args[0])
-    return [format_id(following), claimed, deleted]

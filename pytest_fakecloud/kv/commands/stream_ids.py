@@ -7,7 +7,8 @@ import re
 from .. import errors
 from ..errors import CommandError
 from ..registry import Args
-from ..values.stream import ID_MAX, SEQUENCE_MAX, format_id, make_id
+from ..values.consumer_group import ID_MAX, SEQUENCE_MAX
+from ..values.stream import format_id, make_id
 
 __all__ = [
     "entry_reply", "parse_end", "parse_extreme_id", "parse_id", "parse_ids", "parse_interval",

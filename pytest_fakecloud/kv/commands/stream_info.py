@@ -8,7 +8,8 @@ from ..model import Session
 from ..registry import Args, command
 from ..reply import Map, Reply, Status
 from ..syntax import parse_int
-from ..values.stream import UNKNOWN_ENTRIES_READ, Consumer, Group, Stream, format_id
+from ..values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group
+from ..values.stream import Stream, format_id
 from .stream import entries_reply
 from .stream_ids import entry_reply
 

@@ -112,7 +112,8 @@ def test_merge(target: Any, patch: Any, merged: Any) -> None:
 
 
 def test_depth() -> None:
-    assert [depth(value) for value in (1, [], [[]], {"a": [1, {}]})] == [0, 1, 2, 3]
+    values: list[Any] = [1, [], [[]], {"a": [1, {}]}]
+    assert [depth(value) for value in values] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

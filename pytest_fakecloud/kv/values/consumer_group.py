@@ -1,0 +1,143 @@
+"""Consumer groups of a stream: how far they are, and what each consumer has not acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .sorted_blocks import SortedBlocks
+
+__all__ = [
+    "ID_MAX", "SEQUENCE_MAX", "UNKNOWN_ENTRIES_READ", "Consumer", "Group", "Pending", "PendingList",
+]  # fmt: skip
+
+SEQUENCE_MAX = (1 << 64) - 1
+ID_MAX = (1 << 128) - 1
+"""The highest entry id: ids are one integer, milliseconds above 64 bits of sequence number."""
+UNKNOWN_ENTRIES_READ = -1
+"""A group's entries_read when nobody can say how many entries came before its last id."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """An entry delivered to a consumer and not acknowledged."""
+
+    consumer: Consumer
+    delivered_ms: int
+    deliveries: int
+
+
+class PendingList:
+    """Pending entries by id, in id order."""
+
+    __slots__ = ("_entries", "_order")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, Pending] = {}
+        self._order: SortedBlocks[int] = SortedBlocks()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, entry_id: int) -> bool:
+        return entry_id in self._entries
+
+    def get(self, entry_id: int) -> Pending | None:
+        """The pending entry of this id, or None."""
+        return self._entries.get(entry_id)
+
+    def put(self, entry_id: int, pending: Pending) -> None:
+        """Add a pending entry, or replace the one of the same id."""
+        if entry_id not in self._entries:
+            self._order.add(entry_id)
+        self._entries[entry_id] = pending
+
+    def pop(self, entry_id: int) -> Pending | None:
+        """Remove and return the pending entry of this id, or None."""
+        pending = self._entries.pop(entry_id, None)
+        if pending is not None:
+            self._order.remove(entry_id)
+        return pending
+
+    def items(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, Pending]]:
+        """The entries with start <= id <= end in id order; not to be changed meanwhile."""
+        for entry_id in self._order.iterate(self._order.position(start) if start else 0):
+            if entry_id > end:
+                return
+            yield entry_id, self._entries[entry_id]
+
+    def ends(self) -> tuple[int, int]:
+        """The lowest and the highest id; the list must not be empty."""
+        return self._order.at(0), self._order.at(len(self._order) - 1)
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A consumer of a group: what it was given, when it last tried and last got something.
+
+    `active_ms` is -1 until it was given an entry.
+    """
+
+    name: bytes
+    seen_ms: int
+    active_ms: int = -1
+    pending: PendingList = field(default_factory=PendingList)
+
+
+@dataclass(slots=True)
+class Group:
+    """A consumer group: where it is, and its pending entries over all consumers."""
+
+    last_id: int
+    entries_read: int = UNKNOWN_ENTRIES_READ
+    consumers: dict[bytes, Consumer] = field(default_factory=dict)
+    pending: PendingList = field(default_factory=PendingList)
+
+    def sorted_consumers(self) -> list[Consumer]:
+        """The consumers by name, as the server lists them."""
+        return [self.consumers[name] for name in sorted(self.consumers)]
+
+    def deliver(self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1) -> None:
+        """Make an entry pending for `consumer`, whoever had it before."""
+        before = self.pending.get(entry_id)
+        if before is not None:
+            before.consumer.pending.pop(entry_id)
+        pending = Pending(consumer, now_ms, deliveries)
+        self.pending.put(entry_id, pending)
+        consumer.pending.put(entry_id, pending)
+
+    def give(self, entry_id: int, pending: Pending, consumer: Consumer) -> None:
+        """Move a pending entry to another consumer, keeping its times and counts."""
+        if pending.consumer is not consumer:
+            pending.consumer.pending.pop(entry_id)
+            pending.consumer = consumer
+            consumer.pending.put(entry_id, pending)
+
+    def acknowledge(self, entry_id: int) -> bool:
+        """Drop an entry from the pending ones; whether it was pending."""
+        pending = self.pending.pop(entry_id)
+        if pending is None:
+            return False
+        pending.consumer.pending.pop(entry_id)
+        return True
+
+    def remove_consumer(self, name: bytes) -> int | None:
+        """Remove a consumer with its pending entries; how many those were, or None without it."""
+        consumer = self.consumers.pop(name, None)
+        if consumer is None:
+            return None
+        for entry_id, _ in consumer.pending.items():
+            self.pending.pop(entry_id)
+        return len(consumer.pending)
+
+    def copy(self) -> Group:
+        """An independent copy."""
+        twin = Group(self.last_id, self.entries_read)
+        for consumer in self.consumers.values():
+            twin.consumers[consumer.name] = Consumer(
+                consumer.name, consumer.seen_ms, consumer.active_ms
+            )
+        for entry_id, pending in self.pending.items():
+            owner = twin.consumers[pending.consumer.name]
+            twin.deliver(entry_id, owner, pending.delivered_ms, pending.deliveries)
+        return twin
