@@ -171,9 +171,14 @@ def pytest_runtest_makereport(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     last = [item for item in items if item.path.name == "test_catalogue.py"]
     items[:] = [item for item in items if item not in last] + last
+    config.stash[WHOLE] = {item.path for item in items} >= set(case_files())
+
+
+def case_files() -> list[Path]:
+    """The modules with the cases of commands."""
     here = Path(__file__).parent
-    files = {item.path for item in items if here in item.path.parents}
-    config.stash[WHOLE] = files >= set(here.rglob("test_*.py"))
+    folders = [*(here / "commands").glob("test_*.py"), *(here / "scripting").glob("test_*.py")]
+    return sorted([*folders, here / "test_engine.py"])
 
 
 def session_record(config: pytest.Config) -> Exercised | None:

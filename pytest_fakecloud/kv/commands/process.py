@@ -33,6 +33,8 @@ REASONS = {
     "BGREWRITEAOF": "accepted: there is nothing to write to",
     "CONFIG REWRITE": "there is no configuration file",
     "CLIENT IMPORT-SOURCE": "there is no import mode; OFF is accepted",
+    "SCRIPT KILL": "there is never a script to end: while one runs, nothing else does",
+    "FUNCTION KILL": "there is never a function to end: while one runs, nothing else does",
     "CLUSTER": "cluster mode is off",
     "ASKING": "cluster mode is off",
     "READONLY": "cluster mode is off",
