@@ -240,7 +240,7 @@ class TestList:
             [b"name", b"get", b"description", b"reads", b"flags", [b"no-writes"]],
             [b"name", b"count", b"description", None, b"flags", []],
         ]
-        other = [[b"name", b"other_f", b"description", None, b"flags", []]]
+        other: list[Any] = [[b"name", b"other_f", b"description", None, b"flags", []]]
         assert loaded("FUNCTION LIST") == [entry("mylib", functions), entry("other", other)]
 
     def test_by_name_with_code(self, loaded: Run) -> None:
@@ -302,6 +302,8 @@ class TestPayloads:
         payload = loaded("FUNCTION DUMP")
         loaded("FUNCTION FLUSH")
         assert loaded(b"FUNCTION", b"RESTORE", payload) == OK
+        loaded("FUNCTION FLUSH")
+        assert loaded(b"FUNCTION", b"RESTORE", payload, b"APPEND") == OK
         assert loaded("FUNCTION LIST WITHCODE") == listed
         assert loaded("FCALL get 1 k") == b"v"
 

@@ -1,0 +1,82 @@
+"""The runtime itself: built late, gone with its engine, replaced when it is lost."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from weakref import ref
+
+import pytest
+
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.kv.scripting.host import HostLost
+from pytest_fakecloud.kv.scripting.tail_calls import keep_frames
+from tests.kv.conftest import Run
+
+
+def test_it_is_built_when_a_script_first_runs(run: Run, engine: Engine) -> None:
+    run("SET k v")
+    engine.restore(engine.snapshot())
+    assert engine.scripting._host is None
+    run("EVAL", "return 1", 0)
+    host = engine.scripting._host
+    assert host is not None
+    run("EVAL", "return 2", 0)
+    assert engine.scripting._host is host
+
+
+def test_it_goes_with_its_engine() -> None:
+    engine = Engine(Clock(), Ids(1))
+    engine.execute(engine.session(), [b"EVAL", b"return redis.call('PING')", b"0"])
+    host, owner = ref(engine.scripting.host), ref(engine)
+    del engine
+    gc.collect()
+    assert (host(), owner()) == (None, None)
+
+
+def test_a_lost_runtime_is_replaced(
+    run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() return 1 end)")
+    sha = run("SCRIPT", "LOAD", "return 'kept'").decode()
+    lost = engine.scripting.host
+
+    def lose(*_: object) -> None:
+        raise HostLost("not enough memory")
+
+    monkeypatch.setattr(lost, "evaluate", lose)
+    assert run.error("EVAL", "return 1", 0) == "ERR not enough memory for the script"
+    assert engine.scripting.host is not lost
+    assert run("EVALSHA", sha, 0) == b"kept"
+    assert run("FCALL f 0") == 1
+
+
+def test_engines_do_not_share_anything() -> None:
+    first, second = (Engine(Clock(), Ids(1)) for _ in range(2))
+    script = b"math.randomseed(9) redis.call('SET', 'k', 1)"
+    first.execute(first.session(), [b"EVAL", script, b"0"])
+    draw = [b"EVAL", b"return {math.random(1000), redis.call('EXISTS', 'k')}", b"0"]
+    assert second.execute(second.session(), draw) == [397, 0]
+
+
+def test_threads_take_turns() -> None:
+    engine = Engine(Clock(), Ids(1))
+    script = b"local n = redis.call('GET', 'n') or 0 redis.call('SET', 'n', n + 1)"
+
+    def work() -> None:
+        session = engine.session()
+        for _ in range(200):
+            engine.execute(session, [b"EVAL", script, b"0"])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert engine.execute(engine.session(), [b"GET", b"n"]) == b"800"
+
+
+def test_bytecode_of_another_lua_is_left_alone() -> None:
+    assert keep_frames(b"\x1bLJ something else") == b"\x1bLJ something else"
