@@ -1,0 +1,76 @@
+"""The stand-alone server used by Node and by curl alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Server
+
+ROOT = Path(__file__).parents[2]
+JS = ROOT / "tests" / "clients" / "js"
+NODE = shutil.which("node")
+CURL = shutil.which("curl")
+PACKAGES = ("kafka", "qstash", "redis", "vector")
+MISSING = [name for name in PACKAGES if not (JS / "node_modules" / "@upstash" / name).is_dir()]
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}; run npm ci in {JS.name}")
+def test_the_npm_clients_run_against_it() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest_fakecloud", "run"),
+            *("--broker", 'topics={"orders": 1}', "--vector", "dimension=2"),
+            *("--", str(NODE), "--test", "--test-reporter=spec", "standalone.test.mjs"),
+        ],
+        cwd=JS,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-4_000:]
+    passed = re.search(r"pass (\d+)", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) == 5
+
+
+def curl(*words: str) -> str:
+    return subprocess.run(
+        [str(CURL), "-sS", "--max-time", "20", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.skipif(CURL is None, reason="curl is not installed")
+def test_curl_alone_follows_the_readme(server: Server) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    command = re.search(r"\$ (curl .*?)\n```", readme, re.S)
+    assert command is not None
+    # The shell would join the lines and fill in the variables the server's summary gives.
+    line = command[1].replace("\\\n", " ")
+    line = line.replace("$PYTEST_FAKECLOUD_TOKEN", server.token)
+    line = line.replace("$PYTEST_FAKECLOUD_URL", server.url)
+    import shlex
+
+    before = json.loads(curl(f"{server.url}/__control__/clock?token={server.token}"))
+    assert before["now"] == "2026-01-01T00:00:00+00:00"
+    after = json.loads(curl(*shlex.split(line)[1:]))
+    assert after["now"] == "2026-01-02T00:00:00+00:00"
+    assert json.loads(curl(f"{server.url}/__control__/ready")) == {"ready": True}
+    kv = server.summary["handles"][0]
+    token = kv["headers"]["Authorization"]
+    assert curl("-H", f"Authorization: {token}", f"{kv['url']}/set/a/1") == '{"result":"OK"}'
+    assert curl("-H", f"Authorization: {token}", f"{kv['url']}/get/a") == '{"result":"1"}'
