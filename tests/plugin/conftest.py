@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 import pytest
+
+# A run in this process forgets the modules it imported, so all it may import is imported here: once
+# and not for every run, and numpy cannot be imported twice.
+for _name in (
+    "httpx", "hypothesis", "numpy", "requests", "responses", "upstash_redis", "upstash_vector", "qstash",
+    "pytest_fakecloud.broker.handle", "pytest_fakecloud.cloud", "pytest_fakecloud.control.record",
+    "pytest_fakecloud.failures", "pytest_fakecloud.hints", "pytest_fakecloud.kv.handle",
+    "pytest_fakecloud.process_time", "pytest_fakecloud.queue.capture",
+    "pytest_fakecloud.queue.handle", "pytest_fakecloud.timeline",
+    "pytest_fakecloud.transport.client_cost", "pytest_fakecloud.transport.inprocess",
+    "pytest_fakecloud.transport.intercept", "pytest_fakecloud.transport.tls",
+    "pytest_fakecloud.vector.handle",
+):  # fmt: skip
+    importlib.import_module(_name)
 
 Run = Callable[..., pytest.RunResult]
 
 QUIET = (
     "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:asyncio", "-p", "no:django",
-    "-p", "no:anyio", "-p", "no:socket", "-p", "no:timeout", "-p", "no:xdist", "-p", "no:pytest_httpx",
+    "-p", "no:anyio", "-p", "no:socket", "-p", "no:hypothesispytest", "-p", "no:timeout", "-p", "no:xdist", "-p", "no:pytest_httpx",
 )  # fmt: skip
 
 
