@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from weakref import WeakMethod
 
 import lupa.lua51 as lupa
 
@@ -47,7 +46,7 @@ class LuaHost:
     ``call`` runs one command line for the running script, for a protocol version, and returns its
     reply or its error; ``may_call`` says whether the user may run a command line, or why that
     cannot be said; ``clock`` is what ``os.clock`` answers, in seconds; ``flags`` are those
-    functions may carry besides Redis' own. The three callables are methods, and not kept alive.
+    functions may carry besides Redis' own.
     """
 
     def __init__(
@@ -83,10 +82,10 @@ class LuaHost:
         runtime = self._runtime
         functions: dict[bytes, Callable[..., Any]] = {
             **callbacks(),
-            b"call": _weak(self._command),
-            b"may_call": _weak(self._permission),
-            b"setresp": _weak(self._set_resp),
-            b"clock": _weak(clock),
+            b"call": self._command,
+            b"may_call": self._permission,
+            b"setresp": self._set_resp,
+            b"clock": clock,
         }
         limits = self.limits
         settings = {
@@ -249,18 +248,6 @@ def _chunk(name: str) -> bytes:
         b"local source = ... return string.dump(assert(loadstring(source, '=host')))", source
     )
     return compiled
-
-
-def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, not kept alive: what Lua holds, Python's garbage collector cannot see."""
-    reference = WeakMethod(method)
-
-    def call(*args: Any) -> Any:
-        alive = reference()
-        assert alive is not None
-        return alive(*args)
-
-    return call
 
 
 def _no_attribute(*_: object) -> None:
