@@ -406,9 +406,11 @@ class Queue(Handle):
 
     def message(self, message_id: str) -> PublishedMessage:
         """The message of that id; `ContractError` when there is none."""
-        if message_id not in self.engine.messages:
+        # Of a first-era message to a topic, the delivery to its first endpoint.
+        own_id = self.engine.groups_of_tasks.get(message_id, [message_id])[0]
+        if own_id not in self.engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")
-        return PublishedMessage(self.engine, message_id)
+        return PublishedMessage(self.engine, own_id)
 
     def attempts(
         self, id: str | PublishedMessage | None = None, *, url: object = None

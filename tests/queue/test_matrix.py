@@ -340,3 +340,64 @@ def test_a_client_of_the_fake_is_served_while_time_is_moved() -> None:
             assert answered == [200]
 
     on_watch(work)
+
+
+def test_many_clients_while_deliveries_go_on_in_the_background() -> None:
+    def work() -> None:
+        with Cloud() as cloud:
+            queue = cloud.queue()
+            came: list[str] = []
+            queue.destinations.call(IN_PROCESS, lambda request: came.append(request.text))
+            host, port = queue.url.removeprefix("http://").split(":")
+            headers = {"Authorization": f"Bearer {queue.token}"}
+            path = f"/v2/enqueue/orders/{IN_PROCESS}/hook"
+
+            def client(name: str) -> None:
+                connection = http.client.HTTPConnection(host, int(port), timeout=4)
+                for number in range(25):
+                    connection.request("POST", path, f"{name}{number}", headers)
+                    answer = connection.getresponse()
+                    answer.read()
+                    assert answer.status == 201
+                connection.close()
+
+            clients = [threading.Thread(target=client, args=(name,)) for name in "abcd"]
+            for one in clients:
+                one.start()
+            for one in clients:
+                one.join()
+            patience = threading.Event()
+            for _ in range(400):
+                if len(came) == 100:
+                    break
+                patience.wait(0.01)
+            assert len(came) == len(set(came)) == 100
+            for name in "abcd":
+                own = [text for text in came if text.startswith(name)]
+                assert own == [f"{name}{number}" for number in range(25)]
+            assert cloud.problems == []
+
+    on_watch(work)
+
+
+def test_a_reset_while_deliveries_go_on_in_the_background() -> None:
+    def work() -> None:
+        with Cloud() as cloud:
+            queue = cloud.queue()
+            queue.destinations.call(IN_PROCESS, lambda request: None)
+            queue.set_baseline()
+            for _ in range(20):
+                for _ in range(10):
+                    queue.publish(IN_PROCESS + "/")
+                queue.reset()
+            assert queue.messages() == []
+            last = queue.publish(IN_PROCESS + "/")
+            patience = threading.Event()
+            for _ in range(400):
+                if last.state == "delivered":
+                    break
+                patience.wait(0.01)
+            assert last.state == "delivered"
+            assert cloud.problems == []
+
+    on_watch(work)

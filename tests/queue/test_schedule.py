@@ -108,6 +108,7 @@ def test_a_time_that_the_clocks_repeat_is_run_once() -> None:
         ("@every 1h", "unknown name"),
         ("CRON_TZ=Nowhere/City * * * * *", "unknown time zone 'Nowhere/City'"),
         ("CRON_TZ=../etc/passwd * * * * *", "unknown time zone"),
+        ("CRON_TZ=America * * * * *", "unknown time zone 'America'"),
         ("CRON_TZ=UTC", "expected 5 fields"),
         ("* * * * *; rm", "expected 5 fields"),
     ],

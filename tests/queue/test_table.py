@@ -1217,6 +1217,7 @@ def publish_v1_endpoint(scene: Scene) -> None:
         answer = scene.ok("POST", f"/v1/publish/{name}").json()
         assert list(answer) == ["messageId"]
         assert len(scene.get(f"/v1/messages/{answer['messageId']}/tasks")) == 2
+        assert scene.queue.message(answer["messageId"]).url == DEST
     scene.queue.deliver_due()
     assert [one.url for one in scene.came[-2:]] == [DEST, DEST + "2"]
     assert len({one.header("Upstash-Message-Id") for one in scene.came[-2:]}) == 1
