@@ -36,7 +36,7 @@ class Config:
     """The parameters of one server: texts by name, with typed readers."""
 
     def __init__(self, dialect: str = "redis") -> None:
-        self._texts = {name: default for name, default, _ in _PARAMETERS}
+        self._texts = _DEFAULTS.copy()
         if dialect == "vendor":
             self._texts["databases"] = "1"
         self._numbers: dict[str, int] = {}
@@ -338,4 +338,5 @@ _PARAMETERS = (
     ("zset-max-ziplist-value", "64", "memory"),
 )
 # fmt: on
+_DEFAULTS = {name: default for name, default, _ in _PARAMETERS}
 _KINDS = {name: kind for name, _, kind in _PARAMETERS}

@@ -70,7 +70,6 @@ class Engine:
         self.now_ms = self.now_us // 1000
         self.users: dict[str, User] = {"default": FullUser(), "default_ro": ReadOnlyUser()}
         self.statistics = Statistics()
-        self.run_id = ids.stream("kv", "run id").hex(40)
         self.version = VERSION[dialect]
         self.last_save_us = self.started_us
         self.paused_until_us = 0
@@ -102,6 +101,11 @@ class Engine:
         if transport == "port":
             self.connected[session.id] = session
         return session
+
+    @property
+    def run_id(self) -> str:
+        """Forty digits that tell this server from others."""
+        return self.ids.stream("kv", "run id").hex(40)
 
     def database(self, index: int) -> Keyspace:
         """The keyspace of that number, ready to be read in the running command."""
