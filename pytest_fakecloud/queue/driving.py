@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..kernel.aio import drive
-from ..kernel.clock import Fired
-from ..kernel.instants import Duration, Instant, duration_us, instant_us, to_datetime
+from ..kernel.clock import Clock, Fired
+from ..kernel.instants import Duration, Instant, duration_us, to_datetime
 from ..kernel.journal import Found
 from .model import Attempt
 from .timeline import timeline, waiting_text
@@ -26,8 +27,9 @@ class NotIdle(AssertionError):
     """A queue that still had work to do when the time it was given had passed."""
 
 
-Step = Generator[int | None, list[Fired], Attempts]
-"""Yields the instant to move to (None: run what is due now), receives what fired."""
+Target = Callable[[], int]
+Step = Generator[Target, list[Fired], Attempts]
+"""Yields the instant to move to, worked out when the move begins; receives what fired."""
 
 
 class Driver:
@@ -38,32 +40,31 @@ class Driver:
 
     def deliver_due(self) -> Step:
         """Plan for what is due now."""
-        fired = yield None
+        fired = yield self._queue.clock.now_us
         return self._report(fired)
 
     def advance(self, duration: Duration) -> Step:
         """Plan for everything due within a span."""
-        span = duration_us(duration)
-        fired = yield self._queue.clock.now_us() + span
+        fired = yield self._queue.clock.after(duration)
         return self._report(fired)
 
     def move_to(self, instant: Instant) -> Step:
         """Plan for everything due up to an instant."""
-        fired = yield instant_us(instant)
+        fired = yield self._queue.clock.until(instant)
         return self._report(fired)
 
     def run_until_idle(self, within: Duration) -> Step:
         """Plan for everything until no message is undelivered.  Raises `NotIdle` beyond `within`."""
-        engine = self._queue.engine
-        end = self._queue.clock.now_us() + duration_us(within)
-        fired = yield None
+        engine, clock = self._queue.engine, self._queue.clock
+        end = clock.now_us() + duration_us(within)
+        fired = yield clock.now_us
         while engine.pending:
             due = engine.next_due_us()
             if due is None:
                 break
             if due > end:
                 raise NotIdle(self._not_idle(within, end))
-            fired += yield max(due, self._queue.clock.now_us())
+            fired += yield partial(_not_back, clock, due)
         return self._report(fired)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:
@@ -101,32 +102,42 @@ class Driver:
 
     def run(self, plan: Step) -> Attempts:
         """Run a plan in this thread."""
-        clock = self._queue.clock
         self._queue.engine.drive += 1
         try:
             target = next(plan)
             while True:
-                fired = clock.run_due() if target is None else clock.move_to(to_datetime(target))
-                target = plan.send(fired)
+                target = plan.send(_fire(self._queue.clock, target))
         except StopIteration as end:
             result: Attempts = end.value
             return result
 
     async def run_async(self, plan: Step) -> Attempts:
         """Run a plan in the running loop; attempts are awaited in it."""
-        clock = self._queue.clock
         self._queue.engine.drive += 1
         try:
             target = next(plan)
             while True:
-                if target is None:
-                    fired = await drive(clock, clock.now_us)
-                else:
-                    fired = await drive(clock, clock.until(to_datetime(target)))
-                target = plan.send(fired)
+                target = plan.send(await drive(self._queue.clock, target))
         except StopIteration as end:
             result: Attempts = end.value
             return result
+
+
+def _not_back(clock: Clock, instant_us: int) -> int:
+    # A running clock may have passed the instant meanwhile.
+    return max(instant_us, clock.now_us())
+
+
+def _fire(clock: Clock, target: Target) -> list[Fired]:
+    fired: list[Fired] = []
+    steps = clock.steps(target)
+    try:
+        for timer in steps:
+            at = clock.now()
+            fired.append(Fired(at, timer.label, timer.callback(timer.due_us)))
+    finally:
+        steps.close()
+    return fired
 
 
 class QueueAio:

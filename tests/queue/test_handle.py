@@ -376,6 +376,18 @@ def test_running_until_idle_moves_no_further_than_needed(queue: Queue) -> None:
     assert queue.clock.now() == after(86_400)
 
 
+def test_running_until_idle_on_a_running_clock() -> None:
+    with Queue(Context.alone(now=NOW, clock="running")) as queue:
+        queue.destinations.answers(DEST, *[500] * 12, 200)
+        for expression in ("0", "retried", "1000 * retried"):
+            queue.publish(DEST, retries=20, settings={"Upstash-Retry-Delay": expression})
+        attempts = queue.run_until_idle()
+        assert len(attempts) == 15
+        assert attempts.waiting == "nothing"
+        with pytest.raises(ContractError, match="time cannot go back"):
+            queue.move_to("2025-01-01T00:00:00Z")
+
+
 def test_running_until_idle_has_an_end(queue: Queue) -> None:
     queue.publish(DEST, delay="40d")
     with pytest.raises(NotIdle, match="not idle within '30d'"):
