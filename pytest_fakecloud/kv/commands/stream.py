@@ -16,7 +16,6 @@ from ..values.stream import Stream, format_id, make_id
 from .arguments import parse_block, try_or_wait
 from .stream_ids import (
     entry_reply,
-    parse_extreme_id,
     parse_id,
     parse_ids,
     parse_interval,
@@ -105,7 +104,7 @@ def _parse_strategy(trim: _Trim, word: bytes, args: Args, at: int) -> int:
         if trim.max_length < 0:
             raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
     else:
-        trim.min_id = parse_extreme_id(args[at + 1])
+        trim.min_id = parse_id(args[at + 1])
     trim.wanted = True
     return at + 1
 

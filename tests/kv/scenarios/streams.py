@@ -123,6 +123,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("XTRIM s MAXLEN -5", error("ERR The MAXLEN argument must be >= 0.")),
         ("XTRIM s MAXLEN ~ 1 LIMIT -5", error("ERR The LIMIT argument must be >= 0.")),
         ("XTRIM s MINID abc", error("ERR Invalid stream ID specified as stream command argument")),
+        ("XTRIM s MINID -", error("ERR Invalid stream ID specified as stream command argument")),
         (
             "XTRIM s MAXLEN 1 MINID 2",
             error("ERR syntax error, MAXLEN and MINID options at the same time are not compatible"),
@@ -348,6 +349,12 @@ SCENARIOS: dict[str, Scenario] = {
             "XGROUP SETID s g abc",
             error("ERR Invalid stream ID specified as stream command argument"),
         ),
+        ("XGROUP SETID s g -", OK),
+        ("XGROUP SETID s g +", OK),
+        (
+            "XGROUP CREATE s g9 -",
+            error("ERR Invalid stream ID specified as stream command argument"),
+        ),
         ("XGROUP SETID s none 5", error("NOGROUP No such consumer group 'none' for key name 's'")),
         (
             "XGROUP SETID none g 5",
@@ -375,9 +382,9 @@ SCENARIOS: dict[str, Scenario] = {
                     b"pending",
                     0,
                     b"last-delivered-id",
-                    b"0-0",
+                    b"18446744073709551615-18446744073709551615",
                     b"entries-read",
-                    4,
+                    None,
                     b"lag",
                     0,
                 ],
