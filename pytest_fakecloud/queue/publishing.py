@@ -68,11 +68,14 @@ class Published:
     accepted: list[Accepted] = field(default_factory=list)
     group: bool = False
     schedule_id: str | None = None
+    repeated: bool = False
 
     @property
     def duplicate(self) -> bool:
         """Whether nothing new was stored."""
-        return bool(self.accepted) and all(one.deduplicated for one in self.accepted)
+        return (
+            self.repeated or (bool(self.accepted) and all(one.deduplicated for one in self.accepted))
+        )
 
 
 @dataclass(slots=True)
@@ -126,14 +129,27 @@ class Publisher:
             self._check(settings, body)
             targets = self._targets(destination, settings)
             if settings.cron is not None or schedule_only:
-                schedule = engine.schedules.create(destination, settings, body, caller_ip)
-                return Published(schedule_id=schedule.id)
+                return self._schedule(destination, settings, body, caller_ip)
             now = engine.clock.now_us()
             drafts = [
                 self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
                 for target in targets
             ]
             return self._store(drafts, settings, group is not None, api)
+
+    def _schedule(
+        self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str
+    ) -> Published:
+        engine = self._engine
+        self._forget_seen()
+        mark = self._mark(None, destination, settings, body, False)
+        mark = None if mark is None else f"schedule:{mark}"
+        repeated = self._repeated(mark)
+        if repeated in engine.schedules.by_id:
+            return Published(schedule_id=repeated, repeated=True)
+        schedule = engine.schedules.create(destination, settings, body, caller_ip)
+        self._remember(mark, schedule.id)
+        return Published(schedule_id=schedule.id)
 
     def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
         """Create the messages of one run of a schedule; returns their ids."""
@@ -375,13 +391,16 @@ class Publisher:
         self, drafts: list[Message], settings: PublishSettings, group: bool, api: Api
     ) -> Published:
         engine = self._engine
+        self._forget_seen()
+        marks = [
+            self._mark(draft.topic_name, draft.url, settings, draft.body, group) for draft in drafts
+        ]
+        self._room_for(sum(self._repeated(mark) is None for mark in marks))
         if settings.queue_name is not None:
             self._queue(settings.queue_name)
-        self._forget_seen()
-        marks = [self._mark(draft, settings, group) for draft in drafts]
-        self._room_for(sum(self._repeated(mark) is None for mark in marks))
         result = Published(group=group)
         stored: list[Message] = []
+        fresh: list[tuple[str | None, str]] = []
         for draft, mark in zip(drafts, marks, strict=True):
             repeated = self._repeated(mark)
             if repeated is None:
@@ -391,10 +410,9 @@ class Publisher:
                 continue
             stored.append(draft)
             result.accepted.append(Accepted(draft.id, draft.url))
-            if mark is not None:
-                expires = engine.clock.now_us() + engine.settings.deduplication_us
-                self.seen.pop(mark, None)
-                self.seen[mark] = (expires, draft.id)
+            fresh.append((mark, draft.id))
+        for mark, message_id in fresh:
+            self._remember(mark, message_id)
         if api == "v1" and group and stored:
             self._join(stored)
         for draft in stored:
@@ -414,21 +432,34 @@ class Publisher:
         if name not in engine.queues.by_name:
             engine.queues.upsert(name, engine.clock.now_us(), most=engine.limits.queues)
 
-    def _mark(self, draft: Message, settings: PublishSettings, group: bool) -> str | None:
+    def _mark(
+        self,
+        topic_name: str | None,
+        url: str,
+        settings: PublishSettings,
+        body: bytes,
+        group: bool,
+    ) -> str | None:
         if settings.deduplication_id is not None:
-            return f"id:{settings.deduplication_id}" + (f":{draft.url}" if group else "")
+            return f"id:{settings.deduplication_id}" + (f":{url}" if group else "")
         if not settings.content_based_deduplication:
             return None
         digest = hashlib.sha256()
         for part in (
-            draft.topic_name or "",
-            draft.url,
+            topic_name or "",
+            url,
             settings.content_type or "",
             *(f"{name.lower()}:{value}" for name, value in sorted(settings.forward)),
         ):
             digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
-        digest.update(draft.body)
+        digest.update(body)
         return f"content:{digest.hexdigest()}"
+
+    def _remember(self, mark: str | None, given_id: str) -> None:
+        if mark is not None:
+            expires = self._engine.clock.now_us() + self._engine.settings.deduplication_us
+            self.seen.pop(mark, None)
+            self.seen[mark] = (expires, given_id)
 
     def _repeated(self, mark: str | None) -> str | None:
         if mark is None or mark not in self.seen:

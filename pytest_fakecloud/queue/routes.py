@@ -104,7 +104,10 @@ class QueueApp(App):
     def answer_published(self, result: Published, status: int = 201) -> Answer:
         """Return the answer to a publish request: an object, or an array for a URL group."""
         if result.schedule_id is not None:
-            return Answer({"scheduleId": result.schedule_id}, status)
+            created: dict[str, object] = {"scheduleId": result.schedule_id}
+            if result.duplicate:
+                created["deduplicated"] = True
+            return Answer(created, 202 if result.duplicate else status)
         body: Any = [accepted_record(one) for one in result.accepted]
         if not result.group:
             body = body[0]

@@ -185,6 +185,8 @@ def test_publishing_is_refused_whole_when_a_group_message_is_too_many() -> None:
         endpoints = {"endpoints": [{"url": f"{DEST}{n}"} for n in range(4)]}
         scene.ok("POST", "/v2/topics/news/endpoints", json=endpoints)
         assert scene.request("POST", "/v2/publish/news").status == 429
+        assert scene.request("POST", "/v2/enqueue/orders/news").status == 429
+        assert scene.get("/v2/queues") == []
         assert scene.queue.messages() == []
         response = scene.ok("POST", f"/v2/publish/{DEST}")
         assert response.headers["RateLimit-Remaining"] == "2"

@@ -8,6 +8,7 @@ import pytest
 
 from .scene import CALLBACK, DEST, NOW_MS, Scene
 
+DEDUPLICATION = "Upstash-Deduplication-Id"
 EVERY_MINUTE = {"Upstash-Cron": "* * * * *", "Upstash-Schedule-Id": "s"}
 
 
@@ -86,6 +87,19 @@ def test_deduplication_is_not_for_what_it_creates(scene: Scene) -> None:
     create(scene, Deduplication_Id="once", Content_Based_Deduplication="true")
     scene.queue.advance("3m")
     assert len(scene.came) == 3
+
+
+def test_deduplication_is_for_the_creation(scene: Scene) -> None:
+    sent = {"Upstash-Cron": "* * * * *", "Upstash-Deduplication-Id": "once"}
+    first = scene.ok("POST", f"/v2/schedules/{DEST}", headers=sent)
+    again = scene.ok("POST", f"/v2/schedules/{DEST}", headers=sent)
+    assert (first.status, again.status) == (201, 202)
+    assert again.json() == first.json() | {"deduplicated": True}
+    assert len(scene.get("/v2/schedules")) == 1
+    # The same id for a message is another thing.
+    assert scene.request("POST", f"/v2/publish/{DEST}", {DEDUPLICATION: "once"}).status == 201
+    scene.ok("DELETE", f"/v2/schedules/{first.json()['scheduleId']}")
+    assert scene.ok("POST", f"/v2/schedules/{DEST}", headers=sent).status == 201
 
 
 def test_a_group_is_looked_up_at_each_run(scene: Scene) -> None:

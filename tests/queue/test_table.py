@@ -1147,6 +1147,14 @@ def pin_flow_endpoint(scene: Scene) -> None:
     assert shown["isPinnedRate"] is shown["isPinnedParallelism"] is True
     scene.queue.run_until_idle()
     assert scene.times == [0, 10, 20]
+    # Pinning begins a new period, so the one that waits for the old one's end goes at once.
+    with_flow(scene, "rate=1", key="slow")
+    with_flow(scene, "rate=1,period=1h", 2, key="slow")
+    scene.queue.deliver_due()
+    sent = len(scene.came)
+    scene.ok("POST", "/v2/flowControl/slow/pin?rate=1&period=3600")
+    assert len(scene.queue.deliver_due()) == 1
+    assert len(scene.came) == sent + 1
     for bad in ("", "rate=0", "speed=1", "period=5", "rate=1&period=604801"):
         assert scene.request("POST", f"/v2/flowControl/k/pin?{bad}").status == 400
 
