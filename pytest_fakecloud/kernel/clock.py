@@ -141,6 +141,7 @@ class Clock:
         self._breach: ContractError | None = None
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._listeners: tuple[Callable[[], None], ...] = ()
+        self._ties: tuple[str, ...] = ()
         start_us = None if now is None else instant_us(now)
 
         def start(process_us: int) -> tuple[int | None, int]:
@@ -184,8 +185,30 @@ class Clock:
 
     # -- moving ----------------------------------------------------------------------------------
 
+    def tie_to_real_time(self, reason: str) -> Callable[[], None]:
+        """Refuse to stop or to move from now on, for that reason; returns what ends the refusal.
+
+        For whatever lives in real time and cannot follow: engines that are real servers.
+        """
+        with self._lock:
+            self._ties = (*self._ties, reason)
+
+        def untie() -> None:
+            with self._lock:
+                ties = list(self._ties)
+                if reason in ties:
+                    ties.remove(reason)
+                self._ties = tuple(ties)
+
+        return untie
+
+    def _check_free(self) -> None:
+        if self._ties:
+            raise ContractError(f"this clock cannot be stopped or moved: {self._ties[0]}")
+
     def freeze(self) -> None:
         """Stop the clock where it is."""
+        self._check_free()
         with self._lock:
             if self._frozen_us is None:
                 self._frozen_us = self.now_us()
@@ -216,11 +239,13 @@ class Clock:
 
     def after(self, duration: Duration) -> Callable[[], int]:
         """The target of an advance: the instant that far from the moment it begins."""
+        self._check_free()
         span = duration_us(duration)
         return lambda: self.now_us() + span
 
     def until(self, instant: Instant) -> Callable[[], int]:
         """The target of a move: the instant itself, refused when it is past by then."""
+        self._check_free()
         target = instant_us(instant)
         return lambda: self._forward(target)
 
@@ -254,6 +279,7 @@ class Clock:
 
     def advance_to_next(self) -> list[Fired]:
         """Move to the next due instant and fire what is due there; ``[]`` when nothing is planned."""
+        self._check_free()
         due = self.next_due_us()
         if due is None:
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
 from ..kernel.auth import new_token
 from ..kernel.errors import ContractError
@@ -16,6 +16,9 @@ from .model import Dialect, Limits
 from .reply import Blocked
 from .routes import Credentials, KVApp
 
+if TYPE_CHECKING:
+    from .redis_engine import RedisEngine
+
 __all__ = ["KVServer"]
 
 
@@ -26,7 +29,9 @@ class KVServer(Handle):
     ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
     clock, ``max_pipeline_length`` in commands per request; None means no limit. ``int_text`` is the
     word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
-    ``"int"`` as the vendor's documentation shows it.
+    ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
+    (``"redis://…"``, see ``redis_engine``) that runs the commands instead of the in-memory engine;
+    ``isolation`` is this handle's share of it: a key ``"prefix"``, a ``"database"``, or ``"none"``.
     """
 
     service: ClassVar[str] = "kv"
@@ -45,6 +50,8 @@ class KVServer(Handle):
         daily_limit: int | None = None,
         max_pipeline_length: int | None = None,
         int_text: Literal["integer", "int"] = "integer",
+        engine: str | None = None,
+        isolation: Literal["prefix", "database", "none"] = "prefix",
     ) -> None:
         if dialect not in get_args(Dialect):
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
@@ -55,13 +62,18 @@ class KVServer(Handle):
             _limit("daily_limit", daily_limit),
             _limit("max_pipeline_length", max_pipeline_length),
         )
-        self.engine = Engine(context.clock, context.ids, dialect)
+        if engine is None:
+            self.engine = Engine(context.clock, context.ids, dialect)
+        else:
+            self.engine = _real_engine(context, engine, isolation, dialect)
         self._session = self.engine.session()
         self._credentials = Credentials()
         app = KVApp(self.engine, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
         self._credentials.standard = self.token
         self._credentials.read_only = new_token()
+        if engine is not None:
+            self._mount.on_close.append(cast("RedisEngine", self.engine).close)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -172,6 +184,20 @@ class KVServer(Handle):
             return Between(self.app.betweens, commands, run)
         line = tuple(run)
         return Between(self.app.betweens, commands, lambda: self.execute(*line))
+
+
+def _real_engine(
+    context: Context, url: str, isolation: Literal["prefix", "database", "none"], dialect: Dialect
+) -> Engine:
+    try:
+        from .redis_engine import RedisEngine
+    except ModuleNotFoundError as error:
+        raise ContractError(
+            f"engine={url.partition('://')[0]!r} needs redis-py: "
+            "pip install 'pytest-fakecloud[redis]'"
+        ) from error
+    real = RedisEngine(context.clock, context.ids, url, isolation=isolation, dialect=dialect)
+    return cast("Engine", real)
 
 
 def _limit(name: str, value: int | None) -> int | None:
