@@ -182,7 +182,9 @@ def test_hang_and_refuse(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["", 99, 600, True, 2.5, (), (200, "", {}, 1, 2), object()], ids=repr
+    "answer",
+    ["", 99, 600, True, 2.5, (), (200, "", {}, 1, 2), object()],
+    ids=lambda one: type(one).__name__,
 )
 def test_what_is_no_answer(table: Table, answer: Any) -> None:
     if answer == "":
