@@ -358,19 +358,15 @@ def _check(cloud: Cloud, item: pytest.Item) -> None:
 
 
 def _warn_of_refused_clients(cloud: Cloud) -> None:
-    for handle in cloud.handles:
-        calls = handle.journal.calls()
-        if calls and all(call.status == 401 for call in calls):
-            # Whatever the run makes of warnings, wrong credentials never fail a passing test.
-            with warnings.catch_warnings():
-                warnings.simplefilter("always")
-                warnings.warn(
-                    FakecloudWarning(
-                        f"{handle.name} answered 401 to all {len(calls)} call(s) of the test: "
-                        f"the client's credentials are not {handle.name}'s"
-                    ),
-                    stacklevel=1,
-                )
+    if not any(call.status == 401 for call in cloud.journal.calls()):
+        return
+    from .report import refused
+
+    for _, why in refused(cloud, every_call=True):
+        # Whatever the run makes of warnings, wrong credentials never fail a passing test.
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn(FakecloudWarning(why), stacklevel=1)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,72 +2,41 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import itertools
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from .kernel.instants import to_datetime
 from .kernel.journal import Call, Entry, Event
+from .masking import HIDDEN, Mask, hides_words
 
 if TYPE_CHECKING:
     from .cloud import Cloud
+    from .kernel.handle import Handle
 
-__all__ = ["CLIENT", "Mask", "Row", "rows", "section"]
+__all__ = ["CLIENT", "Row", "refused", "rows", "section"]
 
 WIDTH = 80
 NEWEST = 60
+LINES_OF_A_TEXT = 3
 CLIENT = "client"
 """The lane of whoever calls the fakes."""
-_SECRET_HEADERS = frozenset({"authorization", "cookie", "set-cookie", "upstash-signature"})
-_SECRET_QUERIES = frozenset({"_token", "qstash_token", "pass"})
-
-
-class Mask:
-    """Takes the cloud's credentials out of texts that leave the process."""
-
-    _NAMES = (
-        "token", "read_only_token", "password", "current_signing_key", "next_signing_key",
-    )  # fmt: skip
-
-    def __init__(self, cloud: Cloud) -> None:
-        found = {
-            secret
-            for handle in cloud.handles
-            for name in self._NAMES
-            if isinstance(secret := getattr(handle, name, None), str) and len(secret) >= 8
-        }
-        self._secrets = sorted(found, key=len, reverse=True)
-
-    def text(self, text: str) -> str:
-        """The text with every known credential replaced."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    def header(self, name: str, value: str) -> str:
-        """A header's value, hidden when its name says that it is secret."""
-        return "***" if name.lower() in _SECRET_HEADERS else self.text(value)
-
-    def target(self, target: str) -> str:
-        """A request target without the credentials in its query."""
-        path, mark, query = target.partition("?")
-        parts = [
-            f"{part.partition('=')[0]}=***" if part.partition("=")[0] in _SECRET_QUERIES else part
-            for part in query.split("&")
-        ]
-        return self.text(path + mark + "&".join(parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One thing that happened: an arrow from a lane to another, or a note in one lane.
 
-    ``what`` names it in a few words, ``answer`` what came back (empty for notes), ``fault`` what was
-    done on purpose, ``note`` a diagnosis; ``sent`` and ``got`` are the whole texts of both ways.
+    ``what`` names it in a few words, ``detail`` is more of it where there is room, ``answer`` what
+    came back (empty for notes), ``fault`` what was done on purpose, ``note`` a diagnosis; ``sent`` and
+    ``got`` are the whole texts of both ways.
     """
 
     number: int
@@ -77,6 +46,7 @@ class Row:
     what: str
     answer: str
     ok: bool
+    detail: str = ""
     fault: str = ""
     note: str = ""
     sent: str = ""
@@ -84,66 +54,121 @@ class Row:
 
 
 def rows(cloud: Cloud, entries: Iterable[Entry] | None = None) -> list[Row]:
-    """The journal of a cloud as rows, secrets masked."""
+    """The journal of a cloud as rows, secrets masked.
+
+    An attempt that reached one of the cloud's own fakes is one row and not two: what its receiver
+    recorded, coming from the queue.
+    """
     mask = Mask(cloud)
-    source = cloud.journal.entries if entries is None else entries
-    return [
-        _call_row(entry, mask) if isinstance(entry, Call) else _event_row(entry, mask)
-        for entry in source
-    ]
+    source = list(cloud.journal.entries if entries is None else entries)
+    homes = {handle.url: handle.name for handle in cloud.handles}
+    attempts = _attempts_of_calls(source)
+    received = {id(attempt) for attempt in attempts.values()}
+    found = []
+    for entry in source:
+        if isinstance(entry, Call):
+            found.append(_call_row(entry, mask, attempts.get(id(entry))))
+        elif id(entry) not in received:
+            found.append(_event_row(entry, mask, homes))
+    return found
 
 
-def _call_row(call: Call, mask: Mask) -> Row:
+def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
+    """The attempt behind each call that a queue of this cloud made, by the call's identity."""
+    waiting: dict[tuple[str | None, str], list[Call]] = {}
+    found = {}
+    for entry in entries:
+        if isinstance(entry, Call):
+            message = entry.header("Upstash-Message-Id")
+            if message is not None:
+                waiting.setdefault((message, entry.target), []).append(entry)
+        elif entry.kind == "attempt":
+            parts = urlsplit(str(entry.data.get("url", "")))
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            calls = waiting.get((entry.data.get("message_id"), target))
+            if calls:
+                found[id(calls.pop())] = entry
+    return found
+
+
+def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
+    method = f"{call.method} {mask.target(call)}"
+    body = mask.body(call)
+    what, detail = _words(call), ""
+    if not what:
+        what, detail = method, _excerpt(body)
     return Row(
         call.number,
         call.at_us,
-        CLIENT,
+        CLIENT if attempt is None else attempt.handle,
         call.handle,
-        mask.text(_what(call, mask)),
+        mask.text(what if attempt is None else f"{_attempt(attempt)} {what}"),
         _answer(call, mask),
-        call.status is not None and call.status < 400 and call.outcome == "answered",
+        call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed"),
+        mask.text(detail),
         call.fault or "",
-        "" if call.problem == "bug" else call.note,
-        _message(f"{call.method} {mask.target(call.target)}", call.headers, call.body, mask),
+        "" if call.problem == "bug" else mask.text(call.note),
+        _message(method, call.headers, body, mask),
         _message(_status(call), call.answer_headers, call.answer, mask),
     )
 
 
-def _event_row(event: Event, mask: Mask) -> Row:
+def _event_row(event: Event, mask: Mask, homes: dict[str, str]) -> Row:
     data = {key: value for key, value in event.data.items() if value is not None}
-    url = data.get("url")
-    target = str(url) if event.kind == "attempt" and url else event.handle
+    details = json.dumps(data, indent=2, default=repr, ensure_ascii=False) if data else ""
+    target, what, answer, ok = event.handle, f"{event.kind}: {event.text}", "", True
+    if event.kind == "attempt" and "url" in data:
+        head, arrow, tail = event.text.rpartition(" -> ")
+        parts = urlsplit(str(data["url"]))
+        origin = f"{parts.scheme}://{parts.netloc}"
+        target = homes.get(origin, str(data["url"]))
+        method = head.split(" ")[2] if arrow else ""
+        what = f"{_attempt(event)} {method} {data['url']}"
+        answer = tail if arrow else ""
+        ok = isinstance(data.get("status"), int) and 200 <= data["status"] < 300
     return Row(
         event.number,
         event.at_us,
         event.handle,
         mask.text(target),
-        f"{event.kind}: {mask.text(event.text)}",
+        mask.text(what),
+        mask.text(answer),
+        ok,
         "",
-        bool(data.get("ok", True)),
         str(data.get("fault", "") or ""),
         "",
-        mask.text(json.dumps(data, indent=2, default=str, ensure_ascii=False)) if data else "",
-        "",
+        mask.text(details),
     )
 
 
-def _what(call: Call, mask: Mask) -> str:
-    command = call.facts.get("command")
-    if isinstance(command, list) and command:
-        if all(isinstance(word, list) for word in command):
-            shown = "; ".join(" ".join(map(_word, one)) for one in command[:3])
-            return f"{call.route} {shown}{' …' if len(command) > 3 else ''}"
-        return " ".join(map(_word, command))
-    if isinstance(command, str):
-        return f"{command} {mask.target(call.target)}"
-    return f"{call.method} {mask.target(call.target)}"
+def _attempt(event: Event) -> str:
+    kind = str(event.data.get("message_kind", "message"))
+    name = "attempt" if kind == "message" else kind.replace("_", " ")
+    return f"{name} {event.data.get('number', '')}".strip()
 
 
-def _word(value: object) -> str:
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    text = text.replace("\n", "\\n")
-    return text if len(text) <= 24 else f"{text[:21]}..."
+def _words(call: Call) -> str:
+    """The commands of a call that speaks in commands, else nothing."""
+    lines = call.facts.get("words")
+    if not isinstance(lines, list) or not lines:
+        return ""
+    if hides_words(call):
+        lines = [[line[0], HIDDEN] for line in lines]
+    # A client of the REST face may write commands in any case; their names stand out in capitals.
+    shown = "; ".join(" ".join([line[0].upper(), *map(_word, line[1:])]) for line in lines[:4])
+    left = f"; {len(lines) - 4} more" if len(lines) > 4 else ""
+    several = f"{call.route}: " if call.route in ("pipeline", "multi-exec") else ""
+    return f"{several}{shown}{left}"
+
+
+def _word(value: str) -> str:
+    text = value.replace("\n", "\\n") or '""'
+    return text if len(text) <= 32 else f"{text[:29]}..."
+
+
+def _excerpt(body: bytes | str) -> str:
+    text = body[:300].decode("utf-8", "replace") if isinstance(body, bytes) else body
+    return " ".join(text.split())
 
 
 def _status(call: Call) -> str:
@@ -161,15 +186,40 @@ def _answer(call: Call, mask: Mask) -> str:
     if call.status is None:
         return call.outcome
     ending = "" if call.outcome == "answered" else f" {call.outcome}"
-    body = mask.text(call.answer[:200].decode("utf-8", "replace")).replace("\n", " ")
-    return f"{call.status}{ending} {body}".strip()
+    body = call.answer if isinstance(call.answer, bytes) else b""
+    text = _decoded(body) if call.facts.get("encoding") == "base64" else ""
+    return f"{call.status}{ending} {mask.text(text or _excerpt(body))}".strip()
 
 
-def _message(first: str, headers: Sequence[tuple[str, str]], body: bytes | Any, mask: Mask) -> str:
+def _decoded(body: bytes) -> str:
+    """An answer whose strings are Base64, as a reader wants it; nothing where it is not so."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    return json.dumps(_plain(answer), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: each if key == "error" else _plain(each) for key, each in value.items()}
+    if isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True).decode("utf-8")
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            return value
+    return value
+
+
+def _message(
+    first: str, headers: Sequence[tuple[str, str]], body: bytes | str | Any, mask: Mask
+) -> str:
     lines = [first]
     lines += [f"{name}: {mask.header(name, value)}" for name, value in headers]
-    if isinstance(body, bytes) and body:
-        lines += ["", mask.text(_pretty(body))]
+    if isinstance(body, bytes | str) and body:
+        lines += ["", mask.text(_pretty(body) if isinstance(body, bytes) else body)]
     return "\n".join(lines)
 
 
@@ -179,6 +229,37 @@ def _pretty(body: bytes) -> str:
     except (ValueError, RecursionError):
         text = body[:20_000].decode("utf-8", "replace")
         return text if len(body) <= 20_000 else f"{text}\n… {len(body) - 20_000} more bytes"
+
+
+# -- credentials -----------------------------------------------------------------------------------
+
+
+def refused(cloud: Cloud, *, every_call: bool = False) -> Iterator[tuple[Handle, str]]:
+    """The handles that answered 401, each with a sentence on why.
+
+    ``every_call`` gives only those that answered nothing else.
+    """
+    for handle in cloud.handles:
+        calls = handle.journal.calls()
+        wrong = [call for call in calls if call.status == 401 and call.fault is None]
+        if not wrong or (every_call and len(wrong) < len(calls)):
+            continue
+        why = dict.fromkeys(_credentials(call, cloud, handle) for call in wrong)
+        yield (
+            handle,
+            f"{handle.name} answered 401 to {len(wrong)} of {len(calls)} call(s): "
+            + "; ".join(why),
+        )
+
+
+def _credentials(call: Call, cloud: Cloud, refusing: Handle) -> str:
+    given = call.header("Authorization")
+    if given is None:
+        return "no credentials came with it" if "_token=" not in call.target else "a wrong _token"
+    for handle in cloud.handles:
+        if handle is not refusing and handle.headers.get("Authorization") == given:
+            return f"the credentials are those of {handle.name}"
+    return f"the credentials are not {refusing.name}'s"
 
 
 # -- as text ---------------------------------------------------------------------------------------
@@ -207,17 +288,13 @@ def section(cloud: Cloud, *, link: str = "") -> str:
             day = at.date()
             lines.append(f"-- {day} --")
         lines += _lines(row, times)
-    problems = list(cloud.problems)
-    if problems:
+    mask = Mask(cloud)
+    ends = [f"[{p.kind}] {mask.text(p.text).splitlines()[0]}" for p in cloud.problems]
+    ends += [f"[credentials] {why}" for _, why in refused(cloud)]
+    if ends:
         lines.append("")
-    for problem in problems:
-        lines += textwrap.wrap(
-            f"[{problem.kind}] {problem.text.splitlines()[0]}",
-            WIDTH,
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+    for text in ends:
+        lines += _wrapped(text, "    ")
     return "\n".join(lines)
 
 
@@ -225,7 +302,7 @@ def _folded(every: list[Row]) -> list[tuple[Row, int]]:
     """Runs of rows that read the same, as one row and its count."""
 
     def face(row: Row) -> tuple[object, ...]:
-        return (row.source, row.target, row.what, row.answer, row.fault, row.note)
+        return (row.source, row.target, row.what, row.detail, row.answer, row.fault, row.note)
 
     folded = []
     for _, group in itertools.groupby(every, key=face):
@@ -237,22 +314,43 @@ def _folded(every: list[Row]) -> list[tuple[Row, int]]:
 def _lines(row: Row, times: int) -> list[str]:
     at = to_datetime(row.at_us)
     stamp = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
-    arrow = "-->" if row.source == CLIENT else "==>" if row.source != row.target else " * "
-    name = row.target if row.source == CLIENT else row.source
     count = f" (x{times})" if times > 1 else ""
-    head = f"{stamp} {arrow} {name}: {row.what}{count}"
-    lines = [_cut(head, WIDTH)]
-    indent = " " * 17
+    indent = " " * 15
+    if row.source == row.target:
+        return _wrapped(f"{stamp} * {row.source} {row.what}{count}", indent, LINES_OF_A_TEXT)
+    # An arrow names both ends, unless it comes from the client, as most do.
+    ends = f"--> {row.target}" if row.source == CLIENT else f"{row.source} --> {row.target}"
+    if "://" in row.target:
+        ends = f"{row.source} -->"
+    head = f"{stamp} {ends} {row.what}{count}"
+    if row.detail and len(head) < WIDTH - 12:
+        head = _cut(f"{head} {row.detail}", WIDTH)
     answer = f"<-- {row.answer}" if row.answer else ""
+    lines = [_cut(head, WIDTH)]
     if answer and len(head) + 1 + len(answer) <= WIDTH:
         lines = [f"{head} {answer}"]
     elif answer:
         lines.append(_cut(indent + answer, WIDTH))
     if row.fault:
-        lines.append(_cut(f"{indent}fault: {row.fault}", WIDTH))
+        lines += _wrapped(f"{indent}fault: {row.fault}", indent, LINES_OF_A_TEXT)
     if row.note:
-        lines.append(_cut(f"{indent}note: {row.note}", WIDTH))
+        lines += _wrapped(f"{indent}note: {row.note}", indent, LINES_OF_A_TEXT)
     return lines
+
+
+def _wrapped(text: str, indent: str, most: int | None = None) -> list[str]:
+    lead = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(
+        text.strip(),
+        WIDTH,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        max_lines=most,
+        placeholder=" ...",
+        # What is there to be copied stays in one piece.
+        break_long_words=most is not None,
+        break_on_hyphens=False,
+    )
 
 
 def _cut(text: str, width: int) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from .kernel.instants import to_datetime
-from .report import CLIENT, Row, rows
+from .masking import Mask
+from .report import CLIENT, Row, refused, rows
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -23,33 +24,48 @@ __all__ = ["page", "write"]
 _STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#1c2330, #e3e7ee);
   --soft: light-dark(#667085, #98a2b3); --line: light-dark(#d7dce4, #343c49);
-  --paper: light-dark(#ffffff, #14181f); --card: light-dark(#f6f7f9, #1c222c);
+  --paper: light-dark(#ffffff, #14181f); --card: light-dark(#f1f3f6, #1f2630);
   --good: light-dark(#17663a, #6fd39b); --bad: light-dark(#b42318, #ff9b8f);
   --fault: light-dark(#8a4b00, #f5b967); --out: light-dark(#3646b5, #a6b4ff); }
 * { box-sizing: border-box; }
 body { margin: 0; padding: 24px; background: var(--paper); color: var(--ink);
   font: 14px/1.45 system-ui, sans-serif; }
+header { max-width: calc(100vw - 64px); position: sticky; left: 24px; }
 h1 { font-size: 20px; margin: 0 0 4px; overflow-wrap: anywhere; }
 .facts { color: var(--soft); margin: 0 0 16px; }
 .facts code { color: var(--ink); }
-.problem { border-left: 4px solid var(--bad); background: var(--card); padding: 8px 12px;
-  margin: 0 0 8px; white-space: pre-wrap; overflow-wrap: anywhere; }
-.diagram { display: grid; grid-template-columns: 110px repeat(var(--lanes), minmax(150px, 1fr));
-  overflow-x: auto; }
-.lane { position: sticky; top: 0; background: var(--paper); padding: 6px 4px; font-weight: 600;
-  text-align: center; border-bottom: 2px solid var(--line); overflow-wrap: anywhere; z-index: 1; }
+header details, header .short { border-left: 4px solid var(--bad); background: var(--card);
+  padding: 6px 12px; margin: 0 0 8px; overflow-wrap: anywhere; }
+header summary { cursor: pointer; }
+.diagram { display: grid; min-width: calc(100px + var(--lanes) * 130px);
+  grid-template-columns: 100px repeat(var(--lanes), minmax(130px, 1fr)); }
+.lane { grid-row: 1; position: sticky; top: 0; background: var(--paper); padding: 10px 4px 6px;
+  font-weight: 600; text-align: center; border-bottom: 2px solid var(--line);
+  overflow-wrap: anywhere; z-index: 2; }
+.life { border-left: 1px dashed var(--line); margin-left: 50%; grid-row: 2 / -1; }
 .time { grid-column: 1; color: var(--soft); font: 12px/1.6 ui-monospace, monospace;
   padding: 8px 8px 0 0; white-space: nowrap; }
 .day { grid-column: 1 / -1; color: var(--soft); font-weight: 600; padding: 12px 0 2px;
-  border-bottom: 1px solid var(--line); }
-details { padding: 4px 0 0; min-width: 0; }
-summary { cursor: pointer; list-style: none; display: block; border-radius: 4px; padding: 0 6px; }
-summary::-webkit-details-marker { display: none; }
-summary:hover, summary:focus-visible { background: var(--card); }
-.what { display: block; overflow-wrap: anywhere; font: 12px/1.5 ui-monospace, monospace; }
-.what, .answer, .fault, .note { margin-inline: calc(50% / var(--span)); padding-left: 4px; }
-.inside > summary > * { margin-inline: 0; }
-.arrow { display: block; position: relative; height: 9px; margin: 0 calc(50% / var(--span)); }
+  background: var(--paper); border-bottom: 1px solid var(--line); z-index: 1; }
+.entry { grid-column: 2 / -1; padding: 4px 0 0; min-width: 0; z-index: 1; }
+.entry > summary { cursor: pointer; list-style: none; display: block; border-radius: 4px;
+  --unit: calc(100% / var(--lanes)); padding-left: calc(var(--unit) * (var(--first) + .5)); }
+.entry > summary::-webkit-details-marker { display: none; }
+.entry > summary:hover, .entry > summary:focus-visible, .entry[open] { background: var(--card); }
+.entry > summary > span { display: block; max-width: max-content; overflow-wrap: anywhere;
+  padding: 0 6px; background: var(--paper); font: 12px/1.5 ui-monospace, monospace; }
+.entry > summary:hover > span, .entry[open] > summary > span { background: var(--card); }
+.late > summary { padding-left: 0;
+  padding-right: calc(var(--unit) * (var(--lanes) - var(--first) - .5)); }
+.late > summary > span { margin-left: auto; text-align: right; }
+.detail { color: var(--soft); }
+.answer { color: var(--good); }
+.failed .answer { color: var(--bad); }
+.what, .answer { max-height: 3em; overflow: hidden; }
+.entry > summary > .fault { color: var(--fault); font-weight: 600; }
+.entry > summary > .note { color: var(--bad); }
+.entry > summary > .arrow { position: relative; height: 9px; max-width: none; padding: 0;
+  background: none; width: calc(100% * (var(--span) - 1) / (var(--lanes) - var(--first) - .5)); }
 .arrow::before { content: ""; position: absolute; left: 0; right: 0; top: 4px;
   border-top: 2px solid var(--soft); }
 .arrow::after { content: ""; position: absolute; top: 0; border: 5px solid transparent; }
@@ -58,13 +74,9 @@ summary:hover, summary:focus-visible { background: var(--card); }
 .out .arrow::before { border-color: var(--out); }
 .out .right::after { border-left-color: var(--out); }
 .out .left::after { border-right-color: var(--out); }
-.answer { display: block; font: 12px/1.5 ui-monospace, monospace; overflow-wrap: anywhere;
-  color: var(--good); display: -webkit-box; -webkit-line-clamp: 2; -webkit-box-orient: vertical;
-  overflow: hidden; }
-.failed .answer { color: var(--bad); }
-.fault { color: var(--fault); font-weight: 600; display: block; }
-.note { color: var(--bad); display: block; }
-pre { margin: 4px 6px 8px; padding: 8px; background: var(--card); border: 1px solid var(--line);
+.bodies { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 8px;
+  padding: 6px; }
+pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(--line);
   border-radius: 4px; max-height: 420px; overflow: auto; white-space: pre-wrap;
   overflow-wrap: anywhere; font: 12px/1.5 ui-monospace, monospace; }
 """
@@ -72,6 +84,7 @@ pre { margin: 4px 6px 8px; padding: 8px; background: var(--card); border: 1px so
 
 def page(cloud: Cloud, title: str, failure: str = "") -> str:
     """The whole page of one test; ``failure`` is the text of its error."""
+    mask = Mask(cloud)
     every = rows(cloud)
     lanes = _lanes(every, [handle.name for handle in cloud.handles])
     now = cloud.clock.now()
@@ -79,22 +92,19 @@ def page(cloud: Cloud, title: str, failure: str = "") -> str:
         f"seed <code>{html.escape(repr(cloud.seed))}</code> · clock {cloud.clock.mode} at "
         f"<code>{now:%Y-%m-%d %H:%M:%S} UTC</code> · {len(every)} entries"
     )
-    problems = "".join(
-        f'<p class="problem">[{problem.kind}] {html.escape(problem.text)}</p>'
+    folded = [("the failure", failure)] if failure else []
+    folded += [
+        (f"[{problem.kind}] {first}", rest)
         for problem in cloud.problems
-    )
+        for first, _, rest in [problem.text.partition("\n")]
+    ]
+    folded += [(f"[credentials] {why}", "") for _, why in refused(cloud)]
     body = [
-        f"<h1>{html.escape(title)}</h1>",
+        f"<header><h1>{html.escape(title)}</h1>",
         f'<p class="facts">{facts}</p>',
-        f"<details><summary>the failure</summary><pre>{html.escape(failure)}</pre></details>"
-        if failure
-        else "",
-        problems,
-        f'<div class="diagram" style="--lanes:{len(lanes)}">',
-        '<div class="lane">time (UTC)</div>',
-        *(f'<div class="lane">{html.escape(lane)}</div>' for lane in lanes),
-        *_cells(every, lanes),
-        "</div>",
+        *(_folded(mask.text(summary), mask.text(rest)) for summary, rest in folded),
+        "</header>",
+        *_diagram(every, lanes),
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -103,6 +113,12 @@ def page(cloud: Cloud, title: str, failure: str = "") -> str:
         + "\n".join(body)
         + "</body></html>\n"
     )
+
+
+def _folded(summary: str, rest: str) -> str:
+    if not rest:
+        return f'<div class="short">{html.escape(summary)}</div>'
+    return f"<details><summary>{html.escape(summary)}</summary><pre>{html.escape(rest)}</pre></details>"
 
 
 def write(cloud: Cloud, folder: Path, name: str, failure: str = "") -> Path:
@@ -141,41 +157,53 @@ def _lanes(every: Sequence[Row], handles: list[str]) -> list[str]:
     return lanes
 
 
-def _cells(every: Sequence[Row], lanes: list[str]) -> list[str]:
-    cells = []
-    day = None
-    for index, row in enumerate(every, 2):
+def _diagram(every: Sequence[Row], lanes: list[str]) -> Iterator[str]:
+    days = {to_datetime(row.at_us).date() for row in every}
+    yield (
+        f'<div class="diagram" style="--lanes:{len(lanes)};'
+        f'grid-template-rows:repeat({len(every) + len(days) + 2},auto)">'
+    )
+    yield '<div class="lane">time (UTC)</div>'
+    for column, lane in enumerate(lanes, 2):
+        shown = html.escape(lane.rpartition("://")[2])
+        yield f'<div class="lane" style="grid-column:{column}">{shown}</div>'
+        yield f'<div class="life" style="grid-column:{column}"></div>'
+    day, line = None, 1
+    for row in every:
         at = to_datetime(row.at_us)
+        line += 1
         if at.date() != day:
             day = at.date()
-            cells.append(f'<div class="day">{day}</div>')
+            yield f'<div class="day" style="grid-row:{line}">{day}</div>'
+            line += 1
         stamp = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
-        cells.append(f'<div class="time" id="row-{index}">{stamp}</div>')
-        cells.append(_row(row, lanes))
-    return cells
+        yield f'<div class="time" style="grid-row:{line}">{stamp}</div>'
+        yield _entry(row, lanes, line)
+    yield "</div>"
 
 
-def _row(row: Row, lanes: list[str]) -> str:
+def _entry(row: Row, lanes: list[str], line: int) -> str:
     start, end = (lanes.index(_lane(one, lanes)) for one in (row.source, row.target))
     first, last = sorted((start, end))
-    span = last - first + 1
-    direction = "right" if end >= start else "left"
     classes = [
-        "inside" if start == end else "",
+        "entry",
         "" if row.ok else "failed",
         "out" if row.source != CLIENT else "",
+        # What happens inside a lane in the right half stands to the left of its line.
+        "late" if start == end and 2 * start >= len(lanes) else "",
     ]
-    arrow = f'<span class="arrow {direction}"></span>' if start != end else ""
+    detail = f' <span class="detail">{html.escape(row.detail)}</span>' if row.detail else ""
+    direction = "right" if end > start else "left"
     parts = [
-        f'<span class="what">{html.escape(row.what)}</span>',
-        arrow,
+        f'<span class="what">{html.escape(row.what)}{detail}</span>',
+        f'<span class="arrow {direction}"></span>' if start != end else "",
         f'<span class="answer">{html.escape(row.answer)}</span>' if row.answer else "",
         f'<span class="fault">fault: {html.escape(row.fault)}</span>' if row.fault else "",
         f'<span class="note">{html.escape(row.note)}</span>' if row.note else "",
     ]
     bodies = "".join(f"<pre>{html.escape(text)}</pre>" for text in (row.sent, row.got) if text)
-    style = f"grid-column:{first + 2} / span {span};--span:{span}"
+    style = f"grid-row:{line};--first:{first};--span:{last - first + 1}"
     return (
         f'<details class="{" ".join(filter(None, classes))}" style="{style}">'
-        f"<summary>{''.join(parts)}</summary>{bodies}</details>"
+        f'<summary>{"".join(parts)}</summary><div class="bodies">{bodies}</div></details>'
     )

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ..kernel.errors import ContractError
 from ..kernel.journal import Call, Found
 from ..kernel.reading import query_items
-from ..report import Mask
+from ..masking import Mask
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -56,7 +56,7 @@ def write(cloud: Cloud, path: Path) -> Path:
 
 def _entry(call: Call, handle: Handle | None, mask: Mask) -> dict[str, Any]:
     origin = handle.url if handle is not None else f"http://{call.handle}.invalid"
-    target = mask.target(call.target)
+    target = mask.target(call)
     content_type = call.header("content-type") or ""
     request: dict[str, Any] = {
         "method": call.method,

@@ -91,9 +91,8 @@ class KVApp(App):
         if same(token, self.credentials.standard):
             return users["default"]
         if same(token, self.credentials.read_only):
-            return users["default_ro"]
-        name = self.engine.rest_tokens.get(token) if token else None
-        user = users.get(name) if name is not None else None
+            return self.engine.read_only
+        user = self.engine.holder_of(token) if token else None
         if user is None:
             raise RestError(401, errors.REST_UNAUTHORIZED)
         return user
@@ -108,14 +107,22 @@ class KVApp(App):
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """``command``: the upper-case names of the commands of a request."""
+        """What a request is about: ``command``, the upper-case names of its commands, and ``words``.
+
+        ``words`` are the whole command lines as text; ``encoding`` is that of the answer's strings.
+        """
         if request.call.route in ("pipeline", "multi-exec"):
             lines = commands_of_body(request.body)
         elif request.path == "/":
             lines = [command_of_body(request.body)]
         else:
             lines = [command_of_path(request.path[1:], request.body, request.query_string)]
-        return {"command": [line[0].decode("utf-8", "replace").upper() for line in lines]}
+        words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
+        return {
+            "command": [line[0].upper() for line in words],
+            "words": words,
+            "encoding": (_header(request, "Encoding") or "").strip().lower(),
+        }
 
     def dump(self, value: object) -> bytes:
         """Compact JSON in UTF-8."""
@@ -148,7 +155,7 @@ class KVApp(App):
         except CommandError as error:
             if wanted.resp2:
                 return Answer(to_resp(error), 400, (), "application/octet-stream")
-            return Answer({"error": self._text(error)}, 400)
+            return Answer({"error": self.text_of(error)}, 400)
         finally:
             self._leave(session)
         if wanted.resp2:
@@ -212,7 +219,7 @@ class KVApp(App):
         try:
             replies = self._transaction(session, lines)
         except CommandError as error:
-            return Answer({"error": self._text(error)}, 400)
+            return Answer({"error": self.text_of(error)}, 400)
         finally:
             self._leave(session)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
@@ -254,7 +261,7 @@ class KVApp(App):
         try:
             self._admit(session, names)
         except CommandError as error:
-            return Answer({"error": self._text(error)}, 400)
+            return Answer({"error": self.text_of(error)}, 400)
         kind = "pattern" if command == "psubscribe" else "channel"
         events = subscription_stream(self.engine, session, kind, names[1:])
         return Stream(events.chunks(), on_close=events.close)
@@ -268,7 +275,7 @@ class KVApp(App):
         try:
             self._admit(session, line)
         except CommandError as error:
-            return Answer({"error": self._text(error)}, 400)
+            return Answer({"error": self.text_of(error)}, 400)
         events = monitor_stream(self.engine)
         return Stream(events.chunks(), on_close=events.close)
 
@@ -279,11 +286,16 @@ class KVApp(App):
         if len(line) < spec.least:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if not session.user.unrestricted:
-            session.user.check(spec, line)
+            self.engine.permit(session, spec, line)
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _text(self, error: CommandError) -> str:
+    def failed(self, request: Request, error: Exception) -> None:
+        """Report a bug of ours that a command of the database port brought out."""
+        self._report_bug(request, error)
+
+    def text_of(self, error: CommandError) -> str:
+        """The text a client reads of a failed command."""
         if self.int_text == "int" and error.text == errors.NOT_INTEGER:
             error = CommandError(errors.NOT_INTEGER_VENDOR)
         return str(error)
@@ -296,7 +308,7 @@ class KVApp(App):
             elif type(reply) is bytes and not base64:
                 found.append({"result": reply.decode("utf-8", "replace")})
             elif isinstance(reply, CommandError):
-                found.append({"error": self._text(reply)})
+                found.append({"error": self.text_of(reply)})
             else:
                 found.append({"result": to_json(reply, base64)})
         return found

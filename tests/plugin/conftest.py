@@ -23,9 +23,12 @@ for _name in (
 
 Run = Callable[..., pytest.RunResult]
 
-QUIET = (
-    "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:asyncio", "-p", "no:django",
-    "-p", "no:anyio", "-p", "no:socket", "-p", "no:hypothesispytest", "-p", "no:timeout", "-p", "no:xdist", "-p", "no:pytest_httpx",
+QUIET = tuple(
+    f"-pno:{name}"
+    for name in (
+        "cacheprovider", "randomly", "asyncio", "django", "anyio", "socket", "timeout", "xdist",
+        "hypothesispytest", "pytest_httpx", "respx",
+    )
 )  # fmt: skip
 
 

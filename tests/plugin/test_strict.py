@@ -115,8 +115,8 @@ def test_a_bug_of_the_fake_shows_its_traceback(run: Run) -> None:
                 raise ZeroDivisionError("in the engine")
 
             monkeypatch.setattr(broker.app, "facts", lambda request: {})
-            for route in broker.app.table.routes:
-                object.__setattr__(route, "endpoint", broken)
+            table = broker.app.table
+            table.routes = tuple(route._replace(endpoint=broken) for route in table.routes)
             answer = requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
             assert answer.status_code == 500
             assert "error" in answer.json()
@@ -233,7 +233,9 @@ def test_wrong_credentials_never_fail_a_passing_test(run: Run) -> None:
         "error",
     )
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*FakecloudWarning: broker answered 401 to all 1 call(s)*"])
+    result.stdout.fnmatch_lines(
+        ["*FakecloudWarning: broker answered 401 to 1 of 1 call(s): no credentials came with it"]
+    )
 
 
 def test_a_failing_test_names_wrong_credentials(run: Run) -> None:
@@ -246,7 +248,13 @@ def test_a_failing_test_names_wrong_credentials(run: Run) -> None:
         """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--> broker: GET /topics", "*<-- 401 *"])
+    result.stdout.fnmatch_lines(
+        [
+            "*--> broker GET /topics*",
+            "*<-- 401 *",
+            "[[]credentials] broker answered 401 to 1 of 1 call(s): *",
+        ]
+    )
 
 
 def test_an_unmet_expectation_of_destination_fails(run: Run) -> None:

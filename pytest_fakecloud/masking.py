@@ -1,0 +1,84 @@
+"""Taking credentials out of what leaves the process: reports, timelines, recordings."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from .cloud import Cloud
+    from .kernel.journal import Call
+
+__all__ = ["HIDDEN", "Mask", "hides_words"]
+
+HIDDEN = "***"
+_NAMES = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
+_SHORTEST = 8  # characters of a secret below which hiding it would tear ordinary words apart
+_SECRET_HEADER = re.compile(
+    r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
+)
+_SECRET_QUERIES = frozenset({"_token", "qstash_token", "pass", "password", "token"})
+# Signing keys and signatures, also those that a rotation has replaced since.
+_SECRET_SHAPES = re.compile(r"\bsig_\w{16,}|\beyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
+_SECRET_COMMANDS = frozenset({"AUTH", "HELLO", "ACL", "CONFIG", "MIGRATE"})
+
+
+def hides_words(call: Call) -> bool:
+    """Whether a call's words may be somebody's password, whatever it is."""
+    words = call.facts.get("words")
+    return isinstance(words, list) and any(
+        line[0].upper() in _SECRET_COMMANDS and len(line) > 2 - (line[0].upper() == "AUTH")
+        for line in words
+    )
+
+
+class Mask:
+    """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        found = {
+            secret
+            for handle in cloud.handles
+            for name in _NAMES
+            if isinstance(secret := getattr(handle, name, None), str) and len(secret) >= _SHORTEST
+        }
+        spellings = {spelling for secret in found for spelling in _spellings(secret)}
+        self._secrets = re.compile(
+            "|".join(map(re.escape, sorted(spellings, key=len, reverse=True))) or r"(?!)"
+        )
+
+    def text(self, text: str) -> str:
+        """The text with every known credential replaced."""
+        return _SECRET_SHAPES.sub(HIDDEN, self._secrets.sub(HIDDEN, text))
+
+    def header(self, name: str, value: str) -> str:
+        """A header's value, hidden when its name says that it is secret."""
+        return HIDDEN if _SECRET_HEADER.search(name) else self.text(value)
+
+    def target(self, call: Call) -> str:
+        """A call's request target without credentials."""
+        path, mark, query = call.target.partition("?")
+        if hides_words(call) and path.count("/") > 1:
+            return f"{path[: path.index('/', 1)]}/{HIDDEN}"
+        parts = [
+            f"{part.partition('=')[0]}={HIDDEN}"
+            if part.partition("=")[0].lower() in _SECRET_QUERIES
+            else part
+            for part in query.split("&")
+        ]
+        return self.text(path + mark + "&".join(parts))
+
+    def body(self, call: Call) -> bytes | str:
+        """A call's request body: as it is unless its words are to be hidden."""
+        return HIDDEN if call.body and hides_words(call) else call.body
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret, safe="")
+    yield json.dumps(secret)[1:-1]
+    yield base64.b64encode(secret.encode()).decode().rstrip("=")
