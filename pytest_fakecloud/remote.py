@@ -263,7 +263,11 @@ class RemoteCloud(Cloud):
         self.fixture_settings = {}
         self.authority = None
         self.closed = False
-        self._state()
+        try:
+            self._state()
+        except ContractError:
+            self._connection.close()
+            raise
 
     def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = self._connection.request("GET", "/state")

@@ -17,6 +17,12 @@ import urllib3
 STARTS_WITHIN = 30.0
 
 
+def fetch(method: str, url: str, **options: Any) -> urllib3.BaseHTTPResponse:
+    """One request on a connection of its own, closed at once."""
+    with urllib3.PoolManager(retries=False, timeout=20) as pool:
+        return pool.request(method, url, **options)
+
+
 @dataclass
 class Server:
     """A running ``pytest-fakecloud serve --json``."""
@@ -34,13 +40,11 @@ class Server:
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
         """Status and JSON of one request to the control API."""
-        answer = urllib3.request(
+        answer = fetch(
             method,
             f"{self.url}/__control__{path}",
             body=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self.token if token is None else token}"},
-            retries=False,
-            timeout=20,
         )
         return answer.status, json.loads(answer.data)
 

@@ -7,16 +7,12 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
-import urllib3
-
-from .conftest import Server
+from .conftest import Server, fetch
 
 
 def kv(server: Server, *command: str) -> Any:
     handle = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
-    answer = urllib3.request(
-        "POST", handle["url"], json=list(command), headers=handle["headers"], retries=False
-    )
+    answer = fetch("POST", handle["url"], json=list(command), headers=handle["headers"])
     return answer.status, json.loads(answer.data)
 
 
@@ -25,7 +21,7 @@ def test_ready_page_and_openapi_need_no_token(server: Server) -> None:
     status, document = server.ask("GET", "/openapi.json", token="")
     assert status == 200
     assert document["openapi"] == "3.1.0"
-    page = urllib3.request("GET", server.url, retries=False)
+    page = fetch("GET", server.url)
     assert page.status == 200
     assert b"<!doctype html>" in page.data
     assert page.headers["content-type"].startswith("text/html")
@@ -165,12 +161,11 @@ def test_views_show_what_the_fakes_hold(server: Server) -> None:
 
 def test_a_dead_letter_gets_another_life(server: Server) -> None:
     queue = next(one for one in server.summary["handles"] if one["name"] == "queue")
-    urllib3.request(
+    fetch(
         "POST",
         f"{queue['url']}/v2/publish/http://127.0.0.1:9/gone",
         headers={**queue["headers"], "Upstash-Retries": "0"},
         body=b"x",
-        retries=False,
     )
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
     _, attempts = server.ask("GET", "/handles/queue/attempts")
@@ -221,11 +216,10 @@ def test_private_names_cannot_be_called(server: Server) -> None:
 
 
 def test_bad_bodies_are_refused(server: Server) -> None:
-    answer = urllib3.request(
+    answer = fetch(
         "POST",
         f"{server.url}/__control__/reset",
         body=b"{broken",
         headers={"Authorization": f"Bearer {server.token}"},
-        retries=False,
     )
     assert answer.status == 400

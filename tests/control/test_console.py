@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import urllib3
 
-from .conftest import Server
+from .conftest import Server, fetch
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -54,7 +53,7 @@ def handle(server: Server, name: str) -> dict[str, Any]:
 
 def command(server: Server, *words: str) -> None:
     kv = handle(server, "kv_server")
-    urllib3.request("POST", kv["url"], json=list(words), headers=kv["headers"], retries=False)
+    fetch("POST", kv["url"], json=list(words), headers=kv["headers"])
 
 
 def test_the_timeline_is_live_and_can_be_filtered(page: Any, server: Server) -> None:
@@ -116,12 +115,11 @@ def test_a_wrong_duration_is_said(browser: Any, server: Server) -> None:
 
 def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
     queue = handle(server, "queue")
-    urllib3.request(
+    fetch(
         "POST",
         f"{queue['url']}/v2/publish/http://127.0.0.1:9/gone",
         headers={**queue["headers"], "Upstash-Retries": "0"},
         body=b"x",
-        retries=False,
     )
     page.click("[data-by='1m']")
     page.click("#tab-queue")
@@ -132,12 +130,11 @@ def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
 
 def test_vectors_are_plotted(page: Any, server: Server) -> None:
     index = handle(server, "vector_index")
-    urllib3.request(
+    fetch(
         "POST",
         f"{index['url']}/upsert",
         json=[{"id": f"v{n}", "vector": [n, n % 3]} for n in range(5)],
         headers=index["headers"],
-        retries=False,
     )
     page.click("#tab-vector_index")
     page.wait_for_selector("svg circle")
