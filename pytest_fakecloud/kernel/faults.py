@@ -653,6 +653,11 @@ class FaultPlan:
         with self._lock:
             self._retire(fault)
 
+    @property
+    def is_down(self) -> bool:
+        """Whether ``down()`` keeps everybody out at present."""
+        return self._shut
+
     def _look_at_gate(self) -> None:
         down = any(
             isinstance(fault, _Down)

@@ -307,9 +307,12 @@ def _escape(data: bytes) -> bytes | None:
     return escaped + newline + rest
 
 
-def serve_http(connection: Connection) -> None:
-    """Serve HTTP on the connection until either side ends it."""
-    HTTPHandler(connection).handle()
+def serve_http(connection: Connection, begun: bytes = b"") -> None:
+    """Serve HTTP on the connection until either side ends it.
+
+    ``begun`` is what has been read from it already, to find out what it speaks.
+    """
+    HTTPHandler(connection).handle(begun)
 
 
 class HTTPHandler(WSGIRequestHandler):
@@ -329,13 +332,14 @@ class HTTPHandler(WSGIRequestHandler):
         )
         self.native = isinstance(self.app, App)
 
-    def handle(self) -> None:
+    def handle(self, begun: bytes = b"") -> None:
         sock, reader = self.connection, self.reader
         messages = reader.messages
         answer = self.run_app if self.native else self.run_wsgi_app
         # A request that has only half come when the client leaves is nobody's: it never reaches the
         # engine.
-        while data := sock.recv(16_384 if reader.pending is None else 1_048_576):
+        data = begun or sock.recv(16_384)
+        while data:
             reader.feed(data)
             while messages:
                 message = messages.popleft()
@@ -349,6 +353,7 @@ class HTTPHandler(WSGIRequestHandler):
             if reader.pending is not None and reader.pending.expects:
                 reader.pending.expects = False
                 sock.sendall(_CONTINUE)
+            data = sock.recv(16_384 if reader.pending is None else 1_048_576)
 
     # -- the fakes' own apps ---------------------------------------------------------------------
 

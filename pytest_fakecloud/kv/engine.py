@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from ..kernel.clock import Clock
 from ..kernel.ids import Ids
 from . import commands as _commands
+from .acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, read_only_user
+from .acl_log import AclLog
 from .blocking import Waiter, Waiters
 from .config import Config
 from .errors import (
@@ -25,7 +27,7 @@ from .errors import (
 from .frequency import Frequencies
 from .info import VERSION
 from .keyspace import Keyspace, KeyspaceCopy
-from .model import Dialect, FullUser, ReadOnlyUser, Session, Transport, User
+from .model import Dialect, Session, Transport, User
 from .monitor import monitor_line
 from .pubsub import PubSub
 from .registry import LOOKUP, CommandSpec
@@ -36,6 +38,8 @@ from .tracking import Tracking
 
 __all__ = ["Engine", "EngineCopy"]
 
+_FRAME = frozenset({"MULTI", "EXEC"})
+"""What the transaction endpoint is made of, which needs no permission beyond its commands'."""
 _AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 
 
@@ -45,8 +49,8 @@ class EngineCopy:
 
     databases: list[KeyspaceCopy]
     scripting: ScriptingCopy
-    users: dict[str, User]
-    rest_tokens: dict[str, str]
+    users: dict[str, AclUser]
+    rest_tokens: dict[str, RestToken]
     config: dict[str, str]
 
 
@@ -68,14 +72,21 @@ class Engine:
         self.now_us = self.started_us = clock.now_us()
         """The clock as the running command, script or transaction sees it."""
         self.now_ms = self.now_us // 1000
-        self.users: dict[str, User] = {"default": FullUser(), "default_ro": ReadOnlyUser()}
+        self.users: dict[str, AclUser] = {"default": first_user(dialect)}
+        self.read_only = read_only_user(dialect)
+        """Who the read-only token stands for; among the users where the vendor has it."""
+        if dialect == "vendor":
+            self.users[self.read_only.name] = self.read_only
+        self.acl_log = AclLog(lambda: self.config.number("acllog-max-len"))
         self.statistics = Statistics()
         self.version = VERSION[dialect]
         self.last_save_us = self.started_us
         self.paused_until_us = 0
         self.paused_writes_only = False
-        self.rest_tokens: dict[str, str] = {}
-        """REST tokens made for users, to the users' names; a token ends with its user."""
+        self.resumed = clock.signal()
+        """Notified when a pause changes."""
+        self.rest_tokens: dict[str, RestToken] = {}
+        """REST tokens made for users; a token ends with its user and with its password."""
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
         self.monitors: list[Callable[[int, Session, list[bytes]], None]] = []
@@ -131,7 +142,7 @@ class Engine:
                 if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
                     raise CommandError(wrong_arity(spec.full_name))
                 if not session.user.unrestricted:
-                    session.user.check(spec, argv)
+                    self.permit(session, spec, argv)
                 if session.queue is not None and spec.name not in _AT_ONCE:
                     if spec.no_multi:
                         raise CommandError(NOT_IN_TRANSACTION)
@@ -173,6 +184,29 @@ class Engine:
             for keyspace in self.databases:
                 if keyspace.on_touch:
                     keyspace.on_touch.clear()
+
+    def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise the NOPERM error, and note it, unless the session's user may run the line."""
+        if session.transport == "rest" and spec.name in _FRAME:
+            return
+        try:
+            session.user.check(spec, argv)
+        except Denied as denied:
+            context = "toplevel"
+            if session.in_script:
+                context = "lua"
+            elif session.queue is not None or session.in_exec:
+                context = "multi"
+            self.log_denied(session, denied.reason, context, denied.object, session.user.name)
+            raise
+
+    def log_denied(
+        self, session: Session, reason: str, context: str, object: bytes, name: str
+    ) -> None:
+        """Put a refusal into what ACL LOG shows."""
+        client = _commands.client.describe(session).rstrip(b"\n")
+        user = name.encode("utf-8", "surrogateescape")
+        self.acl_log.add(reason, context, object, user, self.clock.now_us(), client)
 
     def _tolerates(self, spec: CommandSpec) -> bool:
         # The vendor's service takes UNLINK without keys, as its clients' users found.
@@ -240,6 +274,37 @@ class Engine:
 
     # -- users -----------------------------------------------------------------------------------
 
+    def visitor(self) -> User:
+        """Who a new connection is: ``default``, unless that takes a password."""
+        default = self.users["default"]
+        return default if default.on and default.passwordless else ANONYMOUS
+
+    def holder_of(self, token: str) -> AclUser | None:
+        """The user a REST token lets in at present."""
+        found = self.rest_tokens.get(token)
+        user = self.users.get(found.user) if found is not None else None
+        if found is None or user is None or not user.accepts_token(found):
+            return None
+        return user
+
+    def user_removed(self, user: AclUser) -> None:
+        """End the tokens and the connections of a user that is gone."""
+        for token in [token for token, held in self.rest_tokens.items() if held.user == user.name]:
+            del self.rest_tokens[token]
+        for session in list(self.connected.values()):
+            if session.user is user:
+                self.disconnect(session)
+
+    def cut_off_listeners(self, user: AclUser) -> None:
+        """Close the connections of a user that listen to what it may no longer listen to."""
+        for session in list(self.connected.values()):
+            if session.user is user and any(
+                not user.may_listen(name, kind == "pattern")
+                for kind, names in session.subscriptions.items()
+                for name in names
+            ):
+                self.disconnect(session)
+
     def passwordless(self, name: str) -> bool:
         """Whether a user needs no password."""
         user = self.users.get(name)
@@ -269,6 +334,7 @@ class Engine:
         """Let the database port hold commands back until an instant; 0 ends it."""
         self.paused_until_us = until_us
         self.paused_writes_only = writes_only
+        self.resumed.notify()
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
@@ -330,7 +396,7 @@ class Engine:
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(wrong_arity(spec.full_name))
         if not session.user.unrestricted:
-            session.user.check(spec, argv)
+            self.permit(session, spec, argv)
         return self.run(session, spec, argv)
 
     @contextmanager
@@ -361,7 +427,7 @@ class Engine:
             for keyspace, content in zip(self.databases, saved.databases, strict=True):
                 keyspace.restore(content)
             self.scripting.restore(saved.scripting)
-            self.users = {name: user.copy() for name, user in saved.users.items()}
+            self._restore_users(saved.users)
             self.rest_tokens = dict(saved.rest_tokens)
             self.config.restore(saved.config)
             self.follow_policy()
@@ -369,6 +435,16 @@ class Engine:
                 self.tracking.tell_all()
             if self.waiters:
                 self.waiters.serve(self.databases)
+
+    def _restore_users(self, saved: dict[str, AclUser]) -> None:
+        # Who is logged in holds the user itself, so those that stay must stay the same objects.
+        for name in [name for name in self.users if name not in saved]:
+            self.user_removed(self.users.pop(name))
+        for name, user in saved.items():
+            if name in self.users:
+                self.users[name].adopt(user)
+            else:
+                self.users[name] = user.copy()
 
     def _look(self) -> None:
         self.now_us = self.clock.now_us()

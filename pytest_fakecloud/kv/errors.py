@@ -99,10 +99,12 @@ def not_over_rest(name: str) -> bytes:
     return f"ERR Command is not available: '{name}'".encode()
 
 
-def no_permission(name: str) -> bytes:
-    """The text for a command the user may not run (the vendor's older wording)."""
-    text = f"NOPERM this user has no permissions to run the '{name}' command or its subcommand"
-    return text.encode()
+def no_permission(name: str, *, vendor: bool = True) -> bytes:
+    """The text for a command the user may not run: the vendor's older wording, or the stock one."""
+    text = "NOPERM this user has no permissions to run the "
+    if vendor:
+        return f"{text}'{name.split('|')[0]}' command or its subcommand".encode()
+    return f"{text}'{name}' command".encode()
 
 
 def invalid_expire(name: str) -> bytes:
@@ -479,6 +481,118 @@ def unrecognized_replconf(word: bytes) -> bytes:
 def hello_syntax(option: bytes) -> bytes:
     """The text for a word HELLO does not know."""
     return one_line(b"ERR Syntax error in HELLO option '" + option + b"'")
+
+
+# -- the database port ---------------------------------------------------------------------------
+
+MONITORS_MAY_NOT = b"ERR Replica can't interact with the keyspace"
+BCAST_SWITCH = (
+    b"ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then "
+    b"re-enabling it with a different mode."
+)
+
+
+def listeners_may_not(name: str) -> bytes:
+    """The text for a command a RESP2 client sends while it listens; ``name`` is lower case."""
+    return (
+        f"ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+        "are allowed in this context"
+    ).encode()
+
+
+# -- users ---------------------------------------------------------------------------------------
+
+NO_KEY_PERMISSION = (
+    b"NOPERM this user has no permissions to access one of the keys used as arguments"
+)
+NO_CHANNEL_PERMISSION = (
+    b"NOPERM this user has no permissions to access one of the channels used as arguments"
+)
+RULES_CHANGED = {
+    "command": b"no permission to execute the command or subcommand",
+    "key": b"no permission to touch the specified keys",
+    "channel": b"no permission to access one of the channels used as arguments",
+}
+"""Why a queued command may no longer run, by what is missing."""
+SORT_BY_DENIED = b"ERR BY option of SORT denied due to insufficient ACL permissions."
+SORT_GET_DENIED = b"ERR GET option of SORT denied due to insufficient ACL permissions."
+ACL_SYNTAX = "Syntax error"
+ACL_UNKNOWN_COMMAND = "Unknown command or category name in ACL"
+ACL_NO_PASSWORD = "The password you are trying to remove from the user does not exist"
+ACL_BAD_HASH = (
+    "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
+    "characters"
+)
+ACL_PATTERN_AFTER_ALL_KEYS = (
+    "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have "
+    "any effect. Try 'resetkeys' to start with an empty list of patterns"
+)
+ACL_PATTERN_AFTER_ALL_CHANNELS = (
+    "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not "
+    "have any effect. Try 'resetchannels' to start with an empty list of channels"
+)
+ACL_FIRST_WORD_OF_SUBCOMMAND = "Allowing first-arg of a subcommand is not supported"
+ACL_USER_NAME = b"ERR Usernames can't contain spaces or null characters"
+ACL_DELETE_DEFAULT = b"ERR The 'default' user cannot be removed"
+ACL_GENPASS_BITS = (
+    b"ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
+    b"number up to 4096"
+)
+ACL_NO_FILE = (
+    b"ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
+    b"via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
+    b"configuration file set) in order to store users in the Redis configuration."
+)
+
+
+def rules_changed(reason: str) -> bytes:
+    """The text for a queued command that its user may no longer run at EXEC."""
+    return (
+        b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
+        b"EXEC call. This command is no longer allowed for the following reason: "
+        + RULES_CHANGED[reason]
+    )
+
+
+def bad_acl_rule(rule: bytes, reason: str) -> bytes:
+    """The text for a rule ACL SETUSER cannot read."""
+    rule = rule.split(b"\0")[0]
+    return one_line(b"ERR Error in ACL SETUSER modifier '" + rule + b"': " + reason.encode())
+
+
+def unmatched_parenthesis(rule: bytes) -> bytes:
+    """The text for a selector that is not closed."""
+    return one_line(b"ERR Unmatched parenthesis in acl selector starting at '" + rule + b"'.")
+
+
+def unknown_category(name: bytes) -> bytes:
+    """The text for a category nobody knows."""
+    return one_line(b"ERR Unknown category '" + name.split(b"\0")[0] + b"'")
+
+
+def user_not_found(name: bytes) -> bytes:
+    """The text for a dry run of a user nobody made."""
+    return one_line(b"ERR User '" + name.split(b"\0")[0] + b"' not found")
+
+
+def command_not_found(name: bytes) -> bytes:
+    """The text for a dry run of a command nobody knows."""
+    return one_line(b"ERR Command '" + name.split(b"\0")[0] + b"' not found")
+
+
+def fixed_user(name: bytes) -> bytes:
+    """The text for changing a user every database of the vendor has (decided here)."""
+    return one_line(b"ERR The '" + name + b"' user cannot be modified")
+
+
+def cannot_remove(name: bytes) -> bytes:
+    """The text for removing a user every database has."""
+    return one_line(b"ERR The '" + name + b"' user cannot be removed")
+
+
+def rest_token_failed(name: bytes) -> bytes:
+    """The vendor's text where ACL RESTTOKEN has the wrong name or password."""
+    return one_line(b'ERR Wrong password or user "' + name + b'" does not exist')
 
 
 # -- REST ----------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
 from ..kernel.auth import new_token
 from ..kernel.errors import ContractError
-from ..kernel.handle import Context, Handle
+from ..kernel.handle import Context, Handle, Snapshot
+from .acl import first_user
 from .between import Between, Place
 from .contents import Scalar, commands_for, encode, plain, python_value
 from .engine import Engine
@@ -18,6 +19,7 @@ from .routes import Credentials, KVApp
 
 if TYPE_CHECKING:
     from .redis_engine import RedisEngine
+    from .resp_port import DatabasePort
 
 __all__ = ["KVServer"]
 
@@ -66,8 +68,12 @@ class KVServer(Handle):
             self.engine = Engine(context.clock, context.ids, dialect)
         else:
             self.engine = _real_engine(context, engine, isolation, dialect)
-        self._session = self.engine.session()
+        # The tester may do everything, whatever rules the users are given.
+        self._session = self.engine.session(first_user(dialect))
         self._credentials = Credentials()
+        self._password = ""
+        self._port: DatabasePort | None = None
+        self._set_password()
         app = KVApp(self.engine, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
         self._credentials.standard = self.token
@@ -89,8 +95,69 @@ class KVServer(Handle):
         return self.token
 
     def reset_password(self) -> str:
-        """Reset the database password, which revokes both default tokens (seed); the new token."""
+        """Reset the database password, which revokes both default tokens (seed); the new token.
+
+        Connections of the database port that have logged in stay, as with any change of a password.
+        """
+        self._set_password()
         return self.rotate_token()
+
+    @property
+    def database_url(self) -> str:
+        """Where the native protocol is spoken: ``redis://default:<password>@127.0.0.1:<port>``.
+
+        The port opens when this is first asked for. It answers REST there too, over plain HTTP
+        (seed). ``ContractError`` in front of a real server, which has a port of its own.
+        """
+        if not isinstance(self.engine, Engine):
+            raise ContractError(
+                "a handle in front of a real server has no database port: connect to the server"
+            )
+        if self._port is None:
+            self._port = self._open_port()
+        host, port = self._port.mount.address
+        scheme = "redis" if self._port.mount.tls is None else "rediss"
+        return f"{scheme}://default:{self._password}@{host}:{port}"
+
+    def _open_port(self) -> DatabasePort:
+        from .resp_port import DatabasePort
+
+        port = DatabasePort(self.engine, self.app)
+        port.mount = mount = self.context.mount(self.app, protocol=port.serve)
+        mount.on_close.append(port.wake)
+        mount.on_reset.append(port.wake)
+        mount.on_error.append(self._server_failed)
+        self.on_close(mount.close)
+        first = self.faults.gate
+
+        def gate(shut: bool) -> None:
+            if first is not None:
+                first(shut)
+            mount.gate(shut)
+
+        self.faults.gate = gate
+        if self.faults.is_down:
+            mount.refuse()
+        return port
+
+    def end_connections(self) -> None:
+        """End requests in flight and close every open connection; the addresses stay."""
+        super().end_connections()
+        if self._port is not None:
+            self._port.mount.reset_connections()
+
+    def _set_password(self) -> None:
+        self._password = new_token(32)
+        self._apply_password()
+
+    def _apply_password(self) -> None:
+        if isinstance(self.engine, Engine):
+            self.engine.users["default"].set_password(self._password.encode())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
+        super().restore(snapshot)
+        self._apply_password()
 
     def env_variables(self) -> dict[str, str]:
         """The variables of the official clients, under both of their names."""

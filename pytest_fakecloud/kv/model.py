@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .config import Config
-from .errors import CommandError, no_permission
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Config",
     "Dialect",
-    "FullUser",
     "Limits",
-    "ReadOnlyUser",
     "Session",
     "Transport",
     "User",
@@ -50,6 +47,10 @@ class User(Protocol):
     unrestricted: bool
     passwordless: bool
 
+    @property
+    def known(self) -> bool:
+        """Whether this is somebody, and not one who has yet to log in."""
+
     def accepts(self, password: bytes) -> bool:
         """Whether the password lets somebody in as this user."""
 
@@ -59,62 +60,11 @@ class User(Protocol):
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` with a NOPERM text unless the user may run this command line."""
 
+    def reads_all_keys(self, spec: CommandSpec) -> bool:
+        """Whether the command may read every key for this user."""
 
-class FullUser:
-    """The user ``default``: may run everything."""
-
-    unrestricted = True
-    passwordless = True
-
-    def __init__(self, name: str = "default") -> None:
-        self.name = name
-
-    def accepts(self, password: bytes) -> bool:
-        """Any password does, as there is none."""
-        return True
-
-    def copy(self) -> User:
-        """Itself: it never changes."""
-        return self
-
-    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Nothing is refused."""
-
-
-class ReadOnlyUser:
-    """The user ``default_ro``: read commands only, without the powerful ones (seed).
-
-    Refused besides writes: KEYS, SCAN and scripts (the vendor's documentation and user reports),
-    PUBLISH, and whatever administers the server (decided here).
-    """
-
-    unrestricted = False
-    passwordless = False
-    allowed = frozenset({"ping", "echo", "time", "dbsize", "command", "multi", "exec", "discard"})
-
-    def __init__(self, name: str = "default_ro") -> None:
-        self.name = name
-
-    def accepts(self, password: bytes) -> bool:
-        """No password does: only the read-only token is this user."""
-        return False
-
-    def copy(self) -> User:
-        """Itself: it never changes."""
-        return self
-
-    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Refuse everything but plain reads."""
-        if not self.may_run(spec):
-            raise CommandError(no_permission(spec.full_name))
-
-    def may_run(self, spec: CommandSpec) -> bool:
-        """Whether the command is a plain read."""
-        if spec.name in ("SCAN", "KEYS") or spec.group == "scripting":
-            return False
-        if spec.full_name.split("|")[0] in self.allowed or spec.full_name == "client|setinfo":
-            return True
-        return spec.readonly and "@dangerous" not in spec.categories
+    def may_listen(self, name: bytes, is_pattern: bool) -> bool:
+        """Whether the user may listen to a channel or pattern."""
 
 
 class Session:
@@ -139,6 +89,7 @@ class Session:
         "last_command",
         "last_us",
         "library",
+        "local_address",
         "monitor",
         "name",
         "no_evict",
@@ -171,6 +122,7 @@ class Session:
         self.transport = transport
         self.resp = resp
         self.address = address
+        self.local_address = "127.0.0.1:6379"
         self.id = id
         self.name = b""
         self.library: dict[str, bytes] = {}

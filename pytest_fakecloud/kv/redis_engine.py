@@ -30,6 +30,7 @@ from ..kernel.clock import Clock
 from ..kernel.errors import ContractError
 from ..kernel.ids import Ids
 from ..kernel.instants import monotonic
+from .acl import first_user, read_only_user
 from .contents import plain
 from .errors import (
     DISCARD_WITHOUT_MULTI,
@@ -40,11 +41,11 @@ from .errors import (
     exec_aborted_by,
     not_over_rest,
 )
-from .model import FullUser, ReadOnlyUser
 from .redis_acl import RedisUser, RestTokens, prepare_acl
 from .redis_connection import Link, Unreachable, open_link
 from .redis_names import Names, Prepared, find_spec
 from .redis_streams import MonitorFeed, Subscriptions
+from .registry import CommandSpec
 from .reply import OK, QUEUED, Reply, Status
 
 __all__ = ["Isolation", "RedisCopy", "RedisEngine"]
@@ -95,7 +96,10 @@ class _Users:
 
     def __init__(self, tokens: RestTokens) -> None:
         self._tokens = tokens
-        self._own: dict[str, Any] = {"default": FullUser(), "default_ro": ReadOnlyUser()}
+        self._own: dict[str, Any] = {
+            "default": first_user("vendor"),
+            "default_ro": read_only_user("vendor"),
+        }
 
     def __getitem__(self, name: str) -> Any:
         return self._own[name]
@@ -146,6 +150,7 @@ class RedisEngine:
         self.monitors = MonitorFeed(self.link, lambda: self.names)
         self.rest_tokens = RestTokens(self.link, self.names)
         self.users = _Users(self.rest_tokens)
+        self.read_only = self.users["default_ro"]
         try:
             self.link.pin(self.names.keys)
             self.link.call([b"PING"])
@@ -209,6 +214,15 @@ class RedisEngine:
         """A new session of a user (``default`` unless given)."""
         return RedisSession(user or self.users["default"], transport, address)
 
+    def holder_of(self, token: str) -> Any:
+        """The user a REST token lets in at present, or None."""
+        name = self.rest_tokens.get(token)
+        return self.users.get(name) if name is not None else None
+
+    def permit(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise a NOPERM error unless the session's user may run the line."""
+        session.user.check(spec, argv)
+
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
         """Run a command line as it came from a client, or have it queued in an open transaction.
 
@@ -228,7 +242,7 @@ class RedisEngine:
         prepared: Prepared | None = None
         if name.startswith("ACL ") and spec is not None and len(argv) >= spec.least:
             self.names.prepare(spec, argv)
-            prepared = prepare_acl(self.names, self.rest_tokens, session.user.name, argv)
+            prepared = prepare_acl(self.names, self.rest_tokens, session.user, argv)
         try:
             if prepared is None:
                 prepared = self.names.prepare(spec, argv)
@@ -280,8 +294,8 @@ class RedisEngine:
         login = session.login
         if login is None and any(prepared.script for prepared in queue):
             login = self._script_login
-        lines = [[b"MULTI"], *(prepared.argv for prepared in queue), [b"EXEC"]]
-        _, *queued, replies = self.link.many(lines, login)
+        lines = [prepared.argv for prepared in queue]
+        *queued, replies = self.link.transaction(lines, login)
         for reply in queued:
             if isinstance(reply, CommandError):
                 reason = reply.text.removeprefix(b"ERR ")

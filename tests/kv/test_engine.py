@@ -6,6 +6,7 @@ import pytest
 
 from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kv.acl import RestToken
 from pytest_fakecloud.kv.engine import Engine
 from pytest_fakecloud.kv.model import Session
 from pytest_fakecloud.kv.reply import Blocked
@@ -163,7 +164,7 @@ class TestSnapshots:
         saved = engine.snapshot()
         run(b"SCRIPT", b"LOAD", b"return 1")
         run("CONFIG SET hz 50")
-        engine.rest_tokens["token"] = "somebody"
+        engine.rest_tokens["token"] = RestToken("somebody", "")
         engine.users.pop("default_ro")
         engine.restore(saved)
         assert run("SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db") == [0]

@@ -1,5 +1,6 @@
 """One module per command group; importing this package binds every function to the table."""
 
+from . import acl as acl
 from . import bitmap as bitmap
 from . import client as client
 from . import configuration as configuration

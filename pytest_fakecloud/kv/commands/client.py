@@ -30,7 +30,7 @@ def describe(session: Session, running: str = "") -> bytes:
     fields = {
         "id": session.id,
         "addr": session.address,
-        "laddr": "127.0.0.1:6379",
+        "laddr": session.local_address,
         "fd": 8,
         "name": session.name.decode("latin-1"),
         "age": (now_us - session.created_us) // 1_000_000,
@@ -297,7 +297,9 @@ def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
         elif word == b"ADDR":
             filters.append(lambda other, value=value: other.address.encode() == value)  # type: ignore[misc]
         elif word == b"LADDR":
-            filters.append(lambda other, value=value: value == b"127.0.0.1:6379")  # type: ignore[misc]
+            filters.append(
+                lambda other, value=value: other.local_address.encode() == value  # type: ignore[misc]
+            )
         elif word == b"USER":
             name = value.decode("utf-8", "replace")
             if name not in session.engine.users:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..errors import CommandError, wrong_arity
-from ..model import Session
+from ..model import Session, User
 from ..registry import Args, command
 from ..reply import OK, Map, Reply, Status
 from ..syntax import parse_int
@@ -55,7 +55,7 @@ def reset(session: Session, args: Args) -> Reply:
     session.reply_mode = "on"
     session.no_evict = session.no_touch = False
     session.db = engine.database(0)
-    session.user = engine.users["default"]
+    session.user = engine.visitor()
     return Status(b"RESET")
 
 
@@ -67,8 +67,17 @@ def auth(session: Session, args: Args) -> Reply:
     name = "default" if len(args) == 1 else args[0].decode("utf-8", "surrogateescape")
     if len(args) == 1 and session.engine.passwordless("default"):
         raise CommandError(errors.AUTH_WITHOUT_PASSWORD)
-    session.user = session.engine.authenticate(name, args[-1])
+    session.user = _log_in(session, name, args[-1], b"AUTH")
     return OK
+
+
+def _log_in(session: Session, name: str, password: bytes, word: bytes) -> User:
+    try:
+        return session.engine.authenticate(name, password)
+    except CommandError:
+        context = "multi" if session.queue is not None or session.in_exec else "toplevel"
+        session.engine.log_denied(session, "auth", context, word, name)
+        raise
 
 
 @command("HELLO")
@@ -86,7 +95,8 @@ def hello(session: Session, args: Args) -> Reply:
     while at < len(args):
         word = args[at].upper()
         if word == b"AUTH" and at + 2 < len(args):
-            user = engine.authenticate(args[at + 1].decode("utf-8", "replace"), args[at + 2])
+            wanted = args[at + 1].decode("utf-8", "surrogateescape")
+            user = _log_in(session, wanted, args[at + 2], b"HELLO")
             at += 2
         elif word == b"SETNAME" and at + 1 < len(args):
             if any(not 0x21 <= byte <= 0x7E for byte in args[at + 1]):
@@ -96,7 +106,7 @@ def hello(session: Session, args: Args) -> Reply:
         else:
             raise CommandError(errors.hello_syntax(args[at]))
         at += 1
-    if user is None:
+    if not user.known:
         raise CommandError(errors.HELLO_NOAUTH)
     session.user, session.name, session.resp = user, name, version
     return Map(

@@ -8,7 +8,7 @@ from typing import Any
 from .. import errors
 from ..errors import CommandError
 from ..model import Session
-from ..registry import Args, command
+from ..registry import COMMANDS, Args, CommandSpec, command
 from ..reply import Reply
 from ..syntax import parse_float, parse_int
 from ..values.hashes import HashValue
@@ -123,8 +123,20 @@ def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
     return elements[start : start + options.count]
 
 
+def _check_reach(session: Session, options: _Options, spec: CommandSpec) -> None:
+    # Nobody can say beforehand which keys a pattern will read.
+    if session.user.reads_all_keys(spec):
+        return
+    if options.by is not None and b"*" in options.by:
+        raise CommandError(errors.SORT_BY_DENIED)
+    if options.get:
+        raise CommandError(errors.SORT_GET_DENIED)
+
+
 def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     options = _Options(args, may_store)
+    if not session.user.unrestricted:
+        _check_reach(session, options, COMMANDS["SORT" if may_store else "SORT_RO"])
     value = session.db.lookup(args[0])
     elements = _elements(value)
     if options.keeps_order:

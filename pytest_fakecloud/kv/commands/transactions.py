@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .. import errors
+from ..acl import Denied
 from ..errors import CommandError
 from ..model import Session
-from ..registry import Args, command
+from ..registry import Args, CommandSpec, command
 from ..reply import NIL_ARRAY, OK, Reply
 
 __all__ = ["discard_transaction", "unwatch_all"]
@@ -70,13 +71,20 @@ def exec_(session: Session, args: Args) -> Reply:
         for spec, argv in queue:
             try:
                 if not session.user.unrestricted:
-                    session.user.check(spec, argv)
+                    _permit(session, spec, argv)
                 replies.append(session.engine.run(session, spec, argv))
             except CommandError as error:
                 replies.append(error)
     finally:
         session.in_exec = False
     return replies
+
+
+def _permit(session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    try:
+        session.engine.permit(session, spec, argv)
+    except Denied as denied:
+        raise CommandError(errors.rules_changed(denied.reason)) from None
 
 
 @command("WATCH")

@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..acl import Denied
 from ..dumping import VERSION, verify
 from ..errors import CommandError, one_line
 from ..reply import Reply
@@ -349,12 +350,11 @@ class Scripting:
 
     def _check_user(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         try:
-            session.user.check(spec, argv)
-        except CommandError as error:
-            text = error.text
-            if b"keys" in text or b"a key" in text:
+            self.engine.permit(session, spec, argv)
+        except Denied as denied:
+            if denied.reason == "key":
                 raise CommandError(errors.NO_KEY_PERMISSION) from None
-            if b"channel" in text:
+            if denied.reason == "channel":
                 raise CommandError(errors.NO_CHANNEL_PERMISSION) from None
             raise CommandError(errors.NO_COMMAND_PERMISSION) from None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from hashlib import sha1
+from typing import Any
 
 import pytest
 
 from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kv.acl import Denied
 from pytest_fakecloud.kv.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.registry import CommandSpec
@@ -391,10 +393,10 @@ class Reader:
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         if spec.name not in ("EVAL", "GET", "PUBLISH"):
-            raise CommandError(b"NOPERM this user has no permissions to run the command")
+            raise Denied(b"NOPERM the command", "command", spec.full_name.encode())
         if spec.name != "EVAL" and not argv[1].startswith(b"a"):
-            what = b"channels" if spec.name == "PUBLISH" else b"keys"
-            raise CommandError(b"NOPERM No permissions to access one of the " + what)
+            reason: Any = "channel" if spec.name == "PUBLISH" else "key"
+            raise Denied(b"NOPERM the argument", reason, argv[1])
 
     def copy(self) -> Reader:
         return self

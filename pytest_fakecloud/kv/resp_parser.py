@@ -1,0 +1,219 @@
+"""Reading commands off a connection of the database port: bytes in, command lines out.
+
+Two forms, told apart by the first byte of each command: the native protocol (``*`` and a count) and
+inline commands (words on a line, quoted as a shell would). No sockets here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+__all__ = ["CommandReader", "ProtocolFault", "split_inline", "way_in"]
+
+LINE_LIMIT = 64 * 1024
+"""The most bytes of an inline command, and of a line that announces a count or a length."""
+COUNT_LIMIT = 2**31 - 1
+UNKNOWN_COUNT_LIMIT = 10
+UNKNOWN_LENGTH_LIMIT = 16384
+"""What those who have not said who they are may announce."""
+
+_ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}
+_SPACES = b" \n\r\t\v\f\0"
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+
+
+class ProtocolFault(Exception):
+    """Bytes that are no command; ``text`` is the error reply after which the connection ends."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.text = f"ERR Protocol error: {reason}".encode()
+
+
+def way_in(begun: bytes) -> Literal["native", "http", "inline"] | None:
+    """What the first bytes of a connection announce; None while that cannot be told yet (seed).
+
+    ``*`` begins the native protocol, a first line that ends in `` HTTP/1.x`` is REST, anything else
+    is an inline command.
+    """
+    if begun[:1] == b"*":
+        return "native"
+    end = begun.find(b"\n")
+    if end < 0:
+        return "inline" if len(begun) > LINE_LIMIT else None
+    line = begun[:end].rstrip(b"\r")
+    return "http" if line[-9:-1] == b" HTTP/1." and line[-1:].isdigit() else "inline"
+
+
+def split_inline(line: bytes) -> list[bytes] | None:
+    """The words of an inline command, or None where its quotes do not fit.
+
+    Double quotes take escapes (``\\x41``, ``\\n``), single quotes only ``\\'``.
+    """
+    words: list[bytes] = []
+    at, size = 0, len(line)
+    while True:
+        while at < size and line[at] in _SPACES:
+            at += 1
+        if at == size:
+            return words
+        word = bytearray()
+        while at < size and line[at] not in _SPACES:
+            quote = line[at]
+            if quote not in b"\"'":
+                word.append(quote)
+                at += 1
+                continue
+            end = _quoted(line, at + 1, quote, word)
+            # What follows a closing quote must be a space, or nothing.
+            if end is None or (end < size and line[end] not in _SPACES):
+                return None
+            at = end
+            break
+        words.append(bytes(word))
+
+
+def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
+    """Add what stands up to the closing quote; the place after it, or None where it is missing."""
+    size = len(line)
+    while at < size:
+        byte = line[at]
+        if byte == quote:
+            return at + 1
+        if byte == ord("\\") and at + 1 < size:
+            following = line[at + 1]
+            if quote == ord('"'):
+                if following == ord("x") and at + 3 < size and set(line[at + 2 : at + 4]) <= _HEX:
+                    word.append(int(line[at + 2 : at + 4], 16))
+                    at += 4
+                    continue
+                word.append(_ESCAPES.get(following, following))
+                at += 2
+                continue
+            if following == quote:
+                word.append(quote)
+                at += 2
+                continue
+        word.append(byte)
+        at += 1
+    return None
+
+
+class CommandReader:
+    """Takes in bytes, gives out whole command lines, in time proportional to their size.
+
+    ``known`` says whether the client has said who it is: others may announce ten words of 16 KiB at
+    most. ``longest`` is the most bytes of a word at present (``proto-max-bulk-len``).
+    """
+
+    def __init__(self, known: Callable[[], bool], longest: Callable[[], int]) -> None:
+        self._known = known
+        self._longest = longest
+        self._buffer = bytearray()
+        self._at = 0
+        self._missing = 0
+        self._length: int | None = None
+        self._words: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        """Take in what has come."""
+        if self._at:
+            del self._buffer[: self._at]
+            self._at = 0
+        self._buffer += data
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes have come that belong to no whole command yet."""
+        return self._at < len(self._buffer) or self._missing > 0
+
+    def next(self) -> list[bytes] | None:
+        """The next command line, or None until more has come; raises ``ProtocolFault``.
+
+        What names no command at all (an empty line, ``*0``) is passed over.
+        """
+        while True:
+            if not self._missing:
+                if self._at >= len(self._buffer):
+                    return None
+                if self._buffer[self._at] != ord("*"):
+                    line = self._line("too big inline request")
+                    if line is None:
+                        return None
+                    words = split_inline(line)
+                    if words is None:
+                        raise ProtocolFault("unbalanced quotes in request")
+                    if words:
+                        return words
+                    continue
+                if not self._begin():
+                    return None
+                continue
+            if not self._read_words():
+                return None
+            words, self._words = self._words, []
+            return words
+
+    def _line(self, too_big: str) -> bytes | None:
+        end = self._buffer.find(b"\n", self._at, self._at + LINE_LIMIT + 1)
+        if end < 0:
+            if len(self._buffer) - self._at > LINE_LIMIT:
+                raise ProtocolFault(too_big)
+            return None
+        line = bytes(self._buffer[self._at : end])
+        self._at = end + 1
+        return line[:-1] if line.endswith(b"\r") else line
+
+    def _begin(self) -> bool:
+        line = self._line("too big mbulk count string")
+        if line is None:
+            return False
+        count = _number(line[1:])
+        if count is None or count > COUNT_LIMIT:
+            raise ProtocolFault("invalid multibulk length")
+        if count > UNKNOWN_COUNT_LIMIT and not self._known():
+            raise ProtocolFault("unauthenticated multibulk length")
+        self._missing = max(count, 0)
+        return True
+
+    def _read_words(self) -> bool:
+        """Read words of the present command as far as they have come; whether that is all."""
+        buffer = self._buffer
+        while self._missing:
+            length = self._length
+            if length is None:
+                length = self._read_length()
+                if length is None:
+                    return False
+                self._length = length
+            start = self._at
+            if len(buffer) < start + length + 2:
+                return False
+            # Whatever stands where the line break belongs is passed over, as the server does.
+            self._words.append(bytes(buffer[start : start + length]))
+            self._at = start + length + 2
+            self._length = None
+            self._missing -= 1
+        return True
+
+    def _read_length(self) -> int | None:
+        line = self._line("too big bulk count string")
+        if line is None:
+            return None
+        if line[:1] != b"$":
+            shown = chr(line[0]) if line else "\r"
+            raise ProtocolFault(f"expected '$', got '{shown}'")
+        length = _number(line[1:])
+        if length is None or not 0 <= length <= self._longest():
+            raise ProtocolFault("invalid bulk length")
+        if length > UNKNOWN_LENGTH_LIMIT and not self._known():
+            raise ProtocolFault("unauthenticated bulk length")
+        return length
+
+
+def _number(text: bytes) -> int | None:
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 20 or (digits[:1] == b"0" and len(text) > 1):
+        return None
+    return int(text)

@@ -1,0 +1,491 @@
+"""The database port: the same data over the native protocol, and over REST as plain HTTP.
+
+A connection's first bytes decide what it is (seed). One that speaks commands has a session of its
+own, a thread that reads and runs them in order, and an outbox that also takes what others push to
+it. Every command is a call in the journal and passes through the faults, like a request:
+
+- ``answer(status, body)`` sends an error (a body ``{"result": …}`` sends that as a reply),
+- ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` do to the connection what they do
+  to an HTTP one, ``delay`` and ``call`` are the same (decided here).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import orjson
+
+from ..kernel.app import OUTCOMES, Answer, Effect, Request, Response, Stream
+from ..kernel.instants import monotonic
+from ..kernel.server import serve_http
+from . import errors
+from .errors import CommandError
+from .registry import LOOKUP, CommandSpec
+from .reply import NO_REPLY, Blocked, Push, Reply, Status, to_resp
+from .resp_parser import CommandReader, ProtocolFault, way_in
+
+if TYPE_CHECKING:
+    from ..kernel.hub import Connection, Mount
+    from .blocking import Waiter
+    from .engine import Engine
+    from .routes import KVApp
+
+__all__ = ["DatabasePort", "PortConnection"]
+
+READ_BYTES = 64 * 1024
+OUTBOX_LIMIT = 32 * 1024 * 1024
+"""Bytes pushed to a client that does not read, beyond which its connection is closed."""
+HANG_SECONDS = 60.0
+RESP_TYPE = "application/x-resp"
+
+_LISTENER_WORDS = (
+    "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE PING QUIT RESET"
+)
+_LISTENER_MAY = frozenset(_LISTENER_WORDS.split())
+_UNCOUNTED = frozenset({"connection", "transactions"})
+"""Groups whose commands take nothing from the daily limit, as no REST request could send them."""
+
+
+class DatabasePort:
+    """Serves every connection of one database port; give ``serve`` to the hub as protocol."""
+
+    def __init__(self, engine: Engine, app: KVApp) -> None:
+        self.engine = engine
+        self.app = app
+        self.mount: Mount
+        self._open: set[PortConnection] = set()
+        self._lock = threading.Lock()
+
+    def serve(self, connection: Connection) -> None:
+        """Serve a connection until it ends."""
+        begun = b""
+        kind = None
+        while kind is None:
+            data = connection.sock.recv(READ_BYTES)
+            if not data:
+                return
+            begun += data
+            kind = way_in(begun)
+        if kind == "http":
+            serve_http(connection, begun)
+            return
+        client = PortConnection(self, connection)
+        with self._lock:
+            self._open.add(client)
+        try:
+            client.serve(begun)
+        finally:
+            with self._lock:
+                self._open.discard(client)
+            client.abandon()
+
+    def wake(self) -> None:
+        """End every wait: the port closes, or its connections are cut."""
+        with self._lock:
+            clients = list(self._open)
+        for client in clients:
+            client.wake()
+        self.engine.resumed.notify()
+
+
+class PortConnection:
+    """One client of the native protocol, from its first byte to its last."""
+
+    def __init__(self, port: DatabasePort, connection: Connection) -> None:
+        self.engine = port.engine
+        self.app = port.app
+        self.connection = connection
+        host, at = connection.address[:2]
+        self.client = (host, at)
+        engine = self.engine
+        self.session = engine.session(engine.visitor(), "port", address=f"{host}:{at}")
+        mount = connection.mount
+        self.session.local_address = f"{mount.host}:{mount.port}"
+        self.session.deliver = self._push
+        self.session.wake = self._cut
+        self.reader = CommandReader(
+            lambda: self.session.user.known,
+            lambda: engine.config.number("proto-max-bulk-len"),
+        )
+        self._signal = engine.clock.signal()
+        self._waiter: Waiter | None = None
+        self._said: list[Push] = []
+        # Replies and pushes in the order the client is to read them: filled under the engine's
+        # lock, sent by one thread at a time.
+        self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
+        self._sending = threading.Lock()
+        self._flushing = False
+        # While the connection's own thread is about to send whatever there is.
+        self._running = False
+        self._late: list[bytes] = []
+        self._executing: int | None = None
+
+    # -- the connection's own thread -------------------------------------------------------------
+
+    def serve(self, begun: bytes) -> None:
+        """Read commands and run them, in order, until either side ends."""
+        reader, sock = self.reader, self.connection.sock
+        data = begun
+        while data:
+            reader.feed(data)
+            if not self.connection.enter("a command of the database port"):
+                return
+            self._running = True
+            try:
+                going_on = self._run_all()
+            finally:
+                self.connection.leave()
+            self._send()
+            if not going_on:
+                return
+            data = sock.recv(READ_BYTES)
+
+    def _run_all(self) -> bool:
+        """Run every command that has come whole; False when the connection is to end."""
+        session = self.session
+        while not session.closing:
+            try:
+                argv = self.reader.next()
+            except ProtocolFault as fault:
+                self._put(to_resp(CommandError(fault.text)))
+                return False
+            if argv is None:
+                return True
+            if not self._take(argv):
+                return False
+        return False
+
+    def _take(self, argv: list[bytes]) -> bool:
+        """Take one command through journal and faults; False when the connection is to end."""
+        app = self.app
+        body = orjson.dumps([word.decode("utf-8", "replace") for word in argv])
+        request = Request("RESP", "/", (), body, self.client)
+        call = request.call = app.journal.open_call("RESP", "/", (), body, self.client)
+        call.route = "database-port"
+        call.read_facts = partial(_facts, argv)
+        try:
+            app.clock.settle()
+            self._wait_for_pause(argv)
+            if not app.faults.active:
+                call.status, call.answer = self._perform(argv, put=True)
+                call.outcome = "answered"
+                return True
+            request.principal = self.session.user
+            response = app.faults.run(request, partial(self._served, argv))
+        except Exception as error:
+            app.failed(request, error)
+            call.status, call.outcome = 500, "answered"
+            self._put(to_resp(CommandError(f"ERR internal error: {error!r}".encode())))
+            return True
+        return self._answer(request, response)
+
+    def _served(self, argv: list[bytes]) -> Response:
+        status, data = self._perform(argv, put=False)
+        return Answer(data, status, (), RESP_TYPE)
+
+    def _answer(self, request: Request, response: Response) -> bool:
+        """Send what the faults made of an answer; False when the connection is to end."""
+        call = request.call
+        assert not isinstance(response, Stream)
+        if isinstance(response, Answer):
+            call.status, call.outcome = response.status, "answered"
+            call.answer = _as_reply(response, self.session.resp)
+            self._put(call.answer)
+            return True
+        call.outcome = OUTCOMES[response.kind]
+        self._befall(response)
+        return False
+
+    def _befall(self, effect: Effect) -> None:
+        self._send()
+        if effect.kind == "truncate" and effect.answer is not None:
+            self._put(_as_reply(effect.answer, self.session.resp)[: effect.keep])
+            self._send()
+        elif effect.kind == "hang":
+            deadline = monotonic() + HANG_SECONDS
+            with self.connection.watched(self._signal.close):
+                while not self._signal.closed and monotonic() < deadline:
+                    self._signal.sleep(self._signal.version, 1.0)
+        if effect.reset:
+            self.connection.close_with_reset()
+
+    # -- one command -----------------------------------------------------------------------------
+
+    def _perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
+        """Run a command; its status as a request would have it, and its reply.
+
+        With ``put`` the reply goes into the outbox under the engine's lock, so that no push that
+        came of a later command stands before it.
+        """
+        engine, session = self.engine, self.session
+        mode = session.reply_mode
+        with engine.lock:
+            self._executing = threading.get_ident()
+            try:
+                reply = self._execute(argv)
+            finally:
+                self._executing = None
+            if not isinstance(reply, Blocked):
+                return self._finish(argv, reply, mode, put)
+            waiter = engine.block(session, reply)
+        reply = self._wait(waiter)
+        with engine.lock:
+            return self._finish(argv, reply, mode, put)
+
+    def _execute(self, argv: list[bytes]) -> Reply:
+        engine, session = self.engine, self.session
+        session.last_us = engine.clock.now_us()
+        try:
+            spec = engine.resolve(argv)
+            session.last_command = spec.full_name
+            self._admit(spec, argv)
+            return engine.execute(session, argv)
+        except CommandError as error:
+            return CommandError(self.app.text_of(error).encode("utf-8", "surrogateescape"))
+
+    def _admit(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise for what the state of the connection or a limit forbids."""
+        session = self.session
+        if self._listens() and spec.name not in _LISTENER_MAY:
+            if not spec.least <= len(argv) <= spec.most:
+                raise CommandError(errors.wrong_arity(spec.full_name))
+            raise CommandError(errors.listeners_may_not(spec.full_name))
+        if session.monitor is not None and (spec.write or spec.readonly):
+            raise CommandError(errors.MONITORS_MAY_NOT)
+        limits = self.app.limits
+        if spec.group in _UNCOUNTED:
+            return
+        size = limits.max_request_size
+        refusal = None
+        if limits.daily_limit is not None and not self.app.quota.take(1):
+            refusal = errors.MAX_DAILY_REQUESTS
+        elif size is not None and sum(map(len, argv)) > size:
+            refusal = errors.MAX_REQUEST_SIZE
+        if refusal is not None:
+            # What is refused while a transaction is put together discards it (seed).
+            session.aborted = True
+            raise CommandError(refusal)
+
+    def _listens(self) -> bool:
+        session = self.session
+        return session.resp == 2 and any(session.subscriptions.values())
+
+    def _finish(self, argv: list[bytes], reply: Reply, mode: str, put: bool) -> tuple[int, bytes]:
+        session = self.session
+        if self._said:
+            reply = self._with_said(reply)
+        data = b"" if reply is NO_REPLY else _resp(reply, session.resp)
+        if mode == "skip" and session.reply_mode == "skip":
+            if not _chooses_replies(argv):
+                session.reply_mode = "on"
+            data = b""
+        elif session.reply_mode == "off":
+            data = b""
+        # What a command changes for its own client is told after its reply.
+        data += b"".join(self._late)
+        self._late.clear()
+        if put and data:
+            self._put(data)
+        return 400 if isinstance(reply, CommandError) else 200, data
+
+    def _with_said(self, reply: Reply) -> Reply:
+        # Inside a transaction, what SUBSCRIBE tells stands in the place of its reply.
+        said, self._said = self._said, []
+        if not isinstance(reply, list):
+            return reply
+        spoken = [b"".join(to_resp(push, self.session.resp) for push in said)]
+        return [
+            _Raw(spoken.pop() if spoken else b"") if item is NO_REPLY else item for item in reply
+        ]
+
+    def _wait(self, waiter: Waiter) -> Reply:
+        """Wait on the clock for what a blocking command found nothing of."""
+        engine = self.engine
+        self._send()
+        self._waiter = waiter
+        if self._signal.closed:
+            waiter.signal.close()
+        try:
+            with self.connection.watched(waiter.signal.close):
+                engine.clock.wait(
+                    waiter.signal, lambda: True if waiter.done else None, waiter.deadline_us
+                )
+        finally:
+            self._waiter = None
+            self._running = True
+            reply = engine.unblock(waiter)
+        if waiter.signal.closed and not waiter.done:
+            self.session.closing = True
+        return NO_REPLY if self.session.closing else reply
+
+    def _wait_for_pause(self, argv: list[bytes]) -> None:
+        """Hold the command back while CLIENT PAUSE lasts."""
+        engine = self.engine
+        if not engine.paused_until_us:
+            return
+        spec = LOOKUP.get(argv[0].upper())
+        # A pause that could not be ended would be of no use.
+        if spec is not None and spec.name == "CLIENT":
+            return
+        writes = spec is not None and (spec.write or spec.name in ("EXEC", "PUBLISH", "PFCOUNT"))
+        scripted = spec is not None and spec.group == "scripting" and not spec.readonly
+        if engine.paused_writes_only and not (writes or scripted):
+            return
+
+        def resumed() -> bool | None:
+            paused = engine.clock.now_us() < engine.paused_until_us
+            return None if paused and not self._signal.closed else True
+
+        if resumed() is None:
+            self._send()
+            with self.connection.watched(self._signal.close):
+                engine.clock.wait(engine.resumed, resumed, engine.paused_until_us)
+            self._running = True
+
+    # -- what others do to it --------------------------------------------------------------------
+
+    def _push(self, message: list[Any]) -> None:
+        """Take what the session is told unasked; called under the engine's lock, by any thread."""
+        session = self.session
+        if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
+            self._said.append(message)
+            return
+        if isinstance(message, Push):
+            data = to_resp(message, session.resp)
+        else:
+            data = b"".join(to_resp(Status(line)) for line in message)
+        if self._executing == threading.get_ident() and _is_invalidation(message):
+            self._late.append(data)
+            return
+        self._put(data)
+        if self._outbox_bytes > OUTBOX_LIMIT:
+            self._cut()
+        elif not self._flushing and not self._running:
+            self._flushing = True
+            self.connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
+
+    def _flush_pushes(self) -> None:
+        self._flushed()
+        # Should the client have gone, its own thread finds out.
+        with contextlib.suppress(OSError):
+            self._flush()
+
+    def _flushed(self) -> None:
+        self._flushing = False
+
+    def _put(self, data: bytes) -> None:
+        self._outbox.append(data)
+        self._outbox_bytes += len(data)
+
+    def _send(self) -> None:
+        """Send what there is, and leave to others what comes from now on."""
+        # In this order: who pushes puts first and looks second, so one of the two sends it.
+        self._running = False
+        self._flush()
+
+    def _flush(self) -> None:
+        outbox = self._outbox
+        with self._sending:
+            while outbox:
+                parts: list[bytes] = []
+                while outbox:
+                    parts.append(outbox.popleft())
+                data = b"".join(parts)
+                self._outbox_bytes -= len(data)
+                if data:
+                    self.connection.sock.sendall(data)
+
+    def _cut(self) -> None:
+        """Close the connection from elsewhere: CLIENT KILL, a user that is gone."""
+        self.session.closing = True
+        self.wake()
+        if not self._running:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
+
+    def wake(self) -> None:
+        """End whatever the connection waits for."""
+        self._signal.close()
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.signal.close()
+
+    def abandon(self) -> None:
+        """Forget the session; the connection has ended."""
+        self.session.deliver = None
+        self.session.wake = None
+        self._signal.close()
+        self.engine.abandon(self.session)
+
+
+class _Raw(bytes):
+    """Bytes of the protocol that stand where a reply would."""
+
+    __slots__ = ()
+
+
+def _is_invalidation(message: list[Any]) -> bool:
+    return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]
+
+
+_MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
+
+
+def _is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
+    return isinstance(reply, list) and any(isinstance(item, _Raw) for item in reply)
+
+
+def _resp(reply: Reply, version: int) -> bytes:
+    if _is_raw_list(reply):
+        parts = [item if isinstance(item, _Raw) else to_resp(item, version) for item in reply]
+        return b"*%d\r\n" % len(reply) + b"".join(parts)
+    return to_resp(reply, version)
+
+
+def _facts(argv: list[bytes]) -> dict[str, Any]:
+    return {"command": [argv[0].decode("utf-8", "replace").upper()]}
+
+
+def _chooses_replies(argv: list[bytes]) -> bool:
+    return len(argv) > 1 and argv[0].upper() == b"CLIENT" and argv[1].upper() == b"REPLY"
+
+
+def _as_reply(answer: Answer, version: int) -> bytes:
+    """What a fault answers, in the native protocol."""
+    body = answer.body
+    assert isinstance(body, bytes)
+    if answer.content_type == RESP_TYPE:
+        return body
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    if isinstance(value, dict) and "result" in value:
+        return to_resp(_reply_of(value["result"]), version)
+    text = (
+        value["error"] if isinstance(value, dict) and "error" in value else body.decode("latin-1")
+    )
+    if answer.status < 400 and not (isinstance(value, dict) and "error" in value):
+        return to_resp(body, version)
+    text = str(text).strip()
+    word = text.split(" ")[0]
+    if not word.isupper():
+        text = f"ERR {text}"
+    return to_resp(CommandError(text.encode("utf-8", "surrogateescape")))
+
+
+def _reply_of(value: Any) -> Reply:
+    if isinstance(value, list):
+        return [_reply_of(item) for item in value]
+    if isinstance(value, str):
+        return Status(b"OK") if value == "OK" else value.encode("utf-8", "surrogateescape")
+    if value is None or isinstance(value, int):
+        return None if value is None else int(value)
+    return json.dumps(value).encode()
