@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -223,3 +224,11 @@ def test_bad_bodies_are_refused(server: Server) -> None:
         headers={"Authorization": f"Bearer {server.token}"},
     )
     assert answer.status == 400
+
+
+def test_the_openapi_file_is_current(server: Server) -> None:
+    file = Path(__file__).parents[2] / "docs" / "control-api.json"
+    _, document = server.ask("GET", "/openapi.json")
+    assert json.loads(file.read_text(encoding="utf-8")) == document, (
+        "run: python -m pytest_fakecloud.control.openapi > docs/control-api.json"
+    )
