@@ -16,10 +16,11 @@ from .redis_names import Names, Prepared
 from .reply import Reply
 
 if TYPE_CHECKING:
+    from .acl import AclUser
     from .redis_connection import Link, Login
     from .registry import CommandSpec
 
-__all__ = ["RestTokens", "prepare_acl"]
+__all__ = ["RedisUser", "RestTokens", "prepare_acl"]
 
 _TOKEN = "acl-"
 _DEFAULTS = (b"default", b"default_ro")
@@ -90,11 +91,14 @@ def _opened(token: str) -> Login | None:
         return None
 
 
-def prepare_acl(names: Names, tokens: RestTokens, who: str, argv: list[bytes]) -> Prepared | None:
-    """The ACL command to send, or None when it can go as it is."""
+def prepare_acl(
+    names: Names, tokens: RestTokens, user: RedisUser | AclUser, argv: list[bytes]
+) -> Prepared | None:
+    """The ACL command to send for a user, or None when it can go as it is."""
     word = argv[1].upper()
-    if word == b"WHOAMI":
-        return Prepared(argv, local=True, answer=lambda _: who.encode())
+    if word == b"WHOAMI" and not isinstance(user, RedisUser):
+        # Whoever has one of the default tokens is logged in as the link's own user.
+        return Prepared(argv, local=True, answer=lambda _: user.name.encode())
     if word == b"RESTTOKEN":
         token = tokens.make(argv[2], argv[3])
         return Prepared(argv, local=True, answer=lambda _: token)
@@ -159,8 +163,4 @@ def _users(names: Names, reply: Reply) -> Reply:
 def _lines(names: Names, reply: Reply) -> Reply:
     start = b"user " + names.users
     found = reply if isinstance(reply, list) else []
-    return [
-        names.without(line)
-        for line in found
-        if line.startswith((start, b"user default "))
-    ]
+    return [names.without(line) for line in found if line.startswith((start, b"user default "))]

@@ -17,7 +17,7 @@ from redis.cluster import RedisCluster
 from redis.connection import ConnectionPool, parse_url
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError as LostConnection
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from redis.exceptions import TimeoutError as LateReply
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
@@ -187,12 +187,29 @@ class Link:
         finally:
             self.give_back(connection)
 
-    def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines at once, on one connection; errors are among the replies."""
+    def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+        """Run command lines between MULTI and EXEC; the replies to queueing each, and to EXEC.
+
+        Raises ``CommandError`` when the user may not begin one: nothing has run then.
+        """
+        return self.many([*lines, [b"EXEC"]], login, first=[b"MULTI"])
+
+    def many(
+        self,
+        lines: list[list[bytes]],
+        login: Login | None = None,
+        first: list[bytes] | None = None,
+    ) -> list[Reply]:
+        """Run command lines at once, on one connection; errors are among the replies.
+
+        ``first`` is run before them, and they are not when it fails.
+        """
         if not lines:
             return []
         connection = self.lease(login)
         try:
+            if first is not None:
+                exchange(connection, first)
             connection.send_packed_command(connection.pack_commands(lines), check_health=False)
             return [_one(connection) for _ in lines]
         except (LostConnection, LateReply, OSError) as error:
@@ -289,7 +306,12 @@ class _SentinelLink(Link):
         super().__init__(options)
         self._service = service
         self._sentinel = Sentinel(
-            sentinels, socket_connect_timeout=CONNECT_TIMEOUT, socket_timeout=CONNECT_TIMEOUT
+            sentinels,
+            sentinel_kwargs={
+                "socket_connect_timeout": CONNECT_TIMEOUT,
+                "socket_timeout": CONNECT_TIMEOUT,
+                "retry": Retry(NoBackoff(), 0),
+            },
         )
 
     @property
@@ -379,8 +401,9 @@ class _ClusterLink(Link):
                     socket_connect_timeout=CONNECT_TIMEOUT,
                     socket_timeout=CONNECT_TIMEOUT,
                     protocol=2,
+                    retry=Retry(NoBackoff(), 0),
                     **login,
                 )
-            except (RedisError, OSError) as error:
+            except (RedisError, RedisClusterException, OSError) as error:
                 failed = error
         raise self.unreachable(failed)

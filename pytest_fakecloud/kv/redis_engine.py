@@ -583,4 +583,3 @@ def _joined(rules: list[bytes]) -> list[bytes]:
             found.append(rule)
         depth += rule.count(b"(") - rule.count(b")")
     return found
-

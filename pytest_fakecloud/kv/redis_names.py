@@ -198,7 +198,7 @@ class Names:
         return Prepared([b"KEYS", escaped(self.keys) + argv[1]])
 
     def _scan(self, argv: list[bytes]) -> Prepared:
-        line, types, matched, at = argv[:2], False, False, 2
+        line, types, matched, counted, at = argv[:2], False, False, False, 2
         while at < len(argv):
             word = argv[at].upper()
             if word == b"WITHTYPE":
@@ -207,8 +207,12 @@ class Names:
             pair = argv[at : at + 2]
             if word == b"MATCH" and len(pair) == 2:
                 pair, matched = [pair[0], escaped(self.keys) + pair[1]], True
+            counted = counted or word == b"COUNT"
             line += pair
             at += 2
+        if not counted:
+            # The vendor's pages are large: a small database comes in one.
+            line += [b"COUNT", b"1000"]
         if not matched and self.keys:
             line += [b"MATCH", self.everything]
         return self._script(_TYPES, *line[1:]) if types else Prepared(line)
@@ -347,4 +351,3 @@ def escaped(text: bytes) -> bytes:
 
 def _refused(spec: CommandSpec, why: str) -> bytes:
     return f"ERR '{spec.name}' is not available with this engine: {why}".encode()
-
