@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .wire import Error
+from .wire import Error, Typed
 
 
 def reason_for(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> str | None:
@@ -34,6 +34,8 @@ _encoding = _words(b"OBJECT", b"ENCODING")
 
 def _as_numbers(reply: Any) -> Any:
     """Texts that are numbers by value; zero has no sign then."""
+    if isinstance(reply, Typed):
+        return Typed(reply.kind, _as_numbers(reply.value))
     if isinstance(reply, list):
         return [_as_numbers(item) for item in reply]
     try:
