@@ -373,6 +373,7 @@ def unsupported_option(option: bytes) -> bytes:
 # -- server --------------------------------------------------------------------------------------
 
 CONFIG_FIXED = "can't set immutable config"
+CONFIG_EVENTS = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
 CONFIG_DUPLICATE = "duplicate parameter"
 CONFIG_NOT_BOOLEAN = "argument must be 'yes' or 'no'"
 CONFIG_NOT_INTEGER = "argument couldn't be parsed into an integer"
@@ -485,11 +486,26 @@ def hello_syntax(option: bytes) -> bytes:
 
 # -- the database port ---------------------------------------------------------------------------
 
+MONITOR_DENIED = b"ERR MONITOR isn't allowed for DENY BLOCKING client"
 MONITORS_MAY_NOT = b"ERR Replica can't interact with the keyspace"
 BCAST_SWITCH = (
     b"ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then "
     b"re-enabling it with a different mode."
 )
+
+
+OPT_SWITCH = (
+    b"ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then "
+    b"re-enabling it with a different mode."
+)
+
+
+def overlapping_prefixes(prefix: bytes, other: bytes, what: str) -> bytes:
+    """The text for a prefix that is the beginning of another one; ``what`` says which."""
+    return one_line(
+        b"ERR Prefix '%b' overlaps with %b '%b'. Prefixes for a single client must not overlap."
+        % (prefix, what.encode(), other)
+    )
 
 
 def listeners_may_not(name: str) -> bytes:

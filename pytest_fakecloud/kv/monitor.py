@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .model import Session
 
-__all__ = ["monitor_line", "quoted"]
+__all__ = ["monitor_line", "quoted", "without_secrets"]
 
+_REDACTED = b"(redacted)"
 _ESCAPES = {
     ord("\\"): b"\\\\",
     ord('"'): b'\\"',
@@ -23,9 +24,22 @@ _ESCAPES = {
 def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
     """``seconds.micros [db address] "WORD" "word"`` for a command that ran."""
     seconds, microseconds = divmod(at_us, 1_000_000)
-    words = b" ".join(map(quoted, argv))
+    words = b" ".join(map(quoted, without_secrets(argv)))
     where = b"lua" if session.in_script else session.address.encode() or b"local"
     return b"%d.%06d [%d %b] %b" % (seconds, microseconds, session.db.index, where, words)
+
+
+def without_secrets(argv: list[bytes]) -> list[bytes]:
+    """The line with names and passwords of logins left out."""
+    name = argv[0].upper()
+    if name == b"AUTH":
+        return [argv[0], *[_REDACTED] * (len(argv) - 1)]
+    if name == b"HELLO":
+        at = next((at for at, word in enumerate(argv) if at > 1 and word.upper() == b"AUTH"), None)
+        if at is not None:
+            hidden = [_REDACTED] * len(argv[at + 1 : at + 3])
+            return [*argv[: at + 1], *hidden, *argv[at + 3 :]]
+    return argv
 
 
 def quoted(argument: bytes) -> bytes:

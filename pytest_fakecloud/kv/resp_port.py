@@ -26,6 +26,7 @@ from ..kernel.instants import monotonic
 from ..kernel.server import serve_http
 from . import errors
 from .errors import CommandError
+from .monitor import without_secrets
 from .registry import LOOKUP, CommandSpec
 from .reply import NO_REPLY, Blocked, Push, Reply, Status, to_resp
 from .resp_parser import CommandReader, ProtocolFault, way_in
@@ -165,11 +166,12 @@ class PortConnection:
     def _take(self, argv: list[bytes]) -> bool:
         """Take one command through journal and faults; False when the connection is to end."""
         app = self.app
-        body = orjson.dumps([word.decode("utf-8", "replace") for word in argv])
+        words = [word.decode("utf-8", "replace") for word in without_secrets(argv)]
+        body = orjson.dumps(words)
         request = Request("RESP", "/", (), body, self.client)
         call = request.call = app.journal.open_call("RESP", "/", (), body, self.client)
         call.route = "database-port"
-        call.read_facts = partial(_facts, argv)
+        call.read_facts = partial(_facts, words)
         try:
             app.clock.settle()
             self._wait_for_pause(argv)
@@ -241,37 +243,35 @@ class PortConnection:
 
     def _execute(self, argv: list[bytes]) -> Reply:
         engine, session = self.engine, self.session
-        session.last_us = engine.clock.now_us()
         try:
-            spec = engine.resolve(argv)
-            session.last_command = spec.full_name
-            self._admit(spec, argv)
+            with contextlib.suppress(CommandError):
+                refusal = self._refusal(engine.resolve(argv), argv)
+                if refusal is not None:
+                    # What is refused while a transaction is put together discards it (seed).
+                    session.aborted = True
+                    return refusal
             return engine.execute(session, argv)
         except CommandError as error:
             return CommandError(self.app.text_of(error).encode("utf-8", "surrogateescape"))
 
-    def _admit(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise for what the state of the connection or a limit forbids."""
+    def _refusal(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
+        """What the state of the connection or a limit has against a command, or None."""
         session = self.session
+        if not spec.least <= len(argv) <= spec.most:
+            return None  # the engine says so
         if self._listens() and spec.name not in _LISTENER_MAY:
-            if not spec.least <= len(argv) <= spec.most:
-                raise CommandError(errors.wrong_arity(spec.full_name))
-            raise CommandError(errors.listeners_may_not(spec.full_name))
+            return CommandError(errors.listeners_may_not(spec.full_name))
         if session.monitor is not None and (spec.write or spec.readonly):
-            raise CommandError(errors.MONITORS_MAY_NOT)
+            return CommandError(errors.MONITORS_MAY_NOT)
         limits = self.app.limits
         if spec.group in _UNCOUNTED:
-            return
-        size = limits.max_request_size
-        refusal = None
+            return None
         if limits.daily_limit is not None and not self.app.quota.take(1):
-            refusal = errors.MAX_DAILY_REQUESTS
-        elif size is not None and sum(map(len, argv)) > size:
-            refusal = errors.MAX_REQUEST_SIZE
-        if refusal is not None:
-            # What is refused while a transaction is put together discards it (seed).
-            session.aborted = True
-            raise CommandError(refusal)
+            return CommandError(errors.MAX_DAILY_REQUESTS)
+        size = limits.max_request_size
+        if size is not None and sum(map(len, argv)) > size:
+            return CommandError(errors.MAX_REQUEST_SIZE)
+        return None
 
     def _listens(self) -> bool:
         session = self.session
@@ -331,9 +331,6 @@ class PortConnection:
         if not engine.paused_until_us:
             return
         spec = LOOKUP.get(argv[0].upper())
-        # A pause that could not be ended would be of no use.
-        if spec is not None and spec.name == "CLIENT":
-            return
         writes = spec is not None and (spec.write or spec.name in ("EXEC", "PUBLISH", "PFCOUNT"))
         scripted = spec is not None and spec.group == "scripting" and not spec.readonly
         if engine.paused_writes_only and not (writes or scripted):
@@ -361,7 +358,7 @@ class PortConnection:
             data = to_resp(message, session.resp)
         else:
             data = b"".join(to_resp(Status(line)) for line in message)
-        if self._executing == threading.get_ident() and _is_invalidation(message):
+        if self._executing == threading.get_ident() and _comes_after(message):
             self._late.append(data)
             return
         self._put(data)
@@ -431,7 +428,10 @@ class _Raw(bytes):
     __slots__ = ()
 
 
-def _is_invalidation(message: list[Any]) -> bool:
+def _comes_after(message: list[Any]) -> bool:
+    """Whether a message a client gave cause to itself stands behind its reply."""
+    if not isinstance(message, Push):
+        return True  # a line of MONITOR
     return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]
 
 
@@ -449,8 +449,8 @@ def _resp(reply: Reply, version: int) -> bytes:
     return to_resp(reply, version)
 
 
-def _facts(argv: list[bytes]) -> dict[str, Any]:
-    return {"command": [argv[0].decode("utf-8", "replace").upper()]}
+def _facts(words: list[str]) -> dict[str, Any]:
+    return {"command": [words[0].upper()], "words": [words], "encoding": ""}
 
 
 def _chooses_replies(argv: list[bytes]) -> bool:

@@ -152,13 +152,31 @@ def client_tracking(session: Session, args: Args) -> Reply:
     words = options.words
     if options.prefixes and "bcast" not in words:
         raise CommandError(errors.PREFIX_NEEDS_BCAST)
+    before = session.tracking
+    if before is not None and ("bcast" in words) != ("bcast" in before.words):
+        raise CommandError(errors.BCAST_SWITCH)
     if {"optin", "optout"} <= words:
         raise CommandError(errors.OPTIN_AND_OPTOUT)
     if "bcast" in words and words & {"optin", "optout"}:
         raise CommandError(errors.OPT_WITH_BCAST)
+    if before is not None:
+        if {"optin", "optout"} <= words | before.words:
+            raise CommandError(errors.OPT_SWITCH)
+        _check_prefixes(options.prefixes, before.prefixes, "an existing prefix")
+    _check_prefixes(options.prefixes, options.prefixes, "another provided prefix")
+    if before is not None:
+        known = before.prefixes
+        options.prefixes = [*known, *(each for each in options.prefixes if each not in known)]
     engine.tracking.start(session, options)
     engine.note_touches()
     return OK
+
+
+def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
+    for prefix in given:
+        for other in others:
+            if prefix != other and (prefix.startswith(other) or other.startswith(prefix)):
+                raise CommandError(errors.overlapping_prefixes(prefix, other, what))
 
 
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:

@@ -62,11 +62,13 @@ class TestTracking:
         assert port("CLIENT TRACKING ON BCAST PREFIX a PREFIX b NOLOOP") == OK
         info = port("CLIENT TRACKINGINFO")
         assert (info[1], info[3], info[5]) == ([b"on", b"bcast", b"noloop"], 0, [b"a", b"b"])
+        port("CLIENT TRACKING OFF")
         assert port(f"CLIENT TRACKING ON REDIRECT {second.session.id}") == OK
         assert port("CLIENT GETREDIR") == second.session.id
         assert port("CLIENT TRACKING ON OPTIN") == OK
         assert port("CLIENT CACHING YES") == OK
         assert port.error("CLIENT CACHING NO").startswith("ERR CLIENT CACHING NO is only valid")
+        port("CLIENT TRACKING OFF")
         assert port("CLIENT TRACKING ON OPTOUT") == OK
         assert port("CLIENT CACHING NO") == OK
         assert port.error("CLIENT CACHING YES").startswith("ERR CLIENT CACHING YES is only valid")
@@ -114,6 +116,7 @@ class TestTracking:
         port("GET c")
         run("MSET a 1 b 1 c 1")
         assert told == [[b"invalidate", [b"b"]]]
+        port("CLIENT TRACKING OFF")
         port("CLIENT TRACKING ON OPTOUT")
         port("CLIENT CACHING NO")
         port("GET a")
@@ -150,6 +153,22 @@ class TestTracking:
         assert port.error("CLIENT TRACKING ON BCAST OPTIN").startswith("ERR OPTIN and OPTOUT are")
         assert port.error("CLIENT TRACKING ON REDIRECT 99").startswith("ERR The client ID you want")
         assert port.error("CLIENT CACHING YES").startswith("ERR CLIENT CACHING can be called only")
+
+    def test_modes_are_not_switched_on_the_way(self, port: Run) -> None:
+        port("CLIENT TRACKING ON BCAST PREFIX ab")
+        assert port("CLIENT TRACKING ON BCAST PREFIX ab PREFIX c") == OK
+        assert port("CLIENT TRACKINGINFO")[5] == [b"ab", b"c"]
+        assert port.error("CLIENT TRACKING ON").startswith("ERR You can't switch BCAST mode on/off")
+        overlap = "Prefixes for a single client must not overlap."
+        assert port.error("CLIENT TRACKING ON BCAST PREFIX a") == (
+            f"ERR Prefix 'a' overlaps with an existing prefix 'ab'. {overlap}"
+        )
+        assert port.error("CLIENT TRACKING ON BCAST PREFIX x PREFIX xy") == (
+            f"ERR Prefix 'x' overlaps with another provided prefix 'xy'. {overlap}"
+        )
+        port("CLIENT TRACKING OFF")
+        port("CLIENT TRACKING ON OPTIN")
+        assert port.error("CLIENT TRACKING ON OPTOUT").startswith("ERR You can't switch OPTIN/OPTOUT")
 
 
 class TestAll:
