@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import secrets
@@ -389,10 +390,11 @@ def _handle_class(fixture: str) -> type[Handle]:
     return cast("type[Handle]", getattr(importlib.import_module(module), name))
 
 
-def setting_names(handle_class: type[Handle]) -> list[str]:
+@functools.cache
+def setting_names(handle_class: type[Handle]) -> tuple[str, ...]:
     """The keyword settings a handle takes."""
     parameters = inspect.signature(handle_class.__init__).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def _unused_faults(handle: Handle) -> list[Problem]:

@@ -6,6 +6,7 @@ import hashlib
 import random as _random
 import weakref
 from collections.abc import MutableSequence, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 __all__ = ["BASE58", "BASE62", "Ids", "RandomStream"]
@@ -20,13 +21,25 @@ class RandomStream:
     """A repeatable source of random values for one purpose."""
 
     def __init__(self, seed: bytes) -> None:
-        self._random = _random.Random(seed)
-        self.random = self._random.random
-        self.gauss = self._random.gauss
+        self._seed = seed
+
+    @cached_property
+    def _random(self) -> _random.Random:
+        # Most streams of most tests are never asked for anything.
+        return _random.Random(self._seed)
 
     def reseed(self, seed: bytes) -> None:
         """Start over from another seed."""
+        self._seed = seed
         self._random.seed(seed)
+
+    def random(self) -> float:
+        """A number from 0 up to, and without, 1."""
+        return self._random.random()
+
+    def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
+        """A number of the normal distribution."""
+        return self._random.gauss(mu, sigma)
 
     def randrange(self, start: int, stop: int | None = None) -> int:
         """A number in ``range(start)`` or ``range(start, stop)``."""

@@ -4,7 +4,9 @@ httpx, which every official client stands on, builds a TLS context and loads the
 authorities for each client: some 20 ms, many times the rest of a test. While a fake is mounted,
 clients with default settings share one. Everything else is passed on: other ``verify`` settings, client
 certificates, and a context is never shared across a change of ``SSL_CERT_FILE`` or
-``SSL_CERT_DIR``. The ini setting ``fakecloud_share_tls_context = false`` switches it off.
+``SSL_CERT_DIR`` or of what they name. The context itself is kept for the next fake; httpx is as it
+was as soon as the last fake is gone. The ini setting ``fakecloud_share_tls_context = false``
+switches it off.
 """
 
 from __future__ import annotations
@@ -20,7 +22,19 @@ from .hooks import Hook
 __all__ = ["enter", "leave", "refresh"]
 
 _lock = threading.Lock()
-_contexts: dict[tuple[str | None, str | None, bool], Any] = {}
+_contexts: dict[tuple[object, ...], Any] = {}
+
+
+def _trusted(variable: str) -> tuple[object, ...]:
+    """What a variable names, and which version of it."""
+    name = os.environ.get(variable)
+    if not name:
+        return ()
+    try:
+        state = os.stat(name)
+    except OSError:
+        return (name,)
+    return name, state.st_mtime_ns, state.st_size
 
 
 def _wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[..., Any]:
@@ -33,8 +47,7 @@ def _wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[
         unknown = len(args) > 3 or kwargs.keys() - {"verify", "cert", "trust_env"}
         if unknown or verify is not True or cert is not None or not active():
             return original(*args, **kwargs)
-        environ = os.environ
-        key = (environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR"), bool(trust_env))
+        key = (_trusted("SSL_CERT_FILE"), _trusted("SSL_CERT_DIR"), bool(trust_env))
         with _lock:
             context = _contexts.get(key)
             if context is None:
@@ -61,8 +74,6 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Share no more; the last one out forgets the context and puts the original back."""
+    """Share no more; the last one out puts the original back."""
     with _lock:
         _hook.leave()
-        if not _hook.active:
-            _contexts.clear()

@@ -11,6 +11,7 @@ __all__ = ["enter", "leave"]
 HOST = "127.0.0.1"
 _VARIABLES = ("NO_PROXY", "no_proxy")
 _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy")
+_ENCODED = frozenset(os.fsencode(name) for name in _PROXIES)
 
 
 class _NoProxy:
@@ -55,7 +56,13 @@ class _NoProxy:
 
 def _has_proxies() -> bool:
     # macOS and Windows have proxy settings outside of the environment as well.
-    return sys.platform in ("darwin", "win32") or any(name in os.environ for name in _PROXIES)
+    if sys.platform in ("darwin", "win32"):
+        return True
+    # Asking os.environ for six names it does not have costs a fixture more than its socket does.
+    present = getattr(os.environ, "_data", None)
+    if isinstance(present, dict):
+        return not _ENCODED.isdisjoint(present)
+    return any(name in os.environ for name in _PROXIES)
 
 
 _no_proxy = _NoProxy()

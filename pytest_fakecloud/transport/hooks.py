@@ -38,6 +38,7 @@ class Hook:
         self._wrap = wrap
         self._users = 0
         self._ours: Callable[..., Any] | None = None
+        self._spare: Callable[..., Any] | None = None
         self._original: Callable[..., Any] | None = None
         self._warned = False
 
@@ -61,9 +62,12 @@ class Hook:
         present = getattr(holder, name)
         if present is self._ours:
             return
-        original = present
-        self._original = original
-        self._ours = self._wrap(original, lambda: self._users > 0)
+        if self._spare is not None and self._original is present:
+            # As we left it: the replacement of last time fits again.
+            self._ours, self._spare = self._spare, None
+        else:
+            self._original, self._spare = present, None
+            self._ours = self._wrap(present, lambda: self._users > 0)
         setattr(holder, name, self._ours)
 
     def leave(self) -> None:
@@ -74,7 +78,7 @@ class Hook:
         holder, name = self._find()
         if holder is not None and getattr(holder, name) is self._ours:
             setattr(holder, name, self._original)
-            self._ours = None
+            self._ours, self._spare = None, self._ours
 
     def _find(self) -> tuple[Any, str]:
         module = sys.modules.get(self.module)

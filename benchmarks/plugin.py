@@ -1,0 +1,360 @@
+"""What a test with fakes costs: fixtures, clients, transports, start-up, and suites of a thousand.
+
+Run from the repository: ``python -m benchmarks.plugin``. Exits with 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import httpx
+import pytest
+import requests
+import urllib3
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud
+
+from .timing import compare, line
+
+SUITE = 1000
+QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:warnings"]
+
+
+def limit(label: str, value: float, most: float) -> bool:
+    """Print a figure that is no ratio, with its limit."""
+    holds = value <= most
+    print(f"{'ok  ' if holds else 'MISS'} {value:10,.1f}   (at most {most:g})  {label}")
+    sys.stdout.flush()
+    return holds
+
+
+# -- a fixture inside pytest -----------------------------------------------------------------------
+
+FIXTURES = """
+    import pytest
+    from pytest_httpserver import HTTPServer
+
+    @pytest.fixture
+    def nothing():
+        yield None
+
+    @pytest.fixture
+    def fresh_httpserver():
+        with HTTPServer() as server:
+            yield server
+
+    @pytest.mark.parametrize("turn", range(400))
+    def test_nothing(nothing, turn):
+        pass
+
+    @pytest.mark.parametrize("turn", range(400))
+    def test_kv_server(kv_server, turn):
+        pass
+
+    @pytest.mark.parametrize("turn", range(2))
+    def test_fresh_httpserver(fresh_httpserver, turn):
+        pass
+"""
+
+
+class Stopwatch:
+    """A pytest plugin that takes turns among the tests of a file and times each as a whole."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, list[float]] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Take turns, so that a slow second falls on all alike."""
+        items.sort(key=lambda item: (int(item.name.partition("[")[2][:-1]), item.name))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item):  # type: ignore[no-untyped-def]
+        """Time one test with its set-up and teardown."""
+        started = perf_counter()
+        result = yield
+        name = item.name.partition("[")[0]
+        self.taken.setdefault(name, []).append((perf_counter() - started) * 1e6)
+        return result
+
+
+def fixtures(folder: Path) -> list[bool]:
+    """A ``kv_server`` over a fixture that does nothing, and a fresh pytest-httpserver over it."""
+    path = folder / "test_fixtures.py"
+    path.write_text(textwrap.dedent(FIXTURES))
+    watch = Stopwatch()
+    code = pytest.main([*QUIET, "--rootdir", str(folder), "--no-header", str(path)], [watch])
+    assert code == 0
+    half = {name: sorted(taken)[: max(1, len(taken) // 2)] for name, taken in watch.taken.items()}
+    typical = {name: median(taken) for name, taken in watch.taken.items()}
+    quick = {name: median(taken) for name, taken in half.items()}
+    for name in typical:
+        print(
+            f"{name:24} median {typical[name]:12,.0f} us, of the quicker half {quick[name]:12,.0f}"
+        )
+    ours = quick["test_kv_server"] - quick["test_nothing"]
+    fresh = quick["test_fresh_httpserver"] - quick["test_nothing"]
+    return [
+        limit("kv_server over a no-op fixture inside pytest, us", ours, 150),
+        line("a fresh pytest-httpserver / kv_server, inside pytest", fresh / ours, at_least=1000),
+    ]
+
+
+# -- a test with its client ------------------------------------------------------------------------
+
+
+def whole_tests() -> list[bool]:
+    """Fixture, ``upstash_redis.Redis()``, SET, close: stock, with a shared context, in process."""
+
+    def test(transport: str, share: bool) -> Callable[[], None]:
+        def run() -> None:
+            with Cloud(1, transport=transport, share_tls_context=share) as cloud:  # type: ignore[arg-type]
+                kv = cloud.kv_server()
+                redis = Redis(kv.url, kv.token)
+                assert redis.set("key", "value")
+                redis.close()
+
+        return run
+
+    table = compare(
+        {
+            "stock client, sockets": test("socket", False),
+            "sockets": test("socket", True),
+            "in process": test("inprocess", True),
+        },
+        rounds=12,
+        calls={"stock client, sockets": 6, "sockets": 60, "in process": 60},
+    )
+    print(f"\nfixture + Redis() + SET + close\n{table}")
+    return [
+        line("stock / sockets", table.ratio("stock client, sockets", "sockets"), at_least=15),
+        line("stock / in process", table.ratio("stock client, sockets", "in process"), at_least=50),
+    ]
+
+
+def transports() -> list[bool]:
+    """One SET of each client, over a socket and in process."""
+    body = {"json": ["SET", "key", "value"]}
+    loop = asyncio.new_event_loop()
+    with ExitStack() as stack:
+        stack.callback(loop.close)
+        callables: dict[str, Callable[[], object]] = {}
+        for name in ("socket", "inprocess"):
+            cloud = stack.enter_context(Cloud(1, transport=name))  # type: ignore[arg-type]
+            kv = cloud.kv_server()
+            sync = stack.enter_context(httpx.Client(headers=kv.headers))
+            session = stack.enter_context(requests.Session())
+            session.headers.update(kv.headers)
+            pool = urllib3.PoolManager(headers=kv.headers)
+            stack.callback(pool.clear)
+            aclient = httpx.AsyncClient(headers=kv.headers)
+            stack.callback(lambda a=aclient: loop.run_until_complete(a.aclose()))  # type: ignore[misc]
+
+            def one(post: Callable[..., object], url: str, **more: object) -> Callable[[], object]:
+                return lambda: post(url, **body, **more)
+
+            callables[f"httpx.Client {name}"] = one(sync.post, kv.url)
+            callables[f"httpx.AsyncClient {name}"] = (
+                lambda a=aclient, url=kv.url: loop.run_until_complete(a.post(url, **body))  # type: ignore[misc]
+            )
+            callables[f"requests.Session {name}"] = one(session.post, kv.url)
+            callables[f"requests.post {name}"] = one(requests.post, kv.url, headers=kv.headers)
+            callables[f"urllib3 {name}"] = lambda p=pool, url=kv.url: p.request("POST", url, **body)  # type: ignore[misc]
+        table = compare(callables, rounds=25, calls=40)
+    print(f"\none SET\n{table}")
+    limits = {
+        "httpx.Client": 3.0,
+        "httpx.AsyncClient": 3.0,
+        "requests.post": 2.5,
+        "requests.Session": 2.0,
+        "urllib3": None,
+    }
+    return [
+        line(
+            f"{name}: socket / in process",
+            table.ratio(f"{name} socket", f"{name} inprocess"),
+            at_least=least,
+        )
+        for name, least in limits.items()
+    ]
+
+
+# -- start-up --------------------------------------------------------------------------------------
+
+
+def start_up(folder: Path) -> list[bool]:
+    """``pytest --collect-only`` in an empty folder, with and without the plugin."""
+    empty = folder / "empty"
+    empty.mkdir()
+    command = [sys.executable, "-m", "pytest", "--collect-only", *QUIET]
+    choices = {"without": ["-p", "no:fakecloud"], "with": []}
+    environment = dict(os.environ)
+    # A module without its compiled form costs what no installed package does.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    taken: dict[str, list[float]] = {name: [] for name in choices}
+    for turn in range(24):
+        for name in sorted(choices, reverse=bool(turn % 2)):
+            started = perf_counter()
+            subprocess.run(
+                [*command, *choices[name]], cwd=empty, env=environment, capture_output=True
+            )
+            taken[name].append((perf_counter() - started) * 1e3)
+    best = {name: median(sorted(times)[:8]) for name, times in taken.items()}
+    print(f"\ncollect-only: without {best['without']:.1f} ms, with {best['with']:.1f} ms")
+    return [
+        limit(
+            "--collect-only with the plugin more than without, ms",
+            best["with"] - best["without"],
+            5,
+        )
+    ]
+
+
+# -- two days in a moment --------------------------------------------------------------------------
+
+
+def ladder() -> list[bool]:
+    """48 hours, six attempts and a failure callback, over loopback sockets."""
+
+    def run() -> None:
+        with Cloud(1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+            queue, capture, target = cloud.queue(), cloud.callback_capture(), cloud.destination()
+            target.expect_request("/hook").respond_with_data("no", status=500)
+            queue.publish(
+                f"{target.url}/hook", json={}, retries=5, failure_callback=capture.failure_url
+            )
+            attempts = queue.advance("48h")
+            assert len(attempts) == 7
+            assert capture.failures.only().is_final
+
+    seven = {
+        "the ladder": run,
+    }
+    with Cloud(1) as cloud:
+        target = cloud.destination()
+        target.expect_request("/hook").respond_with_data("no", status=500)
+
+        def seven_posts() -> None:
+            for _ in range(7):
+                requests.post(f"{target.url}/hook", json={}, timeout=5)
+
+        seven["seven requests.post"] = seven_posts
+        table = compare(seven, rounds=10, calls=3)
+    print(f"\n48 hours of retries\n{table}")
+    return [
+        limit(
+            "48 h, 6 attempts, failure callback, sockets, ms", table["the ladder"].best / 1e3, 50
+        ),
+        line("that / seven requests.post", table.ratio("the ladder", "seven requests.post")),
+    ]
+
+
+# -- suites of a thousand --------------------------------------------------------------------------
+
+SUITES = {
+    "pytest-fakecloud": """
+        from upstash_redis import Redis
+
+        @pytest.mark.parametrize("turn", range(SUITE))
+        def test_it(kv_server, turn):
+            redis = Redis(kv_server.url, kv_server.token)
+            assert redis.set("key", "value")
+            redis.close()
+    """,
+    "pytest-fakecloud in process": """
+        from upstash_redis import Redis
+
+        pytestmark = pytest.mark.fakecloud(transport="inprocess")
+
+        @pytest.mark.parametrize("turn", range(SUITE))
+        def test_it(kv_server, turn):
+            redis = Redis(kv_server.url, kv_server.token)
+            assert redis.set("key", "value")
+            redis.close()
+    """,
+    "pytest-httpserver": """
+        from upstash_redis import Redis
+
+        @pytest.mark.parametrize("turn", range(SUITE))
+        def test_it(httpserver, turn):
+            httpserver.expect_request("/").respond_with_json({"result": "OK"})
+            redis = Redis(httpserver.url_for("/"), "token")
+            assert redis.set("key", "value")
+            redis.close()
+    """,
+    "respx": """
+        from upstash_redis import Redis
+
+        @pytest.mark.parametrize("turn", range(SUITE))
+        def test_it(respx_mock, turn):
+            respx_mock.post("https://kv.test/").respond(json={"result": "OK"})
+            redis = Redis("https://kv.test", "token")
+            assert redis.set("key", "value")
+            redis.close()
+    """,
+    "fakeredis (its own client)": """
+        import fakeredis
+
+        @pytest.mark.parametrize("turn", range(SUITE))
+        def test_it(turn):
+            redis = fakeredis.FakeRedis()
+            assert redis.set("key", "value")
+            redis.close()
+    """,
+}
+NEEDS = {"respx": "respx", "fakeredis (its own client)": "fakeredis"}
+
+
+def suites(folder: Path) -> list[bool]:
+    """A thousand tests of each kind, a process each; the time pytest spends on them."""
+    taken: dict[str, float] = {}
+    for number, (name, source) in enumerate(SUITES.items()):
+        if importlib.util.find_spec(NEEDS.get(name, "pytest")) is None:
+            print(f"{name}: not installed")
+            continue
+        path = folder / f"test_suite_{number}.py"
+        path.write_text(f"import pytest\n\nSUITE = {SUITE}\n\n" + textwrap.dedent(source))
+        started = perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *QUIET, "--rootdir", str(folder), str(path)],
+            check=True,
+            capture_output=True,
+        )
+        taken[name] = perf_counter() - started
+        print(f"{SUITE} tests, {name:28} {taken[name]:8.1f} s")
+    ours = taken["pytest-fakecloud"]
+    return [
+        line(f"the suite: {name} / pytest-fakecloud", seconds / ours)
+        for name, seconds in taken.items()
+        if name != "pytest-fakecloud"
+    ]
+
+
+def main() -> int:
+    """Run all of it; 0 when every limit holds."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        holds = [
+            *fixtures(folder),
+            *whole_tests(),
+            *transports(),
+            *ladder(),
+            *start_up(folder),
+            *suites(folder),
+        ]
+    return 0 if all(holds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
