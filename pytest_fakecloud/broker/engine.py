@@ -34,7 +34,7 @@ from .quota import Quota
 from .settings import Settings
 from .table import GroupTable
 
-__all__ = ["Engine", "Snapshot"]
+__all__ = ["Engine", "Snapshot", "distinct_positions"]
 
 T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
@@ -254,7 +254,7 @@ class Engine:
         outside of the log, and for one partition named with two offsets.
         """
         self.check_timeout(timeout_ms)
-        wanted = _distinct_positions(positions)
+        wanted = distinct_positions(positions)
         signal = self._clock.signal()
         with self.locked() as now:
             epoch = self._epoch
@@ -377,7 +377,7 @@ class Engine:
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Store offsets verbatim, or with none given what was last delivered to the instance."""
-        wanted = _distinct_positions(offsets)
+        wanted = distinct_positions(offsets)
         with self.locked() as now:
             self.commits.commit(group, instance, wanted, now)
 
@@ -496,7 +496,7 @@ class Engine:
         return self._clock.call_at(due_us, fire, lane="state", label=label)
 
 
-def _distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
+def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
     """The positions without repetitions; raises ``BrokerError`` for two offsets of one partition."""
     found: dict[TopicPartition, int] = {}
     for topic, partition, offset in positions:

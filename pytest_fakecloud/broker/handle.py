@@ -41,7 +41,9 @@ class Broker(Handle):
     The other keywords choose what nobody documents; each
     is explained in ``settings.Settings``, with durations here in the project's usual forms. ``limits``
     is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``Limits``. ``username`` and
-    ``password`` replace the generated credentials.
+    ``password`` replace the generated credentials. ``engine`` is the address of a real cluster
+    (``"kafka://host:port,…"``, see ``kafka_engine``) to use instead of the in-memory engine, and
+    ``isolation`` this handle's share of it: names with a ``"prefix"``, or ``"none"``: all there is.
     """
 
     service: ClassVar[str] = "broker"
@@ -88,6 +90,8 @@ class Broker(Handle):
         webhook_drop: Sequence[str] = (),
         webhook_keep: Sequence[str] = (),
         errors: Mapping[str, int | tuple[int, str]] | None = None,
+        engine: str | None = None,
+        isolation: Literal["prefix", "none"] = "prefix",
     ) -> None:
         if isinstance(limits, str):
             limits = Limits.preset(limits)
@@ -124,7 +128,7 @@ class Broker(Handle):
         )
         self.username = username
         name = context.name_for(self.fixture, name)
-        self.engine = Engine(context.clock, context.ids, settings, name=name)
+        self.engine = self._make_engine(context, settings, name, engine, isolation)
         for topic, options in (topics or {}).items():
             self._add_topic(topic, **_topic_options(topic, options))
         super().__init__(
@@ -138,6 +142,24 @@ class Broker(Handle):
         self.engine.tell_to(self.journal.add_event)
         self._mount.on_close.append(self.engine.close)
         self._mount.on_reset.append(self.engine.interrupt)
+
+    def __new__(cls, *args: Any, engine: str | None = None, **settings: Any) -> Broker:
+        """A handle for the engine that is asked for: a real cluster cannot do all of it."""
+        if engine is None or cls is not Broker:
+            return super().__new__(cls)
+        try:
+            from .kafka_handle import KafkaBroker
+        except ModuleNotFoundError as error:
+            raise ContractError(
+                f"engine={engine.partition('://')[0]!r} needs confluent-kafka: "
+                "pip install 'pytest-fakecloud[kafka]'"
+            ) from error
+        return super().__new__(KafkaBroker)
+
+    def _make_engine(
+        self, context: Context, settings: Settings, name: str, url: str | None, isolation: str
+    ) -> Engine:
+        return Engine(context.clock, context.ids, settings, name=name)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -444,10 +466,7 @@ class Broker(Handle):
         __tracebackhide__ = True
         self.clock.settle()
         expected = Expectation(value, key, headers, partition)
-        with _as_misuse(), self.engine.locked() as now:
-            logs = self.engine.table.topic(topic, now).logs
-            records = [record for log in logs for record in log.records(by_client=True)]
-            own = sum(len(log.records(by_client=False)) for log in logs)
+        records, own = self._client_records(topic)
         candidates = [(record, expected.why_not(record)) for record in records]
         matched = Found(record for record, why in candidates if not why)
         if (times is None and matched) or len(matched) == times:
@@ -466,6 +485,19 @@ class Broker(Handle):
             )
         )
 
+    def _client_records(self, topic: str) -> tuple[Sequence[Record], int]:
+        """What clients produced to a topic, and how many records the tester put there."""
+        with _as_misuse(), self.engine.locked() as now:
+            logs = self.engine.table.topic(topic, now).logs
+            records = [record for log in logs for record in log.records(by_client=True)]
+            return records, sum(len(log.records(by_client=False)) for log in logs)
+
+    def _committed_now(self, group: str) -> Mapping[TopicPartition, int] | None:
+        """What a group has committed; None when there is no such group."""
+        with self.engine.locked():
+            found = self.engine.table.groups.get(group)
+            return None if found is None else dict(found.committed)
+
     def assert_committed(
         self,
         group: str,
@@ -482,13 +514,8 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         self.clock.settle()
-        with self.engine.locked():
-            found = self.engine.table.groups.get(group)
-            now = (
-                [TopicPartitionOffset(*tp, at) for tp, at in found.committed.items()]
-                if found
-                else []
-            )
+        found = self._committed_now(group)
+        now = [TopicPartitionOffset(*tp, at) for tp, at in (found or {}).items()]
         made = [
             TopicPartitionOffset(*offset)
             for event in self.journal.events(group=group)
@@ -515,7 +542,8 @@ class Broker(Handle):
                 f"{'; '.join(why)}".rstrip(": ")
             )
         if not among:
-            lines.append("  the group has never committed" if found else "  there is no such group")
+            known = found is not None
+            lines.append(f"  {'the group has never committed' if known else 'there is no such group'}")
         raise AssertionError("\n".join(lines))
 
     def assert_caught_up(self, group: str) -> GroupView:

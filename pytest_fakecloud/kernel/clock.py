@@ -202,6 +202,16 @@ class Clock:
 
         return untie
 
+    def check_real_time(self) -> None:
+        """Raise ``ContractError`` unless this clock runs and shows the process's own time."""
+        frozen = self._frozen_us is not None
+        if frozen or abs(self.now_us() - _process_us()) > 1_000_000:
+            state = "frozen" if frozen else "not at the process's time"
+            raise ContractError(
+                f"this clock is {state}, and a real server lives in real time: use the in-memory "
+                "engine (leave out engine=), or a running clock"
+            )
+
     def _check_free(self) -> None:
         if self._ties:
             raise ContractError(f"this clock cannot be stopped or moved: {self._ties[0]}")

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -130,7 +129,7 @@ class RedisEngine:
         if isolation not in get_args(Isolation):
             known = ", ".join(map(repr, get_args(Isolation)))
             raise ContractError(f"isolation={isolation!r} is unknown: give one of {known}")
-        _check_clock(clock)
+        clock.check_real_time()
         self.clock = clock
         self.ids = ids
         self.dialect = dialect
@@ -560,16 +559,6 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
     query = dict(parse_qsl(text))
     prefix = query.pop("prefix", None)
     return (f"{base}?{urlencode(query)}" if query else base), prefix
-
-
-def _check_clock(clock: Clock) -> None:
-    moved = abs(clock.now_us() - int(time.time() * 1_000_000)) > 1_000_000
-    if clock.mode == "frozen" or moved:
-        state = "frozen" if clock.mode == "frozen" else "not the process's time"
-        raise ContractError(
-            f"the clock of this cloud is {state}, and a real server lives in real time: use the "
-            "in-memory engine (leave out engine=), or a running clock"
-        )
 
 
 def _joined(rules: list[bytes]) -> list[bytes]:

@@ -1,0 +1,224 @@
+"""One consumer instance over a real cluster: a client of librdkafka and the thread that polls it.
+
+The thread polls all the time, so the instance takes part in rebalances and keeps its place between
+two consume requests; what it reads waits here, and counts as delivered only when a request takes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Place
+
+from ..kernel.clock import Clock
+from ..kernel.instants import monotonic
+from . import errors
+from .errors import BrokerError
+from .kafka_cluster import translated
+from .model import ConsumerConfig
+
+__all__ = ["KafkaInstance"]
+
+_POLL = 0.05
+"""Seconds one poll may last; how late a deletion is noticed."""
+Told = Callable[[str, str, dict[str, Any]], None]
+
+
+class KafkaInstance:
+    """An instance of a group: its topics, what is assigned to it, what waits to be delivered.
+
+    ``settings`` are the consumer's, ``keep`` how many records may wait here, ``tell`` takes events;
+    names are the cluster's own. ``signal`` is notified when there is something new.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        config: ConsumerConfig,
+        settings: dict[str, Any],
+        *,
+        keep: int,
+        idle_ms: int | None,
+        tell: Told,
+        gone: Callable[[KafkaInstance], None],
+    ) -> None:
+        self.config = config
+        self.topics: tuple[str, ...] = ()
+        self.signal = clock.signal()
+        self.turn = threading.Lock()
+        """Held by the consume request that is being served."""
+        self.epoch = 0
+        """Grows when what waits was thrown away: a request that waits then ends."""
+        self.stopped = False
+        self._keep = keep
+        self._idle = None if idle_ms is None else idle_ms / 1000
+        self._tell = tell
+        self._gone = gone
+        self._lock = threading.Lock()
+        self._waiting: deque[Any] = deque()
+        self._assigned: set[tuple[str, int]] = set()
+        self._delivered: dict[tuple[str, int], int] = {}
+        self._problems: dict[tuple[str, int], KafkaError] = {}
+        self._paused = False
+        self._used = monotonic()
+        self.consumer = Consumer(settings)
+        self._thread = threading.Thread(target=self._run, name="fakecloud consumer", daemon=True)
+
+    # -- what requests do ------------------------------------------------------------------------
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Read these topics from now on."""
+        self._used = monotonic()
+        if tuple(topics) == self.topics:
+            return
+        first, self.topics = not self.topics, tuple(topics)
+        self.consumer.subscribe(
+            list(topics),
+            on_assign=self._assign,
+            on_revoke=self._revoke,
+            on_lost=self._revoke,
+        )
+        if first:
+            self._thread.start()
+
+    def take(self, most: int, most_bytes: int) -> list[Any]:
+        """The next messages, which count as delivered; raises what keeps a partition from reading."""
+        found: list[Any] = []
+        with self._lock:
+            if not self._waiting and self._problems:
+                tp, problem = next(iter(self._problems.items()))
+                raise self._problem(tp, problem)
+            sizes: dict[tuple[str, int], int] = {}
+            rest: deque[Any] = deque()
+            while self._waiting and len(found) < most:
+                message = self._waiting.popleft()
+                tp = (message.topic(), message.partition())
+                size = len(message)
+                have = sizes.get(tp)
+                if have is not None and have + size > most_bytes:
+                    # Whatever follows in this partition has to wait too.
+                    sizes[tp] = most_bytes
+                    rest.append(message)
+                    continue
+                sizes[tp] = size + (have or 0)
+                found.append(message)
+                self._delivered[tp] = message.offset() + 1
+            rest.extend(self._waiting)
+            self._waiting = rest
+            stored = [Place(*tp, self._delivered[tp]) for tp in sizes]
+        self._used = monotonic()
+        if stored and self.config.auto_commit:
+            # What was taken away meanwhile, whoever has it now reads again.
+            with suppress(KafkaException):
+                self.consumer.store_offsets(offsets=stored)
+        return found
+
+    def delivered(self) -> dict[tuple[str, int], int]:
+        """What an empty commit stores."""
+        with self._lock:
+            return dict(self._delivered)
+
+    @property
+    def assigned(self) -> set[tuple[str, int]]:
+        """The partitions that are its own now."""
+        with self._lock:
+            return set(self._assigned)
+
+    def committed(self, offsets: dict[tuple[str, int], int]) -> None:
+        """Go on from a committed offset where there was none to go on from."""
+        with self._lock:
+            healed = [tp for tp in offsets if self._problems.pop(tp, None) is not None]
+        for tp in healed:
+            self.consumer.seek(Place(*tp, offsets[tp]))
+
+    def stop(self) -> None:
+        """Leave the group and end; waits until that is done."""
+        self.stopped = True
+        self.signal.close()
+        if self._thread.ident is None:
+            self.consumer.close()
+        elif self._thread is not threading.current_thread():
+            self._thread.join(10)
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self.stopped:
+                self._hold_back()
+                first = self.consumer.poll(_POLL)
+                if first is not None:
+                    # A second look takes what came along with it, without waiting for more.
+                    self._receive([first, *self.consumer.consume(self._keep, 0)])
+                elif self._idle is not None and monotonic() - self._used > self._idle:
+                    self.stopped = True
+                    self._gone(self)
+        except (KafkaException, RuntimeError) as error:
+            self.stopped = True
+            self._tell("lost", f"the client of the cluster ended: {error}", {})
+            self._gone(self)
+        finally:
+            self.consumer.close()
+            self.signal.close()
+
+    def _receive(self, messages: list[Any]) -> None:
+        with self._lock:
+            for message in messages:
+                problem = message.error()
+                tp = (message.topic(), message.partition())
+                if problem is None:
+                    if tp in self._assigned:
+                        self._waiting.append(message)
+                elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self._problems[tp] = problem
+        self.signal.notify()
+
+    def _hold_back(self) -> None:
+        with self._lock:
+            full, low = len(self._waiting) >= self._keep, len(self._waiting) <= self._keep // 2
+        if full and not self._paused:
+            self.consumer.pause(self.consumer.assignment())
+            self._paused = True
+        elif low and self._paused:
+            self.consumer.resume(self.consumer.assignment())
+            self._paused = False
+
+    def _assign(self, consumer: Any, places: list[Any]) -> None:
+        with self._lock:
+            self._assigned = {(place.topic, place.partition) for place in places}
+            self._delivered.clear()
+            self._problems.clear()
+        self._paused = False
+        self._tell("assigned", _shown(places), {"partitions": len(places)})
+        self.signal.notify()
+
+    def _revoke(self, consumer: Any, places: list[Any]) -> None:
+        with self._lock:
+            self._assigned.clear()
+            self._waiting.clear()
+            self._delivered.clear()
+            self._problems.clear()
+            self.epoch += 1
+        self._tell("revoked", _shown(places), {"partitions": len(places)})
+        self.signal.notify()
+
+    def _problem(self, tp: tuple[str, int], problem: KafkaError) -> BrokerError:
+        try:
+            held = self.consumer.committed([Place(*tp)], timeout=5)[0].offset
+        except KafkaException as error:
+            return translated(error)
+        if held < 0:
+            return errors.no_offset(*tp)
+        return BrokerError(
+            "offset_out_of_range",
+            f"Offset out of range: {held} is outside of the log of {tp[0]}-{tp[1]}",
+        )
+
+
+def _shown(places: list[Any]) -> str:
+    return ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places)) or "nothing"
