@@ -6,9 +6,12 @@ As Redis 7.0 reports them of itself; paths and ports are those of a fresh contai
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from .errors import (
     CONFIG_DUPLICATE,
+    CONFIG_EVENTS,
     CONFIG_FIXED,
     CONFIG_NOT_BOOLEAN,
     CONFIG_NOT_INTEGER,
@@ -36,9 +39,8 @@ class Config:
     """The parameters of one server: texts by name, with typed readers."""
 
     def __init__(self, dialect: str = "redis") -> None:
-        self._texts = _DEFAULTS.copy()
-        if dialect == "vendor":
-            self._texts["databases"] = "1"
+        # Shared with every other server until the first change.
+        self._texts: Mapping[str, str] = _VENDOR_DEFAULTS if dialect == "vendor" else _DEFAULTS
         self._numbers: dict[str, int] = {}
         self.patience_us = 0
         """Microseconds below which a command is neither slow nor a latency event."""
@@ -58,7 +60,11 @@ class Config:
     def matching(self, pattern: bytes) -> list[tuple[str, str]]:
         """Names and texts of the parameters that match a glob pattern, whatever its case."""
         matches = matcher(pattern, nocase=True)
-        return [(name, text) for name, text in self._texts.items() if matches(name.encode())]
+        return [
+            (name, _shown(name, text))
+            for name, text in self._texts.items()
+            if matches(name.encode())
+        ]
 
     def change(self, pairs: list[tuple[bytes, bytes]]) -> None:
         """Change several parameters, all or none; raises ``CommandError``."""
@@ -71,18 +77,20 @@ class Config:
             if name in changes:
                 raise CommandError(config_failed(name, CONFIG_DUPLICATE))
             changes[name] = _read(name, kind, raw_value.decode("utf-8", "surrogateescape"))
+        texts = dict(self._texts)
         for name, text in changes.items():
             for spelling in _spellings(name):
-                self._texts[spelling] = text
+                texts[spelling] = text
+        self._texts = texts
         self._changed()
 
-    def snapshot(self) -> dict[str, str]:
-        """Every parameter and its text."""
-        return dict(self._texts)
+    def snapshot(self) -> Mapping[str, str]:
+        """Every parameter and its text, as they are now."""
+        return self._texts
 
-    def restore(self, saved: dict[str, str]) -> None:
+    def restore(self, saved: Mapping[str, str]) -> None:
         """Put every parameter back."""
-        self._texts = dict(saved)
+        self._texts = saved
         self._changed()
 
     def _changed(self) -> None:
@@ -92,6 +100,11 @@ class Config:
         bounds = [slower] if slower >= 0 else []
         bounds += [event] if event else []
         self.patience_us = min(bounds, default=2**63)
+
+
+def _shown(name: str, text: str) -> str:
+    # Beside "A" the server does not show "n", though it sends the events of new keys.
+    return text.replace("An", "A") if name == "notify-keyspace-events" else text
 
 
 def _spellings(name: str) -> list[str]:
@@ -120,9 +133,23 @@ def _read(name: str, kind: str, text: str) -> str:
                     name, f"argument must be between {bounds[0]} and {bounds[1]} inclusive"
                 )
             )
+    if word == "events":
+        return _events(name, text)
     if word == "memory":
         return str(_memory(name, text))
     return text.lower() if word in ("bool", "enum") else text
+
+
+_ALL_EVENTS = "g$lshzxetd"
+
+
+def _events(name: str, text: str) -> str:
+    """Classes of keyspace events in the server's order, ``A`` for all usual ones."""
+    if not set(text) <= set("A" + _ALL_EVENTS + "KEmn"):
+        raise CommandError(config_failed(name, CONFIG_EVENTS))
+    chosen = set(text.replace("A", _ALL_EVENTS))
+    first = "A" if chosen >= set(_ALL_EVENTS) else _ALL_EVENTS
+    return "".join(letter for letter in first + "nKEm" if letter == "A" or letter in chosen)
 
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
@@ -338,5 +365,6 @@ _PARAMETERS = (
     ("zset-max-ziplist-value", "64", "memory"),
 )
 # fmt: on
-_DEFAULTS = {name: default for name, default, _ in _PARAMETERS}
+_DEFAULTS = MappingProxyType({name: default for name, default, _ in _PARAMETERS})
+_VENDOR_DEFAULTS = MappingProxyType({**_DEFAULTS, "databases": "1"})
 _KINDS = {name: kind for name, _, kind in _PARAMETERS}

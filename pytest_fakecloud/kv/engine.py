@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,7 @@ from .info import VERSION
 from .keyspace import Keyspace, KeyspaceCopy
 from .model import Dialect, Session, Transport, User
 from .monitor import monitor_line
+from .notifications import Notifications
 from .pubsub import PubSub
 from .registry import LOOKUP, CommandSpec
 from .reply import QUEUED, Blocked, Reply
@@ -51,7 +52,7 @@ class EngineCopy:
     scripting: ScriptingCopy
     users: dict[str, AclUser]
     rest_tokens: dict[str, RestToken]
-    config: dict[str, str]
+    config: Mapping[str, str]
 
 
 class Engine:
@@ -93,6 +94,9 @@ class Engine:
         """Called with each command that runs: the instant in microseconds, who, the line."""
         self.waiters = Waiters()
         self.tracking = Tracking(self)
+        self.notifications = Notifications(self)
+        self.running: CommandSpec | None = None
+        """The command that runs, or ran last."""
         self._notes_touches = False
         self.connected: dict[int, Session] = {}
         """The sessions of the database port, by number."""
@@ -165,7 +169,7 @@ class Engine:
 
     def note_touches(self) -> None:
         """Let the databases note touched keys from now on, or no longer, as anybody needs it."""
-        self._notes_touches = bool(self.waiters) or bool(self.tracking)
+        self._notes_touches = bool(self.waiters or self.tracking or self.notifications)
         for keyspace in self.databases:
             if not self._notes_touches:
                 keyspace.on_touch = None
@@ -177,7 +181,7 @@ class Engine:
         if self.tracking:
             touched = [key for keyspace in self.databases for key in keyspace.on_touch or ()]
             if touched:
-                self.tracking.tell(touched, session)
+                self.tracking.tell(sorted(touched), session)
         if self.waiters:
             self.waiters.serve(self.databases)
         else:
@@ -224,7 +228,7 @@ class Engine:
             self.note_touches()
             # Between the command and this, somebody may have brought what it waits for.
             for key in blocked.keys:
-                session.db.touch(key)
+                session.db.touch(key, "")
             self.waiters.serve(self.databases)
             return waiter
 
@@ -317,10 +321,12 @@ class Engine:
             raise CommandError(WRONGPASS)
         return user
 
-    # -- policies --------------------------------------------------------------------------------
+    # -- parameters ------------------------------------------------------------------------------
 
-    def follow_policy(self) -> None:
-        """Begin or end the counting of accesses, as the memory policy asks for it."""
+    def follow_config(self) -> None:
+        """Begin or end what parameters ask for: counters of accesses, keyspace notifications."""
+        self.notifications.follow_config()
+        self.note_touches()
         counts = self.config.text("maxmemory-policy").endswith("lfu")
         for keyspace in self.databases:
             if not counts:
@@ -356,6 +362,7 @@ class Engine:
             self.now_ms = session.db.now_ms = start_us // 1000
         if spec.function is None:
             raise CommandError(unknown_command(argv))
+        self.running = spec
         try:
             if session.transport != "port":
                 return spec.function(session, argv[spec.skip :])
@@ -430,7 +437,7 @@ class Engine:
             self._restore_users(saved.users)
             self.rest_tokens = dict(saved.rest_tokens)
             self.config.restore(saved.config)
-            self.follow_policy()
+            self.follow_config()
             if self.tracking:
                 self.tracking.tell_all()
             if self.waiters:
@@ -445,6 +452,13 @@ class Engine:
                 self.users[name].adopt(user)
             else:
                 self.users[name] = user.copy()
+
+    def remove_expired(self) -> None:
+        """Remove what is expired by now, without waiting for somebody to look at it."""
+        with self.lock:
+            self._look()
+            for keyspace in self.databases:
+                keyspace.purge()
 
     def _look(self) -> None:
         self.now_us = self.clock.now_us()

@@ -15,7 +15,7 @@ from .scanning import ScanOrder
 from .values.hashes import HashValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .frequency import Frequencies
     from .model import Config, Session
@@ -79,6 +79,7 @@ class Keyspace:
         "expires",
         "frequencies",
         "index",
+        "notify",
         "now_ms",
         "on_touch",
         "values",
@@ -101,6 +102,10 @@ class Keyspace:
         self.expired = 0
         self.on_touch: set[bytes] | None = None
         """Keys touched since the engine last served waiting clients; None while nobody waits."""
+        self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
+        """Told of every event of a key (see ``notifications``), while anybody wants to know.
+
+        Only ever set together with ``on_touch``."""
         self._order: ScanOrder | None = None
         self._soonest = 0
 
@@ -118,10 +123,19 @@ class Keyspace:
             self.accessed[key] = self.now_ms
             if self.frequencies is not None:
                 self.frequencies.note(key, self.now_ms)
+        elif self.notify is not None:
+            self.notify(self, key, "keymiss")
         return value
 
     def peek(self, key: bytes) -> Any:
         """The value of any type, or None, without counting as an access."""
+        value = self.find(key)
+        if value is None and self.notify is not None:
+            self.notify(self, key, "keymiss")
+        return value
+
+    def find(self, key: bytes) -> Any:
+        """The value of any type, or None, for who is about to write: no access, and no miss."""
         value = self.values.get(key)
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
@@ -157,6 +171,8 @@ class Keyspace:
             self.accessed[key] = self.now_ms
             if self._order is not None:
                 self._order.add(key)
+            if self.notify is not None:
+                self.notify(self, key, "new")
             return value
         if type(value) is kind:
             return value
@@ -191,16 +207,21 @@ class Keyspace:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def set(self, key: bytes, value: Any, keep_ttl: bool = False) -> None:
-        """Put a value under a key, whatever was there; its expiry goes unless it is to be kept."""
+    def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
+        """Put a value under a key, whatever was there; its expiry goes unless it is to be kept.
+
+        ``event`` as in ``touch``.
+        """
         values = self.values
+        if self.expires and key in self.expires:
+            if self.expires[key] <= self.now_ms:
+                self._expire(key)
+            elif not keep_ttl:
+                del self.expires[key]
         if self._order is not None and key not in values:
             self._order.add(key)
-        if self.expires and key in self.expires:
-            if not keep_ttl:
-                del self.expires[key]
-            elif self.expires[key] <= self.now_ms:
-                self._expire(key)
+        if self.notify is not None and key not in values:
+            self.notify(self, key, "new")
         if self.volatile:
             self.volatile.pop(key, None)
         values[key] = value
@@ -208,28 +229,43 @@ class Keyspace:
         self.changes += 1
         if self.watchers or self.on_touch is not None:
             self._tell(key)
+            if self.notify is not None:
+                self.notify(self, key, event)
 
-    def touch(self, key: bytes) -> None:
-        """Say that the value under a key was changed in place."""
+    def touch(self, key: bytes, event: str | None = None) -> None:
+        """Say that the value under a key was changed in place.
+
+        ``event`` is the name for keyspace notifications: left out the command's usual one, empty
+        for none.
+        """
         self.changes += 1
         if self.watchers or self.on_touch is not None:
             self._tell(key)
+            if self.notify is not None:
+                self.notify(self, key, event)
+
+    def announce(self, key: bytes, event: str) -> None:
+        """Tell an event of a key apart from its changes."""
+        if self.notify is not None:
+            self.notify(self, key, event)
 
     def remove_if_empty(self, key: bytes) -> None:
         """Remove the key when its collection has no element left."""
         value = self.values.get(key)
         if value is not None and not value:
             self._drop(key)
+            if self.notify is not None:
+                self.notify(self, key, "del")
 
-    def delete(self, key: bytes) -> bool:
-        """Remove a key; whether it was there."""
-        if self.peek(key) is None:
+    def delete(self, key: bytes, event: str = "del") -> bool:
+        """Remove a key; whether it was there. ``event`` as in ``touch``."""
+        if self.find(key) is None:
             return False
         self._drop(key)
-        self.touch(key)
+        self.touch(key, event)
         return True
 
-    def expire_at(self, key: bytes, at_ms: int) -> None:
+    def expire_at(self, key: bytes, at_ms: int, event: str = "expire") -> None:
         """Let an existing key go at an instant; at once when the instant is not in the future."""
         if at_ms <= self.now_ms:
             self.delete(key)
@@ -237,13 +273,13 @@ class Keyspace:
         if not self.expires or at_ms < self._soonest:
             self._soonest = at_ms
         self.expires[key] = at_ms
-        self.touch(key)
+        self.touch(key, event)
 
     def persist(self, key: bytes) -> bool:
         """Take the expiry off a key; whether it had one."""
-        if self.peek(key) is None or self.expires.pop(key, None) is None:
+        if self.find(key) is None or self.expires.pop(key, None) is None:
             return False
-        self.touch(key)
+        self.touch(key, "persist")
         return True
 
     def note_fields(self, key: bytes, value: HashValue) -> None:
@@ -253,14 +289,23 @@ class Keyspace:
             self.volatile.pop(key, None)
         else:
             self.volatile[key] = soonest
+            if self.notify is not None:
+                self.notify(self, key, "")
 
-    def put_back(self, key: bytes, value: Any, at_ms: int | None) -> None:
+    def next_expiry(self) -> int | None:
+        """The instant from which on ``purge`` may find something to remove; None for never."""
+        found = [*self.volatile.values()]
+        if self.expires:
+            found.append(self._soonest)
+        return min(found, default=None)
+
+    def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
         """Put a whole value that came from elsewhere under a key, with its expiry."""
-        self.set(key, value)
+        self.set(key, value, event=event)
         if isinstance(value, HashValue):
             self.note_fields(key, value)
         if at_ms is not None:
-            self.expire_at(key, at_ms)
+            self.expire_at(key, at_ms, "")
 
     def clear(self) -> None:
         """Remove every key."""
@@ -282,7 +327,7 @@ class Keyspace:
         other.purge()
         for one in (self, other):
             for key in {*self.values, *other.values}:
-                one.touch(key)
+                one.touch(key, "")
         for name in ("values", "expires", "accessed", "volatile", "_order", "_soonest"):
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)
@@ -298,11 +343,13 @@ class Keyspace:
             self._expire(key)
         self._soonest = min(self.expires.values(), default=0)
 
-    def _expire(self, key: bytes) -> None:
+    def _expire(self, key: bytes, event: str = "expired") -> None:
         self._drop(key)
         self.expired += 1
         if self.watchers or self.on_touch is not None:
             self._tell(key)
+            if self.notify is not None:
+                self.notify(self, key, event)
 
     def _lost_fields(self, key: bytes) -> bool:
         """Remove the fields of a hash whose instant has come; whether the key went with them."""
@@ -312,9 +359,11 @@ class Keyspace:
         value.expire(self.now_ms)
         if value.fields:
             self.note_fields(key, value)
-            self.touch(key)
+            self.touch(key, "hexpired")
             return False
-        self._expire(key)
+        if self.notify is not None:
+            self.notify(self, key, "hexpired")
+        self._expire(key, "del")
         return True
 
     def _drop(self, key: bytes) -> None:
@@ -344,7 +393,7 @@ class Keyspace:
     def restore(self, saved: KeyspaceCopy) -> None:
         """Put the content back to what it was at ``snapshot``; the copy stays usable."""
         for key in {*self.values, *saved.values}:
-            self.touch(key)
+            self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}
         self.expires = dict(saved.expires)
         self.accessed = dict(saved.accessed)

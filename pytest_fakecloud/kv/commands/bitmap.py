@@ -37,11 +37,14 @@ def setbit(session: Session, args: Args) -> Reply:
     key = args[0]
     offset = _offset(session, args[1])
     bit = parse_int(args[2], 0, 1, errors.BIT_VALUE)
-    buffer = grow(session, key, session.db.string(key), (offset >> 3) + 1)
+    value = session.db.string(key)
+    grown = value is None or len(value) <= offset >> 3
+    buffer = grow(session, key, value, (offset >> 3) + 1)
     mask = 0x80 >> (offset & 7)
     old = buffer[offset >> 3]
     buffer[offset >> 3] = old | mask if bit else old & ~mask
-    session.db.touch(key)
+    if grown or buffer[offset >> 3] != old:
+        session.db.touch(key)
     return int(bool(old & mask))
 
 

@@ -28,7 +28,7 @@ def config_set(session: Session, args: Args) -> Reply:
         raise CommandError(wrong_arity("config|set"))
     pairs = [(args[at], args[at + 1]) for at in range(0, len(args), 2)]
     session.engine.config.change(pairs)
-    session.engine.follow_policy()
+    session.engine.follow_config()
     return OK
 
 

@@ -109,9 +109,11 @@ def scan(session: Session, args: Args) -> Reply:
 def _move(session: Session, source: bytes, target: bytes) -> None:
     db = session.db
     value, at_ms = db.peek(source), db.expiry(source)
-    db.delete(source)
-    db.delete(target)
+    db.delete(source, "")
+    db.delete(target, "")
     db.put_back(target, value, at_ms)
+    db.announce(source, "rename_from")
+    db.announce(target, "rename_to")
 
 
 @command("RENAME")
@@ -152,8 +154,10 @@ def move(session: Session, args: Args) -> Reply:
     if value is None or target.peek(args[0]) is not None:
         return 0
     at_ms = session.db.expiry(args[0])
-    session.db.delete(args[0])
+    session.db.delete(args[0], "")
     target.put_back(args[0], value, at_ms)
+    session.db.announce(args[0], "move_from")
+    target.announce(args[0], "move_to")
     return 1
 
 
@@ -180,12 +184,12 @@ def copy(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if value is None:
         return 0
-    if target.peek(args[1]) is not None:
+    if target.find(args[1]) is not None:
         if not replace:
             return 0
-        target.delete(args[1])
+        target.delete(args[1], "")
     duplicate = value if type(value) is bytes else value.copy()
-    target.put_back(args[1], duplicate, session.db.expiry(args[0]))
+    target.put_back(args[1], duplicate, session.db.expiry(args[0]), "copy_to")
     return 1
 
 
@@ -237,11 +241,11 @@ def restore(session: Session, args: Args) -> Reply:
         value = load(payload)
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
-    session.db.delete(key)
+    session.db.delete(key, "")
     at_ms = None
     if ttl:
         at_ms = ttl if absolute else min(ttl + session.now_ms, I64_MAX)
-    session.db.put_back(key, value, at_ms)
+    session.db.put_back(key, value, at_ms, "restore")
     if freq >= 0 and session.db.frequencies is not None:
         session.db.frequencies.put(key, freq, session.now_ms)
     if idle_s > 0 and session.db.exists(key):

@@ -34,9 +34,10 @@ def _find_fields_word(args: Args, at: int) -> int:
     raise CommandError(errors.NUMFIELDS)
 
 
-def _changed(session: Session, key: bytes, value: HashValue) -> None:
+def _changed(session: Session, key: bytes, value: HashValue, *events: str) -> None:
     session.db.note_fields(key, value)
-    session.db.touch(key)
+    for event in events:
+        session.db.touch(key, event)
     session.db.remove_if_empty(key)
 
 
@@ -65,7 +66,8 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
         else:
             value.expire_at(field, at_ms)
             results.append(1)
-    _changed(session, args[0], value)
+    told = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
+    _changed(session, args[0], value, *told)
     return results
 
 
@@ -108,7 +110,8 @@ def hpersist(session: Session, args: Args) -> Reply:
             results.append(-2)
         else:
             results.append(1 if value.persist(field) else -1)
-    _changed(session, args[0], value)
+    if 1 in results:
+        _changed(session, args[0], value, "hpersist")
     return results
 
 
@@ -179,7 +182,8 @@ def hgetdel(session: Session, args: Args) -> Reply:
     for field in fields:
         results.append(value.fields.get(field))
         value.remove(field)
-    _changed(session, args[0], value)
+    if any(result is not None for result in results):
+        _changed(session, args[0], value, "hdel")
     return results
 
 
@@ -228,18 +232,21 @@ def hgetex(session: Session, args: Args) -> Reply:
     if value is None:
         return [None] * len(fields)
     results: list[Reply] = []
+    events: set[str] = set()
     for field in fields:
         results.append(value.fields.get(field))
         if field not in value.fields:
             continue
         if at_ms is not None and at_ms <= session.now_ms:
             value.remove(field)
+            events.add("hexpired")
         elif at_ms is not None:
             value.expire_at(field, at_ms)
-        elif found:
-            value.persist(field)
-    if at_ms is not None or found:
-        _changed(session, args[0], value)
+            events.add("hexpire")
+        elif found and value.persist(field):
+            events.add("hpersist")
+    if events:
+        _changed(session, args[0], value, *events)
     return results
 
 
@@ -274,5 +281,8 @@ def hsetex(session: Session, args: Args) -> Reply:
             value.remove(field)
         elif at_ms is not None:
             value.expire_at(field, at_ms)
-    _changed(session, key, value)
+    events = ["hset"]
+    if at_ms is not None:
+        events += ["hexpire"] if at_ms > session.now_ms else ["hexpire", "hexpired"]
+    _changed(session, key, value, *events)
     return 1

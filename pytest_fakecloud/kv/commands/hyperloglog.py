@@ -65,8 +65,9 @@ def pfcount(session: Session, args: Args) -> Reply:
 @command("PFMERGE")
 def pfmerge(session: Session, args: Args) -> Reply:
     """Raise the registers of a HyperLogLog to those of others."""
-    values = [value for key in args if (value := _find(session, key)) is not None]
-    target = _find(session, args[0]) or hll.empty()
+    found = [_find(session, key) for key in args]
+    values = [value for value in found if value is not None]
+    target = found[0] or hll.empty()
     try:
         dense = any(map(hll.is_dense, values))
         merged = hll.merge(target, hll.maxima(values), dense, _sparse_limit(session))

@@ -29,9 +29,9 @@ def _is_left(word: bytes) -> bool:
     return end == b"LEFT"
 
 
-def _changed(session: Session, key: bytes) -> None:
+def _changed(session: Session, key: bytes, event: str | None = None) -> None:
+    session.db.touch(key, event)
     session.db.remove_if_empty(key)
-    session.db.touch(key)
 
 
 # -- adding --------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _take(session: Session, key: bytes, items: QuickList, count: int, *, left: b
     else:
         size = len(items)
         taken = items.remove_slice(size - count, size)[::-1] if count > 1 else [items.pop_right()]
-    _changed(session, key)
+    _changed(session, key, "lpop" if left else "rpop")
     return taken
 
 
@@ -261,10 +261,11 @@ def _move(
     if items is None:
         return None
     db.get(target, QuickList)
-    item = _take(session, source, items, 1, left=from_left)[0]
+    item = items.pop_left() if from_left else items.pop_right()
     receiving = db.get_or_create(target, QuickList)
     (receiving.push_left if to_left else receiving.push_right)((item,))
-    db.touch(target)
+    db.touch(target, "lpush" if to_left else "rpush")
+    _changed(session, source, "lpop" if from_left else "rpop")
     return item
 
 

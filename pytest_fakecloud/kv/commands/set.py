@@ -12,9 +12,9 @@ from ..values.sets import SetValue
 from .arguments import check_repetitions, parse_count, parse_cursor, parse_scan
 
 
-def _changed(session: Session, key: bytes) -> None:
+def _changed(session: Session, key: bytes, event: str | None = None) -> None:
+    session.db.touch(key, event)
     session.db.remove_if_empty(key)
-    session.db.touch(key)
 
 
 # -- one set -------------------------------------------------------------------------------------
@@ -56,9 +56,9 @@ def smove(session: Session, args: Args) -> Reply:
         return int(member in members)
     if not members.remove(member):
         return 0
-    _changed(session, source)
+    _changed(session, source, "srem")
     db.get_or_create(target, SetValue).add(member)
-    db.touch(target)
+    db.touch(target, "sadd")
     return 1
 
 

@@ -157,9 +157,10 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
         ]
     if options.store is None:
         return list(result)
-    session.db.delete(options.store)
     if result:
         session.db.set(options.store, QuickList([item or b"" for item in result]))
+    else:
+        session.db.delete(options.store)
     return len(result)
 
 

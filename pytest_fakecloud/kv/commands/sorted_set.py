@@ -16,10 +16,10 @@ from .arguments import bounds, parse_cursor, parse_scan, slice_bounds
 from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
 
 
-def changed(session: Session, key: bytes) -> None:
+def changed(session: Session, key: bytes, event: str | None = None) -> None:
     """Say that a sorted set was changed, and remove it when nothing is left."""
+    session.db.touch(key, event)
     session.db.remove_if_empty(key)
-    session.db.touch(key)
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
@@ -63,9 +63,9 @@ def zadd(session: Session, args: Args) -> Reply:
     pairs = [(parse_float(args[i]), args[i + 1]) for i in range(1, len(args), 2)]
     members = session.db.get_or_create(args[0], SortedSet)
     before = len(members)
-    for score, member in pairs:
-        members.set(member, score)
-    session.db.touch(args[0])
+    changes = [members.set(member, score) for score, member in pairs]
+    if any(changes):
+        session.db.touch(args[0])
     return len(members) - before
 
 
@@ -122,7 +122,7 @@ def add_scores(
             moved += 1
     session.db.remove_if_empty(key)
     if added or moved:
-        session.db.touch(key)
+        session.db.touch(key, "zincr" if increment else "zadd")
     if increment:
         return score
     return added + moved if b"CH" in words else added

@@ -27,7 +27,7 @@ def _take(
     count = min(count, size)
     start = 0 if lowest else size - count
     taken = members.remove_span(start, start + count)
-    changed(session, key)
+    changed(session, key, "zpopmin" if lowest else "zpopmax")
     return taken if lowest else taken[::-1]
 
 

@@ -137,9 +137,10 @@ def xadd(session: Session, args: Args) -> Reply:
         config.number("stream-node-max-bytes"),
         config.number("stream-node-max-entries"),
     )
-    if trim.wanted:
-        trim.apply(session, stream)
+    removed = trim.apply(session, stream) if trim.wanted else 0
     db.touch(args[0])
+    if removed:
+        db.touch(args[0], "xtrim")
     return format_id(entry_id)
 
 

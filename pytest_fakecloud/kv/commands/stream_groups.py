@@ -40,12 +40,14 @@ HELP
     Print this help."""
 
 
-def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """The consumer of that name, made if it is new, seen now."""
+def find_consumer(
+    session: Session, key: bytes, group: Group, name: bytes, event: str = ""
+) -> Consumer:
+    """The consumer of that name, made if it is new (and the event told), seen now."""
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.consumers[name] = Consumer(name, session.now_ms)
-        session.db.touch(key)
+        session.db.touch(key, event)
     consumer.seen_ms = session.now_ms
     return consumer
 
@@ -108,7 +110,7 @@ def xgroup_create(session: Session, args: Args) -> Reply:
     last_id = end if args[2] == b"$" else parse_id(args[2])
     if stream is None:
         stream = session.db.get_or_create(args[0], Stream)
-        session.db.touch(args[0])
+        session.db.touch(args[0], "")
     if args[1] in stream.groups:
         raise CommandError(errors.BUSYGROUP)
     stream.groups[args[1]] = Group(last_id, entries_read)
@@ -204,7 +206,9 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                 # Nothing will be pending, so the vendor keeps no consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
             else:
-                consumer = find_consumer(session, each.key, group, words.consumer)
+                consumer = find_consumer(
+                    session, each.key, group, words.consumer, "xgroup-createconsumer"
+                )
             if each.after is not None:
                 history = _history(session, stream, consumer, each.after, words.count)
                 found.append((each.key, history))
@@ -215,7 +219,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                     _check_pending_limit(session, consumer, len(entries), where)
                 _deliver(session, stream, group, consumer, entries, pending=not words.noack)
                 found.append((each.key, entries_reply(entries)))
-                session.db.touch(each.key)
+                session.db.touch(each.key, "")
         return streams_reply(session, found) if found else None
 
     return answer_read(session, words, attempt)

@@ -31,7 +31,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
         buffer = value
     else:
         buffer = bytearray(value or b"")
-        session.db.set(key, buffer, keep_ttl=True)
+        session.db.set(key, buffer, keep_ttl=True, event="")
     if len(buffer) < size:
         buffer.extend(bytes(size - len(buffer)))
     return buffer
@@ -62,13 +62,22 @@ def set_(session: Session, args: Args) -> Reply:
     at_ms = None
     if words.expiry is not None:
         at_ms = expiry_ms(*words.expiry, session.now_ms, "set")
-    old = db.string(key) if words.get else db.lookup(key)
+    old = db.string(key) if words.get else db.find(key)
     if not _condition_met(words.condition, words.operand, old):
         return _plain(old) if words.get else None
     db.set(key, args[1], words.keep_ttl)
     if at_ms is not None:
-        db.expire_at(key, at_ms)
+        _let_expire(session, key, at_ms)
     return _plain(old) if words.get else OK
+
+
+def _let_expire(session: Session, key: bytes, at_ms: int) -> None:
+    """Let a key that was just set go at an instant, which may be in the past."""
+    if at_ms > session.now_ms:
+        session.db.expire_at(key, at_ms)
+    else:
+        session.db.announce(key, "expire")
+        session.db.delete(key, "expired")
 
 
 class _Words:
@@ -254,7 +263,7 @@ def msetex(session: Session, args: Args) -> Reply:
     for at, key in enumerate(keys):
         session.db.set(key, args[2 + 2 * at], words.keep_ttl)
         if at_ms is not None:
-            session.db.expire_at(key, at_ms)
+            _let_expire(session, key, at_ms)
     return 1
 
 

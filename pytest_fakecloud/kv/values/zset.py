@@ -143,8 +143,8 @@ class SortedSet:
         """Member -> score, in no particular order; not to be changed."""
         return self._scores
 
-    def set(self, member: bytes, score: float) -> None:
-        """Give `member` this score, whether it was there or not."""
+    def set(self, member: bytes, score: float) -> bool:
+        """Give `member` this score, whether it was there or not; whether that changed anything."""
         scores = self._scores
         if not score and self._fits_listpack(member):
             score = 0.0
@@ -162,6 +162,9 @@ class SortedSet:
             self._order.remove(old, member)
             self._order.add(score, member)
             scores[member] = score
+        else:
+            return False
+        return True
 
     def _fits_listpack(self, member: bytes) -> bool:
         """Whether the set with this member is small: then the sign of zero is not kept.
