@@ -217,4 +217,4 @@ def acl_file(session: Session, args: Args) -> Reply:
 @command("ACL HELP")
 def acl_help(session: Session, args: Args) -> Reply:
     """The sub-commands of ACL."""
-    return help_reply("ACL")
+    return help_reply(session, "ACL")

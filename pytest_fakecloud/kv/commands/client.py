@@ -371,4 +371,4 @@ def client_unblock(session: Session, args: Args) -> Reply:
 @command("CLIENT HELP")
 def client_help(session: Session, args: Args) -> Reply:
     """The sub-commands of CLIENT."""
-    return help_reply("CLIENT")
+    return help_reply(session, "CLIENT")

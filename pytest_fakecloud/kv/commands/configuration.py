@@ -48,4 +48,4 @@ def config_rewrite(session: Session, args: Args) -> Reply:
 @command("CONFIG HELP")
 def config_help(session: Session, args: Args) -> Reply:
     """The sub-commands of CONFIG."""
-    return help_reply("CONFIG")
+    return help_reply(session, "CONFIG")

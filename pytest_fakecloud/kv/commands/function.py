@@ -148,4 +148,4 @@ def function_kill(session: Session, args: Args) -> Reply:
 @command("FUNCTION HELP")
 def function_help(session: Session, args: Args) -> Reply:
     """The sub-commands of FUNCTION."""
-    return help_reply("FUNCTION")
+    return help_reply(session, "FUNCTION")

@@ -341,4 +341,4 @@ def _timeout(text: bytes) -> int:
 @command("OBJECT HELP")
 def object_help(session: Session, args: Args) -> Reply:
     """The sub-commands of OBJECT."""
-    return help_reply("OBJECT")
+    return help_reply(session, "OBJECT")

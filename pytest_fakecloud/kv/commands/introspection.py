@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import errors
 from ..errors import CommandError
 from ..glob import matcher
@@ -96,8 +98,12 @@ def _docs(spec: CommandSpec) -> Map:
             *(b"summary", summary(spec).encode()),
             *(b"since", spec.since.encode()),
             *(b"group", spec.group.encode()),
+            *(b"complexity", b""),
+            *(b"history", SetReply()),
         ]
     )
+    if arguments := _arguments(spec):
+        facts += [b"arguments", arguments]
     children: list[Reply] = []
     for child in (spec.subcommands or {}).values():
         children += [child.full_name.encode(), _docs(child)]
@@ -106,9 +112,45 @@ def _docs(spec: CommandSpec) -> Map:
     return facts
 
 
+def _arguments(spec: CommandSpec) -> list[Reply]:
+    """The arguments the table knows: keys with the places it gives them, and option words."""
+    found: list[Reply] = []
+    for index, key in enumerate(spec.keys):
+        if key.unknown:
+            continue
+        if key.numkeys:
+            found.append(_argument("numkeys", "integer"))
+        token = key.keyword.decode() if key.keyword else ""
+        several = key.numkeys or key.last < 0
+        flags = ["optional"] * bool(token and token in spec.options) + ["multiple"] * several
+        found.append(_argument("key", "key", token, flags, index))
+    taken = {key.keyword for key in spec.keys}
+    for option in spec.options:
+        if option.encode() not in taken:
+            found.append(_argument(option.lower(), "pure-token", option, ["optional"]))
+    return found
+
+
+def _argument(
+    name: str, kind: str, token: str = "", flags: Sequence[str] = (), key_spec: int | None = None
+) -> Map:
+    facts = Map([b"name", name.encode(), b"type", kind.encode()])
+    if key_spec is not None:
+        facts += [b"key_spec_index", key_spec]
+    if token:
+        facts += [b"token", token.encode()]
+    if flags:
+        facts += [b"flags", SetReply([Status(flag.encode()) for flag in flags])]
+    return facts
+
+
 @command("COMMAND DOCS")
 def command_docs(session: Session, args: Args) -> Reply:
-    """What commands do, since when, and to which group they belong."""
+    """What commands do, since when, to which group they belong, and what the table has of syntax.
+
+    Decided here: the table has no complexities and no histories, so these are empty; an option
+    word is shown as such, without what follows it.
+    """
     found = [spec for name in args if (spec := _find(name)) is not None] if args else _all()
     return Map([item for spec in found for item in (spec.full_name.encode(), _docs(spec))])
 
@@ -191,4 +233,4 @@ def _flags(args: Args, spec: KeySpec) -> list[str]:
 @command("COMMAND HELP")
 def command_help(session: Session, args: Args) -> Reply:
     """The sub-commands of COMMAND."""
-    return help_reply("COMMAND")
+    return help_reply(session, "COMMAND")

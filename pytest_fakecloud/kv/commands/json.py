@@ -521,7 +521,7 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
 @command("JSON.DEBUG HELP")
 def json_debug_help(session: Session, args: Args) -> Reply:
     """The sub-commands of JSON.DEBUG."""
-    return help_reply("JSON.DEBUG")
+    return help_reply(session, "JSON.DEBUG")
 
 
 # -- numbers, strings, booleans ------------------------------------------------------------------

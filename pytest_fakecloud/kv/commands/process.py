@@ -161,7 +161,7 @@ def module_load(session: Session, args: Args) -> Reply:
 @command("MODULE HELP")
 def module_help(session: Session, args: Args) -> Reply:
     """The sub-commands of MODULE."""
-    return help_reply("MODULE")
+    return help_reply(session, "MODULE")
 
 
 @command("DEBUG")

@@ -97,4 +97,4 @@ def pubsub_shardnumsub(session: Session, args: Args) -> Reply:
 @command("PUBSUB HELP")
 def pubsub_help(session: Session, args: Args) -> Reply:
     """The sub-commands of PUBSUB."""
-    return help_reply("PUBSUB")
+    return help_reply(session, "PUBSUB")

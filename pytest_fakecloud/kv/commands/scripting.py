@@ -113,4 +113,4 @@ def script_debug(session: Session, args: Args) -> Reply:
 @command("SCRIPT HELP")
 def script_help(session: Session, args: Args) -> Reply:
     """The sub-commands of SCRIPT."""
-    return help_reply("SCRIPT")
+    return help_reply(session, "SCRIPT")

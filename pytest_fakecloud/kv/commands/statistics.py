@@ -110,7 +110,7 @@ def memory_purge(session: Session, args: Args) -> Reply:
 @command("MEMORY HELP")
 def memory_help(session: Session, args: Args) -> Reply:
     """The sub-commands of MEMORY."""
-    return help_reply("MEMORY")
+    return help_reply(session, "MEMORY")
 
 
 # -- latency -------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def latency_histogram(session: Session, args: Args) -> Reply:
 @command("LATENCY HELP")
 def latency_help(session: Session, args: Args) -> Reply:
     """The sub-commands of LATENCY."""
-    return help_reply("LATENCY")
+    return help_reply(session, "LATENCY")
 
 
 # -- slow commands -------------------------------------------------------------------------------
@@ -233,4 +233,4 @@ def slowlog_reset(session: Session, args: Args) -> Reply:
 @command("SLOWLOG HELP")
 def slowlog_help(session: Session, args: Args) -> Reply:
     """The sub-commands of SLOWLOG."""
-    return help_reply("SLOWLOG")
+    return help_reply(session, "SLOWLOG")

@@ -8,10 +8,11 @@ from .. import errors
 from ..errors import CommandError, bad_subcommand_arguments
 from ..model import Session
 from ..registry import Args, command
-from ..reply import NIL_ARRAY, OK, Reply, Status
+from ..reply import NIL_ARRAY, OK, Reply
 from ..syntax import parse_int
 from ..values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
 from ..values.stream import Entry, Stream, format_id
+from .help import help_reply
 from .stream import answer_read, entries_reply, read_words, streams_reply
 from .stream_ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 
@@ -19,26 +20,6 @@ __all__ = ["PENDING_LIMIT", "find_consumer", "find_group"]
 
 PENDING_LIMIT = 1000
 """Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
-
-_XGROUP_HELP = """\
-XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
-CREATE <key> <groupname> <id|$> [option]
-    Create a new consumer group. Options are:
-    * MKSTREAM
-      Create the empty stream if it does not exist.
-    * ENTRIESREAD entries_read
-      Set the group's entries_read counter (internal use).
-CREATECONSUMER <key> <groupname> <consumer>
-    Create a new consumer in the specified group.
-DELCONSUMER <key> <groupname> <consumer>
-    Remove the specified consumer.
-DESTROY <key> <groupname>
-    Remove the specified group.
-SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]
-    Set the current group ID and entries_read counter.
-HELP
-    Print this help."""
-
 
 def find_consumer(
     session: Session, key: bytes, group: Group, name: bytes, event: str = ""
@@ -165,7 +146,7 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
 @command("XGROUP HELP")
 def xgroup_help(session: Session, args: Args) -> Reply:
     """What the sub-commands do."""
-    return [Status(line.encode()) for line in _XGROUP_HELP.splitlines()]
+    return help_reply(session, "XGROUP")
 
 
 # -- reading as a consumer -----------------------------------------------------------------------

@@ -6,23 +6,13 @@ from .. import errors
 from ..errors import CommandError, bad_subcommand_arguments
 from ..model import Session
 from ..registry import Args, command
-from ..reply import Map, Reply, Status
+from ..reply import Map, Reply
 from ..syntax import parse_int
 from ..values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group
 from ..values.stream import Stream, format_id
+from .help import help_reply
 from .stream import entries_reply
 from .stream_ids import entry_reply
-
-_HELP = """\
-XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
-CONSUMERS <key> <groupname>
-    Show consumers of <groupname>.
-GROUPS <key>
-    Show the stream consumer groups.
-STREAM <key> [FULL [COUNT <count>]
-    Show information about the stream.
-HELP
-    Print this help."""
 
 
 def _stream(session: Session, key: bytes) -> Stream:
@@ -43,7 +33,7 @@ def _sorted_groups(stream: Stream) -> list[tuple[bytes, Group]]:
 @command("XINFO HELP")
 def xinfo_help(session: Session, args: Args) -> Reply:
     """What the sub-commands do."""
-    return [Status(line.encode()) for line in _HELP.splitlines()]
+    return help_reply(session, "XINFO")
 
 
 @command("XINFO GROUPS")

@@ -181,7 +181,7 @@ class TestLists:
         assert run.error("ACL CAT read x") == text
 
     def test_help_and_files(self, run: Run) -> None:
-        assert Status(b"SETUSER") in run("ACL HELP")
+        assert Status(b"RESTTOKEN") in run("ACL HELP")
         for name in ("LOAD", "SAVE"):
             text = "ERR This Redis instance is not configured to use an ACL file."
             assert run.error(f"ACL {name}").startswith(text)

@@ -45,7 +45,7 @@ class TestOneself:
         assert port("CLIENT CAPA redirect") == OK
         assert port("CLIENT IMPORT-SOURCE OFF") == OK
         assert port.error("CLIENT IMPORT-SOURCE ON") == "ERR Server is not in import mode"
-        assert Status(b"SETNAME") in port("CLIENT HELP")
+        assert Status(b"SETNAME <name>") in port("CLIENT HELP")
 
     def test_replies(self, port: Run) -> None:
         for mode in ("OFF", "SKIP"):

@@ -265,7 +265,7 @@ class TestInspection:
         assert run("OBJECT FREQ missing") is None
 
     def test_help_and_unknown(self, run: Run) -> None:
-        assert Status(b"ENCODING") in run("OBJECT HELP")
+        assert Status(b"ENCODING <key>") in run("OBJECT HELP")
         text = "ERR unknown subcommand 'FOO'. Try OBJECT HELP."
         assert run.error("OBJECT FOO k") == text
 

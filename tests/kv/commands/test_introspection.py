@@ -100,3 +100,39 @@ class TestKeys:
     )
     def test_refusals(self, run: Run, line: str, text: str) -> None:
         assert run.error(f"COMMAND GETKEYS {line}") == text
+
+
+class TestDocs:
+    def test_what_the_table_has_of_a_command(self, run: Run) -> None:
+        name, docs = run("COMMAND DOCS zunionstore")
+        found = dict(zip(docs[::2], docs[1::2], strict=True))
+        assert name == b"zunionstore"
+        assert (found[b"since"], found[b"group"]) == (b"2.0.0", b"sorted-set")
+        assert (found[b"complexity"], found[b"history"]) == (b"", [])
+        arguments = [dict(zip(each[::2], each[1::2], strict=True)) for each in found[b"arguments"]]
+        assert [each[b"name"] for each in arguments][:3] == [b"key", b"numkeys", b"key"]
+        assert arguments[0][b"key_spec_index"] == 0
+        assert arguments[2][b"flags"] == [Status(b"multiple")]
+        words = [each for each in arguments if each[b"type"] == b"pure-token"]
+        assert {each[b"token"] for each in words} >= {b"WEIGHTS", b"AGGREGATE"}
+        assert all(each[b"flags"] == [Status(b"optional")] for each in words)
+
+    def test_a_key_behind_a_word(self, run: Run) -> None:
+        (_, docs) = run("COMMAND DOCS GEORADIUS")
+        arguments = docs[docs.index(b"arguments") + 1]
+        stores = [each for each in arguments if b"STORE" in each]
+        assert stores == [
+            [
+                *(b"name", b"key", b"type", b"key", b"key_spec_index", 1),
+                *(b"token", b"STORE", b"flags", [Status(b"optional")]),
+            ]
+        ]
+
+    def test_subcommands_have_docs_of_their_own(self, run: Run) -> None:
+        (_, docs) = run("COMMAND DOCS xgroup")
+        children = docs[docs.index(b"subcommands") + 1]
+        assert b"xgroup|create" in children
+        assert b"arguments" in children[children.index(b"xgroup|create") + 1]
+
+    def test_nothing_of_unknown_commands(self, run: Run) -> None:
+        assert run("COMMAND DOCS nope") == []

@@ -93,7 +93,7 @@ class TestMemory:
         assert run("MEMORY DOCTOR").text.startswith(b"Hi Sam, I can't find any memory issue")
         assert run("MEMORY MALLOC-STATS").text.startswith(b"Stats not supported")
         assert run("MEMORY PURGE") == OK
-        assert Status(b"USAGE [SAMPLES]") in run("MEMORY HELP")
+        assert Status(b"USAGE <key> [SAMPLES <count>]") in run("MEMORY HELP")
 
 
 class TestLatency:

@@ -1361,7 +1361,7 @@ SCENARIOS: dict[str, Scenario] = {
                 status("SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]"),
                 status("    Set the current group ID and entries_read counter."),
                 status("HELP"),
-                status("    Print this help."),
+                status("    Prints this help."),
             ],
         ),
         (
@@ -1375,7 +1375,7 @@ SCENARIOS: dict[str, Scenario] = {
                 status("STREAM <key> [FULL [COUNT <count>]"),
                 status("    Show information about the stream."),
                 status("HELP"),
-                status("    Print this help."),
+                status("    Prints this help."),
             ],
         ),
     ],
