@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import secrets
@@ -125,7 +124,9 @@ class Cloud:
         from .transport import client_cost, environment
         from .transport.intercept import Interception
 
-        self._context.interceptor = lambda handle, origin: Interception(handle.app, origin)
+        self._context.interceptor = lambda handle, origin: Interception(
+            handle, origin, self.authority.ca_file if self.authority else None
+        )
         environment.enter()
         self._exits.append(environment.leave)
         if self._shares_tls_context:
@@ -390,11 +391,17 @@ def _handle_class(fixture: str) -> type[Handle]:
     return cast("type[Handle]", getattr(importlib.import_module(module), name))
 
 
-@functools.cache
+_setting_names: dict[type[Handle], tuple[str, ...]] = {}
+
+
 def setting_names(handle_class: type[Handle]) -> tuple[str, ...]:
     """The keyword settings a handle takes."""
-    parameters = inspect.signature(handle_class.__init__).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    names = _setting_names.get(handle_class)
+    if names is None:
+        parameters = inspect.signature(handle_class.__init__).parameters.values()
+        names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        _setting_names[handle_class] = names
+    return names
 
 
 def _unused_faults(handle: Handle) -> list[Problem]:

@@ -4,14 +4,20 @@ The functions that send in ``httpx``, ``requests`` and ``urllib3`` are wrapped w
 it. A request whose origin is a mounted fake goes straight into the fake's pipeline: the same journal
 and the same answers. Everything else, and whatever only a socket can show (endpoints that wait or
 stream, armed faults, bodies that are not plain bytes), takes the socket as before.
+
+An origin that is hard-coded in an application is redirected here too (``intercept``): its requests
+go to a fake, over the fake's socket.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import ssl
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,12 +26,13 @@ from ..kernel.app import Answer, App, Request
 from ..kernel.server import http_date
 from .hooks import Hook
 
-__all__ = ["Origin", "Origins", "origins"]
+__all__ = ["Detour", "Origin", "Origins", "origins"]
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 _PORTS = {"http": 80, "https": 443}
 _BODILESS = frozenset({204, 304})
+_EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
 
 
 class Shortcut:
@@ -34,10 +41,8 @@ class Shortcut:
     def __init__(self, app: App) -> None:
         self.app = app
 
-    def takes(self, method: str, target: str, *, forced: bool) -> bool:
-        """Whether a request may skip the socket; ``forced`` where there is no socket to take."""
-        if forced:
-            return True
+    def takes(self, method: str, target: str) -> bool:
+        """Whether a request may skip the socket."""
         if self.app.faults:
             return False
         path = target.partition("?")[0]
@@ -62,13 +67,91 @@ class Shortcut:
         return response.status, out, b"" if method == "HEAD" else payload
 
 
+class Detour:
+    """Another address for the requests to an origin: a fake's, over its socket.
+
+    Each client library gets connections of its own here, past the proxies and certificates of the
+    client that sent the request, and none outlives its request.
+    """
+
+    def __init__(self, url: str, ca_file: str | None = None) -> None:
+        self.url = url
+        self._ca_file = ca_file
+
+    def _context(self) -> ssl.SSLContext:
+        if self._ca_file is not None:
+            return ssl.create_default_context(cafile=self._ca_file)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def httpx(self) -> Any:
+        """A transport of ``httpx``."""
+        import httpx
+
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return httpx.HTTPTransport(verify=self._context(), trust_env=False, limits=limits)
+
+    def httpx_async(self) -> Any:
+        """An asynchronous transport of ``httpx``."""
+        import httpx
+
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return httpx.AsyncHTTPTransport(verify=self._context(), trust_env=False, limits=limits)
+
+    def httpx_request(self, request: Any) -> Any:
+        """The request of ``httpx``, to the other address."""
+        import httpx
+
+        parts = urlsplit(self.url)
+        return httpx.Request(
+            request.method,
+            request.url.copy_with(scheme=parts.scheme, host=parts.hostname, port=parts.port),
+            headers=request.headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+
+    def requests(
+        self, send: Callable[..., Any] | None, request: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Send a prepared request of ``requests``; ``send`` is how adapters send.
+
+        Where ``responses`` is about, that is what sent before it came.
+        """
+        from requests.adapters import HTTPAdapter
+
+        send = getattr(sys.modules.get("responses"), "_real_send", None) or send
+        assert send is not None
+        options = {
+            **dict(zip(("stream", "timeout", "verify", "cert"), args, strict=False)),
+            **kwargs,
+        }
+        options.update(verify=self._ca_file or True, cert=None, proxies={})
+        parts = urlsplit(request.url)
+        moved = request.copy()
+        moved.url = self.url + _target(parts.path, parts.query)
+        moved.headers.setdefault("Host", parts.netloc.rpartition("@")[2])
+        with closing(HTTPAdapter()) as adapter:
+            answer = send(adapter, moved, **options)
+            if not options.get("stream"):
+                assert answer.content is not None
+        answer.url, answer.request = request.url, request
+        return answer
+
+    def urllib3(self) -> Any:
+        """A connection pool of ``urllib3``."""
+        import urllib3
+
+        options: dict[str, Any] = {} if self._ca_file is None else {"ca_certs": self._ca_file}
+        return urllib3.connection_from_url(self.url, **options)
+
+
 class Origins:
     """All origins that can be reached in process, for the whole process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shortcuts: dict[Origin, Shortcut] = {}
-        self._forced: set[Origin] = set()
+        self._detours: dict[Origin, Detour] = {}
         self.hooks = [
             Hook("httpx", "HTTPTransport.handle_request", self._httpx, saves="in-process httpx"),
             Hook(
@@ -87,13 +170,17 @@ class Origins:
                 saves="in-process urllib3",
             ),
         ]
+        self.mocks = Hook(
+            "responses",
+            "RequestsMock._on_request",
+            self._responses,
+            saves="intercept() while responses is active",
+        )
 
-    def add(self, origin: Origin, app: App, *, forced: bool = False) -> None:
-        """Reach an app at an origin without a socket; ``forced`` when no server listens there."""
+    def add(self, origin: Origin, app: App) -> None:
+        """Reach an app at an origin without a socket."""
         with self._lock:
             self._shortcuts[origin] = Shortcut(app)
-            if forced:
-                self._forced.add(origin)
             for hook in self.hooks:
                 hook.enter()
 
@@ -101,25 +188,41 @@ class Origins:
         """Reach it by socket again."""
         with self._lock:
             if self._shortcuts.pop(origin, None) is not None:
-                self._forced.discard(origin)
                 for hook in self.hooks:
+                    hook.leave()
+
+    def redirect(self, origin: Origin, detour: Detour) -> bool:
+        """Send what is for an origin to a fake; False when another one has the origin already."""
+        with self._lock:
+            if self._detours.setdefault(origin, detour) is not detour:
+                return False
+            for hook in (*self.hooks, self.mocks):
+                hook.enter()
+        return True
+
+    def restore(self, origin: Origin) -> None:
+        """Send what is for an origin to where it went before."""
+        with self._lock:
+            if self._detours.pop(origin, None) is not None:
+                for hook in (*self.hooks, self.mocks):
                     hook.leave()
 
     def refresh(self) -> None:
         """Wrap libraries imported since, and those another tool has put back."""
         with self._lock:
-            for hook in self.hooks:
+            for hook in (*self.hooks, self.mocks):
                 hook.refresh()
 
     def find(
         self, scheme: str, host: str, port: int | None, method: str, target: str
     ) -> Shortcut | None:
         """The shortcut for a request, or None when it takes the socket."""
-        origin = (scheme, host, port or _PORTS.get(scheme, 0))
-        shortcut = self._shortcuts.get(origin)
-        if shortcut is None or not shortcut.takes(method, target, forced=origin in self._forced):
-            return None
-        return shortcut
+        shortcut = self._shortcuts.get((scheme, host, port or _PORTS.get(scheme, 0)))
+        return shortcut if shortcut is not None and shortcut.takes(method, target) else None
+
+    def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
+        """Where else a request goes, or None."""
+        return self._detours.get((scheme, host, port or _PORTS.get(scheme, 0)))
 
     # -- httpx -----------------------------------------------------------------------------------
 
@@ -128,7 +231,13 @@ class Origins:
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         def handle_request(transport: Any, request: Any) -> Any:
-            shortcut = self._for_httpx(request) if active() else None
+            if not active():
+                return original(transport, request)
+            url = request.url
+            detour = self.detour(url.scheme, url.host, url.port)
+            if detour is not None:
+                return original(detour.httpx(), detour.httpx_request(request))
+            shortcut = self._for_httpx(request)
             if shortcut is None:
                 return original(transport, request)
             return _httpx_answer(shortcut, request, request.read())
@@ -140,7 +249,13 @@ class Origins:
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         async def handle_async_request(transport: Any, request: Any) -> Any:
-            shortcut = self._for_httpx(request) if active() else None
+            if not active():
+                return await original(transport, request)
+            url = request.url
+            detour = self.detour(url.scheme, url.host, url.port)
+            if detour is not None:
+                return await original(detour.httpx_async(), detour.httpx_request(request))
+            shortcut = self._for_httpx(request)
             if shortcut is None:
                 return await original(transport, request)
             return _httpx_answer(shortcut, request, await request.aread())
@@ -159,12 +274,17 @@ class Origins:
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         def send(adapter: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            if not active():
+                return original(adapter, request, *args, **kwargs)
+            parts = urlsplit(request.url)
+            detour = self.detour(parts.scheme, parts.hostname or "", parts.port)
+            if detour is not None:
+                return detour.requests(original, request, *args, **kwargs)
             body = request.body
             if isinstance(body, str):
                 body = body.encode("utf-8")
             shortcut = None
-            if active() and (body is None or isinstance(body, bytes)):
-                parts = urlsplit(request.url)
+            if body is None or isinstance(body, bytes):
                 target = _target(parts.path, parts.query)
                 shortcut = self.find(
                     parts.scheme, parts.hostname or "", parts.port, request.method, target
@@ -180,6 +300,21 @@ class Origins:
 
         return send
 
+    def _responses(
+        self, original: Callable[..., Any], active: Callable[[], bool]
+    ) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def on_request(mock: Any, adapter: Any, request: Any, **kwargs: Any) -> Any:
+            if active():
+                parts = urlsplit(request.url)
+                detour = self.detour(parts.scheme, parts.hostname or "", parts.port)
+                if detour is not None:
+                    kwargs.pop("retries", None)
+                    return detour.requests(None, request, **kwargs)
+            return original(mock, adapter, request, **kwargs)
+
+        return on_request
+
     # -- urllib3 ---------------------------------------------------------------------------------
 
     def _urllib3(
@@ -189,23 +324,36 @@ class Origins:
         def make_request(
             pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any
         ) -> Any:
+            if not active():
+                return original(pool, conn, method, url, *args, **kwargs)
+            detour = self.detour(pool.scheme, pool.host, pool.port)
+            if detour is not None:
+                target = detour.urllib3()
+                names = ("body", "headers", "retries", "timeout", "chunked", "response_conn")
+                options = {**dict(zip(names, args, strict=False)), **kwargs}
+                host = (
+                    pool.host
+                    if pool.port in (None, _PORTS[pool.scheme])
+                    else f"{pool.host}:{pool.port}"
+                )
+                # The connection is nobody's to keep, so it ends with its answer.
+                options["headers"] = {
+                    "Host": host, **(options.get("headers") or {}), "Connection": "close",
+                }  # fmt: skip
+                return original(target, target._get_conn(), method, url, **options)
             body = kwargs.get("body", args[0] if args else None)
             if isinstance(body, str):
                 body = body.encode("utf-8")
             plain = (body is None or isinstance(body, bytes)) and not kwargs.get("chunked")
             shortcut = None
-            if active() and plain:
+            if plain:
                 shortcut = self.find(pool.scheme, pool.host, pool.port, method, url)
             if shortcut is None:
                 return original(pool, conn, method, url, *args, **kwargs)
             given: Mapping[str, str] = (
                 kwargs.get("headers", args[1] if len(args) > 1 else None) or {}
             )
-            headers = [(_text(n), _text(v)) for n, v in given.items()]
-            if not any(name.lower() == "host" for name, _ in headers):
-                headers.insert(0, ("Host", f"{pool.host}:{pool.port}"))
-            if body and not any(name.lower() == "content-length" for name, _ in headers):
-                headers.append(("Content-Length", str(len(body))))
+            headers = _urllib3_headers(pool, method, given, body)
             status, out, payload = shortcut.send(method, url, headers, body or b"")
             return _urllib3_answer(
                 method,
@@ -219,6 +367,29 @@ class Origins:
             )
 
         return make_request
+
+
+def _urllib3_headers(
+    pool: Any, method: str, given: Mapping[str, str], body: bytes | None
+) -> list[tuple[str, str]]:
+    """The headers a connection of ``urllib3`` would send: the given ones and those it adds."""
+    from urllib3.util import SKIP_HEADER
+
+    headers = [(_text(n), _text(v)) for n, v in given.items()]
+    names = {name.lower() for name, _ in headers}
+    usual = {"Host": f"{pool.host}:{pool.port}", "Accept-Encoding": "identity"}
+    if body is not None or method.upper() not in _EXPECT_NO_BODY:
+        usual["Content-Length"] = str(len(body or b""))
+    usual["User-Agent"] = _urllib3_name()
+    headers[:0] = [pair for pair in usual.items() if pair[0].lower() not in names]
+    return [pair for pair in headers if pair[1] != SKIP_HEADER]
+
+
+@functools.cache
+def _urllib3_name() -> str:
+    import urllib3
+
+    return f"python-urllib3/{urllib3.__version__}"
 
 
 def _target(path: str, query: str) -> str:

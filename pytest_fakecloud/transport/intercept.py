@@ -1,24 +1,25 @@
 """Answering requests to an origin that is hard-coded in the application under test.
 
-``requests`` is reached through ``responses``, ``httpx`` and ``urllib3`` through the in-process
-transport. What the service has no route for is reported like any unrouted request.
+``requests`` (also while ``responses`` is active), ``httpx`` and ``urllib3`` are sent to the fake's own
+address instead, so that all it can do happens there as well. What the service has no route for is
+reported like any unrouted request.
 """
 
 from __future__ import annotations
 
-import re
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..kernel.app import App
 from ..kernel.errors import ContractError
-from .inprocess import Origin, Shortcut, origins
+from .inprocess import Detour, Origin, origins
+
+if TYPE_CHECKING:
+    from ..kernel.handle import Handle
 
 __all__ = ["Interception", "parse_origin"]
 
-_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -38,58 +39,23 @@ def parse_origin(text: str) -> Origin:
 
 
 class Interception(AbstractContextManager["Interception"]):
-    """Requests to one origin, answered by a fake; active from construction to ``close()``."""
+    """Requests to one origin, answered by a fake; active from construction to ``close()``.
 
-    def __init__(self, app: App, origin: str) -> None:
+    Raises ``ContractError`` when the origin is intercepted already.
+    """
+
+    def __init__(self, handle: Handle, origin: str, ca_file: str | None = None) -> None:
         self.origin = origin.rstrip("/")
         self._key = parse_origin(origin)
-        self._shortcut = Shortcut(app)
-        self._open = True
-        origins.add(self._key, app, forced=True)
-        self._mock = self._start_responses()
-
-    def _start_responses(self) -> Any:
-        import responses
-
-        mock = responses.RequestsMock(assert_all_requests_are_fired=False)
-        mock.add_passthru(re.compile(".*"))
-        pattern = re.compile(re.escape(self.origin) + r"(/.*|\?.*)?$")
-        self._registered = []
-        # Also in the module's own mock: a test that activates it covers ours up.
-        for registry in (mock, responses.mock):
-            for method in _METHODS:
-                answer = responses.CallbackResponse(method, pattern, callback=self._answer)
-                registry.add(answer)
-                if registry is not mock:
-                    self._registered.append(answer)
-        mock.start()
-        return mock
-
-    def _answer(self, request: Any) -> tuple[int, list[tuple[str, str]], bytes]:
-        parts = urlsplit(request.url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = [(str(name), str(value)) for name, value in request.headers.items()]
-        headers.insert(0, ("Host", parts.netloc))
-        body = request.body or b""
-        if isinstance(body, str):
-            body = body.encode()
-        elif not isinstance(body, bytes):
-            body = b"".join(body) if not hasattr(body, "read") else body.read()
-        status, out, payload = self._shortcut.send(request.method, target, headers, body)
-        return status, [(n, v) for n, v in out if n.lower() != "content-length"], payload
+        self._open = origins.redirect(self._key, Detour(handle.url, ca_file))
+        if not self._open:
+            raise ContractError(f"{self.origin} is intercepted already: leave that block first")
 
     def close(self) -> None:
         """Let requests to the origin go where they went before; any number of calls."""
-        if not self._open:
-            return
-        self._open = False
-        import responses
-
-        self._mock.stop(allow_assert=False)
-        for answer in self._registered:
-            if answer in responses.mock.registered():
-                responses.mock.remove(answer)
-        origins.remove(self._key)
+        if self._open:
+            self._open = False
+            origins.restore(self._key)
 
     def __exit__(
         self,
@@ -98,3 +64,6 @@ class Interception(AbstractContextManager["Interception"]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<Interception of {self.origin}{'' if self._open else ' closed'}>"

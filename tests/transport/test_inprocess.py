@@ -1,0 +1,343 @@
+"""In process: the same answers, journal and faults as over the socket, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import unittest.mock
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import requests
+import responses
+import respx
+import urllib3
+
+from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.transport.inprocess import origins
+
+Answered = tuple[int, dict[str, str], bytes]
+Send = Callable[..., Answered]
+
+
+def by_requests(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
+    answer = requests.request(method, url, headers=headers, data=body, timeout=5)
+    return answer.status_code, dict(answer.headers), answer.content
+
+
+def by_session(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
+    with requests.Session() as session:
+        answer = session.request(method, url, headers=headers, data=body, timeout=5)
+        return answer.status_code, dict(answer.headers), answer.content
+
+
+def by_httpx(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
+    answer = httpx.request(method, url, headers=headers, content=body)
+    return answer.status_code, dict(answer.headers), answer.content
+
+
+def by_httpx_async(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
+    async def send() -> Answered:
+        async with httpx.AsyncClient() as client:
+            answer = await client.request(method, url, headers=headers, content=body)
+            return answer.status_code, dict(answer.headers), answer.content
+
+    return asyncio.run(send())
+
+
+def by_urllib3(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
+    with urllib3.PoolManager(retries=False) as pool:
+        answer = pool.request(method, url, headers=headers, body=body)
+        return answer.status, dict(answer.headers), answer.data
+
+
+CLIENTS = [by_requests, by_session, by_httpx, by_httpx_async, by_urllib3]
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.__name__.removeprefix("by_"))
+def send(request: pytest.FixtureRequest) -> Send:
+    client: Send = request.param
+    return client
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1, transport="inprocess") as opened:
+        yield opened
+
+
+@pytest.fixture
+def kv(cloud: Cloud) -> KVServer:
+    return cloud.kv_server()
+
+
+def sockets(handle: Any) -> int:
+    """How many connections a fake has had since the last look."""
+    ports = {call.client[1] for call in handle.journal.calls() if call.client is not None}
+    return len(ports - {0})
+
+
+EXCHANGES = [
+    ("POST", "/", b'["SET","k","v"]'),
+    ("GET", "/get/k", None),
+    ("HEAD", "/get/k", None),
+    ("GET", "/set/a%2Fb/c%20d?EX=100", None),
+    ("PUT", "/set/k", b"body \xff bytes"),
+    ("POST", "/pipeline", b'[["INCR","n"],["NOSUCH"]]'),
+    ("POST", "/", b"no json"),
+    ("GET", "/nosuch", None),
+    ("DELETE", "/get/k", None),
+]
+
+
+def test_answers_and_journal_are_those_of_the_socket(send: Send) -> None:
+    seen = []
+    for transport in ("socket", "inprocess"):
+        with Cloud(seed=1, now="2026-01-01T00:00:00Z", transport=transport) as cloud:  # type: ignore[arg-type]
+            kv = cloud.kv_server(token="the-token-of-the-test")
+            answers = []
+            for method, path, body in EXCHANGES:
+                status, headers, content = send(method, kv.url + path, kv.headers, body)
+                headers = {name.lower(): value for name, value in headers.items()}
+                assert "date" in headers
+                for changing in ("date", "connection", "keep-alive"):
+                    headers.pop(changing, None)
+                answers.append((status, headers, content))
+            refused, _, _ = send("GET", f"{kv.url}/get/k", {}, None)
+            journal = [
+                (
+                    call.method, call.target, call.body, call.status, call.answer, call.route,
+                    call.facts, call.outcome, call.at_us,
+                    {
+                        (name.lower(), value)
+                        for name, value in call.headers
+                        if name.lower() not in ("host", "connection")
+                    },
+                )
+                for call in kv.journal.calls()
+            ]  # fmt: skip
+            hosts = {call.header("host") for call in kv.journal.calls()}
+            assert hosts == {kv.url.removeprefix("http://")}
+            assert bool(sockets(kv)) is (transport == "socket")
+            seen.append((answers, refused, journal))
+    assert seen[0] == seen[1]
+
+
+def test_an_armed_fault_takes_the_socket(send: Send, kv: KVServer) -> None:
+    kv.faults.answer(503, times=1)
+    assert send("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 503
+    assert sockets(kv) == 1
+    assert send("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 200
+    assert sockets(kv) == 1
+
+
+def test_a_cut_connection_is_what_it_is_over_the_socket(send: Send, kv: KVServer) -> None:
+    gone = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
+    with kv.faults.drop(), pytest.raises(gone):
+        send("GET", f"{kv.url}/get/k", kv.headers, None)
+    with kv.faults.lose_answer(), pytest.raises(gone):
+        send("GET", f"{kv.url}/set/k/v", kv.headers, None)
+    with kv.faults.down(), pytest.raises(gone):
+        send("GET", f"{kv.url}/get/k", kv.headers, None)
+    assert kv.value("k") == "v"
+
+
+def test_streams_take_the_socket(kv: KVServer) -> None:
+    headers = {**kv.headers, "Accept": "text/event-stream"}
+    with httpx.stream("POST", f"{kv.url}/subscribe/news", headers=headers) as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("data: subscribe,news")
+        kv.execute("PUBLISH", "news", "hello")
+        assert next(line for line in lines if "hello" in line) == "data: message,news,hello"
+    assert sockets(kv) == 1
+
+
+def test_a_waiting_endpoint_never_blocks_the_loop(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders": 1})
+    url = f"{broker.url}/consume/g/i/orders"
+    headers = {**broker.headers, "Kafka-Timeout": "4000"}
+
+    async def run() -> int:
+        async with httpx.AsyncClient() as client:
+            waiting = asyncio.create_task(client.get(url, headers=headers))
+            turns = 0
+            while not broker.journal.calls(route="consume"):
+                await asyncio.sleep(0.001)
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+                turns += 1
+            produced = await client.post(
+                f"{broker.url}/produce/orders", json={"value": "v"}, headers=broker.headers
+            )
+            assert produced.status_code == 200
+            assert [record["value"] for record in (await waiting).json()] == ["v"]
+            return turns
+
+    assert asyncio.run(run()) == 20
+
+
+def test_bodies_that_are_not_plain_bytes_arrive(kv: KVServer) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b'["SET",'
+        yield b'"k","v"]'
+
+    assert requests.post(kv.url, data=pieces(), headers=kv.headers, timeout=5).ok
+    assert httpx.post(kv.url, content=pieces(), headers=kv.headers).is_success
+    with urllib3.PoolManager() as pool:
+        assert pool.request("POST", kv.url, body=pieces(), headers=kv.headers).status == 200
+    assert [call.status for call in kv.journal.calls()] == [200, 200, 200]
+
+
+def test_other_origins_go_where_they_went(send: Send, kv: KVServer) -> None:
+    with Cloud(seed=2) as other:
+        stranger = other.kv_server()
+        assert send("GET", f"{stranger.url}/get/k", stranger.headers, None)[0] == 200
+        assert sockets(stranger) == 1
+
+
+def test_responses_and_respx_do_not_stand_between(kv: KVServer) -> None:
+    with respx.mock:
+        assert httpx.get(f"{kv.url}/get/k", headers=kv.headers).status_code == 200
+        with pytest.raises(respx.models.AllMockedAssertionError):
+            httpx.get("http://elsewhere.test/")
+    assert sockets(kv) == 0
+
+
+def test_a_closed_fake_is_gone(send: Send, cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv.close()
+    gone = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
+    with pytest.raises(gone):
+        send("GET", f"{kv.url}/get/k", kv.headers, None)
+
+
+# -- patches ---------------------------------------------------------------------------------------
+
+
+def functions() -> list[Any]:
+    return [
+        httpx.HTTPTransport.handle_request,
+        httpx.AsyncHTTPTransport.handle_async_request,
+        requests.adapters.HTTPAdapter.send,
+        urllib3.connectionpool.HTTPConnectionPool._make_request,
+        responses.RequestsMock._on_request,
+        httpx._transports.default.create_ssl_context,  # type: ignore[attr-defined]
+    ]
+
+
+def test_nothing_is_left_when_the_last_cloud_closes() -> None:
+    before = functions()
+    with Cloud(transport="inprocess") as one:
+        one.kv_server()
+        assert functions()[0] is not before[0]
+        with Cloud(transport="inprocess") as two, two.kv_server().intercept("https://kv.test"):
+            pass
+        assert functions()[0] is not before[0]
+    assert functions() == before
+
+
+class _Ours:
+    """Our patch as one that starts and stops like the others'."""
+
+    def start(self) -> None:
+        self.cloud = Cloud(transport="inprocess")
+        self.kv = self.cloud.kv_server()
+        self.interception = self.kv.intercept("https://kv.test")
+
+    def stop(self) -> None:
+        self.cloud.close()
+
+
+class _Respx:
+    def start(self) -> None:
+        self.mock = respx.mock(assert_all_mocked=False, using="httpx")
+        self.mock.start()
+
+    def stop(self) -> None:
+        self.mock.stop()
+
+
+class _Responses:
+    def start(self) -> None:
+        self.mock = responses.RequestsMock()
+        self.mock.start()
+
+    def stop(self) -> None:
+        self.mock.stop(allow_assert=False)
+
+
+class _UnitTestMock:
+    def __init__(self) -> None:
+        def make_request(pool: Any, *args: Any, **kwargs: Any) -> Any:
+            raise ConnectionError("mocked")
+
+        self.patch = unittest.mock.patch(
+            "urllib3.connectionpool.HTTPConnectionPool._make_request", make_request
+        )
+
+    def start(self) -> None:
+        self.patch.start()
+
+    def stop(self) -> None:
+        self.patch.stop()
+
+
+ORDERS = [
+    (starts, stops)
+    for starts in itertools.permutations(range(2))
+    for stops in itertools.permutations(range(2))
+]
+
+
+@pytest.mark.parametrize("other", [_Respx, _Responses, _UnitTestMock])
+@pytest.mark.parametrize(("starts", "stops"), ORDERS)
+def test_patches_started_and_stopped_in_any_order_leave_nothing_behind(
+    other: Any, starts: tuple[int, ...], stops: tuple[int, ...]
+) -> None:
+    with Cloud(seed=3) as outside:
+        kv = outside.kv_server()
+        tools = [_Ours(), other()]
+        for number in starts:
+            tools[number].start()
+        for number in stops:
+            tools[number].stop()
+        # Whatever is in place now does what the libraries themselves do.
+        for client in CLIENTS:
+            assert client("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 200
+        assert sockets(kv) == len(CLIENTS)
+        gone = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
+        for client in CLIENTS:
+            with pytest.raises(gone):
+                client("GET", "http://127.0.0.1:9/", {}, None)
+    assert not origins._shortcuts
+    assert not origins._detours
+
+
+def test_three_tools_in_any_order() -> None:
+    for starts in itertools.permutations(range(3)):
+        for stops in itertools.permutations(range(3)):
+            tools = [_Ours(), _Responses(), _UnitTestMock()]
+            for number in starts:
+                tools[number].start()
+            for number in stops:
+                tools[number].stop()
+    with Cloud(seed=3) as outside:
+        kv = outside.kv_server()
+        assert by_requests("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 200
+        assert sockets(kv) == 1
+
+
+def test_many_threads_send_at_once(kv: KVServer) -> None:
+    def work() -> None:
+        for _ in range(20):
+            by_session("POST", kv.url, kv.headers, b'["INCR","n"]')
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert kv.value("n") == "80"

@@ -1,0 +1,188 @@
+"""A hard-coded origin: answered by a fake through every client, whoever else mocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+import requests
+import responses
+import urllib3
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, ContractError, KVServer
+from pytest_fakecloud.transport.inprocess import origins
+
+ORIGIN = "https://example-kv.test"
+Get = Callable[..., "tuple[int, bytes]"]
+
+
+def by_requests(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    answer = requests.get(url, headers=headers, timeout=5)
+    assert answer.url == answer.request.url == url
+    return answer.status_code, answer.content
+
+
+def by_session(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    with (
+        requests.Session() as session,
+        session.get(url, headers=headers, timeout=5, stream=True) as answer,
+    ):
+        return answer.status_code, b"".join(answer.iter_content(3))
+
+
+def by_httpx(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    with httpx.Client() as client:
+        answer = client.get(url, headers=headers)
+        assert str(answer.request.url) == url
+        return answer.status_code, answer.content
+
+
+def by_httpx_async(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    async def get() -> tuple[int, bytes]:
+        async with httpx.AsyncClient() as client:
+            answer = await client.get(url, headers=headers)
+            return answer.status_code, answer.content
+
+    return asyncio.run(get())
+
+
+def by_urllib3(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    with urllib3.PoolManager(retries=False) as pool:
+        answer = pool.request("GET", url, headers=headers)
+        return answer.status, answer.data
+
+
+GONE = (requests.RequestException, httpx.TransportError, urllib3.exceptions.HTTPError)
+
+
+@pytest.fixture(
+    params=[by_requests, by_session, by_httpx, by_httpx_async, by_urllib3],
+    ids=lambda client: client.__name__.removeprefix("by_"),
+)
+def get(request: pytest.FixtureRequest) -> Get:
+    client: Get = request.param
+    return client
+
+
+@pytest.fixture(params=["socket", "inprocess"])
+def kv(request: pytest.FixtureRequest) -> Iterator[KVServer]:
+    with Cloud(seed=1, transport=request.param) as cloud:
+        server = cloud.kv_server()
+        server.load({"k": "v"})
+        yield server
+
+
+def test_the_fake_answers_for_the_origin(get: Get, kv: KVServer) -> None:
+    with kv.intercept(ORIGIN):
+        assert get(f"{ORIGIN}/get/k", kv.headers) == (200, b'{"result":"v"}')
+        assert get(f"{ORIGIN}/get/a%2Fb?x=1", kv.headers)[0] == 400
+        assert get(f"{ORIGIN}/get/k", {})[0] == 401
+    first = kv.journal.calls()[0]
+    assert first.header("Host") == "example-kv.test"
+    assert kv.journal.calls()[1].target == "/get/a%2Fb?x=1"
+    assert not origins._detours
+
+
+def test_faults_happen_there_too(get: Get, kv: KVServer) -> None:
+    with kv.intercept(ORIGIN):
+        with kv.faults.answer(503):
+            assert get(f"{ORIGIN}/get/k", kv.headers)[0] == 503
+        with kv.faults.drop(), pytest.raises(GONE):
+            get(f"{ORIGIN}/get/k", kv.headers)
+        with kv.faults.truncate(), pytest.raises(GONE):
+            get(f"{ORIGIN}/get/k", kv.headers)
+        kv.faults.clear()
+        assert get(f"{ORIGIN}/get/k", kv.headers)[0] == 200
+
+
+def test_proxies_are_passed_by(get: Get, kv: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with kv.intercept(ORIGIN):
+        assert get(f"{ORIGIN}/get/k", kv.headers)[0] == 200
+
+
+def test_other_origins_are_not_touched(get: Get, kv: KVServer) -> None:
+    with kv.intercept("http://127.0.0.1:9"):
+        assert get(f"{kv.url}/get/k", kv.headers)[0] == 200
+        assert get("http://127.0.0.1:9/get/k", kv.headers)[0] == 200
+    with pytest.raises(GONE):
+        get("http://127.0.0.1:9/get/k", kv.headers)
+
+
+@pytest.mark.parametrize("first", ["intercept", "responses"])
+def test_active_responses_are_no_obstacle(get: Get, kv: KVServer, first: str) -> None:
+    mock = responses.RequestsMock(assert_all_requests_are_fired=False)
+    mock.get("https://elsewhere.test/", body="mocked")
+    if first == "responses":
+        mock.start()
+    with kv.intercept(ORIGIN):
+        if first == "intercept":
+            mock.start()
+        assert get(f"{ORIGIN}/get/k", kv.headers) == (200, b'{"result":"v"}')
+        assert requests.get("https://elsewhere.test/", timeout=5).text == "mocked"
+        if first == "intercept":
+            mock.stop()
+    if first == "responses":
+        mock.stop()
+
+
+@responses.activate
+def test_the_decorator_of_responses_is_no_obstacle(kv: KVServer) -> None:
+    responses.get("https://elsewhere.test/", body="mocked")
+    with kv.intercept(ORIGIN):
+        assert by_requests(f"{ORIGIN}/get/k", kv.headers)[0] == 200
+        assert requests.get("https://elsewhere.test/", timeout=5).text == "mocked"
+    with pytest.raises(requests.ConnectionError, match="Connection refused by Responses"):
+        requests.get(f"{ORIGIN}/get/k", timeout=5)
+
+
+def test_an_official_client_with_a_hard_coded_address(kv: KVServer) -> None:
+    kv.intercept(ORIGIN)
+    redis = Redis(ORIGIN, kv.token)
+    assert redis.get("k") == "v"
+    redis.set("n", 1)
+    assert kv.value("n") == "1"
+
+
+def test_unmatched_requests_are_reported(get: Get) -> None:
+    with Cloud() as cloud:
+        index = cloud.vector_index()
+        with index.intercept("https://vector.test"):
+            assert get("https://vector.test/nosuch/path/here", index.headers)[0] == 404
+        problem = cloud.problems.only()
+        assert problem.kind == "unrouted"
+        assert "GET /nosuch/path/here" in problem.text
+
+
+def test_it_ends_with_its_handle(kv: KVServer) -> None:
+    interception = kv.intercept(ORIGIN)
+    assert repr(interception) == f"<Interception of {ORIGIN}>"
+    kv.close()
+    assert not origins._detours
+    interception.__exit__(None, None, None)
+
+
+def test_one_origin_has_one_fake(kv: KVServer) -> None:
+    with kv.intercept(ORIGIN):
+        with pytest.raises(ContractError, match=r"example-kv\.test is intercepted already"):
+            kv.intercept(ORIGIN + "/")
+        assert by_requests(f"{ORIGIN}/get/k", kv.headers)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "text", ["example-kv.test", "https://", "ftp://example-kv.test", "https://example-kv.test/path"]
+)
+def test_what_is_no_origin_is_refused(kv: KVServer, text: str) -> None:
+    with pytest.raises(ContractError, match="is no origin: give scheme and host"):
+        kv.intercept(text)
+
+
+def test_a_fake_with_tls_is_reached_as_well(get: Get) -> None:
+    with Cloud(tls=True) as cloud:
+        server = cloud.kv_server()
+        with server.intercept(ORIGIN):
+            assert get(f"{ORIGIN}/get/k", server.headers)[0] == 200

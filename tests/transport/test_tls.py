@@ -1,0 +1,139 @@
+"""HTTPS with an authority made for the run, and what clients need to trust it."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import requests
+import urllib3
+
+from pytest_fakecloud import Cloud, ContractError, KVServer
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1, tls=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def kv(cloud: Cloud) -> KVServer:
+    server = cloud.kv_server()
+    server.load({"k": "v"})
+    return server
+
+
+@pytest.fixture
+def trusted(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cloud.authority is not None
+    for name, value in cloud.authority.variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_every_fake_speaks_https(cloud: Cloud) -> None:
+    handles = [
+        cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue(),
+        cloud.callback_capture(), cloud.destination(),
+    ]  # fmt: skip
+    assert all(handle.url.startswith("https://127.0.0.1:") for handle in handles)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_clients_trust_it_through_their_variables(kv: KVServer) -> None:
+    url = f"{kv.url}/get/k"
+    assert httpx.get(url, headers=kv.headers).json() == {"result": "v"}
+    assert requests.get(url, headers=kv.headers, timeout=5).json() == {"result": "v"}
+    request = urllib.request.Request(url, headers=kv.headers)
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        assert answer.read() == b'{"result":"v"}'
+
+
+def test_clients_trust_it_through_a_context(cloud: Cloud, kv: KVServer) -> None:
+    assert cloud.authority is not None
+    context = cloud.authority.client_context()
+    url = f"{kv.url}/get/k"
+    assert httpx.get(url, headers=kv.headers, verify=context).json() == {"result": "v"}
+    with urllib3.PoolManager(ssl_context=context) as pool:
+        assert pool.request("GET", url, headers=kv.headers).json() == {"result": "v"}
+    ca_file = cloud.authority.ca_file
+    assert requests.get(url, headers=kv.headers, verify=ca_file, timeout=5).ok
+
+
+@pytest.mark.usefixtures("trusted")
+def test_the_official_clients_work(cloud: Cloud) -> None:
+    kv, index, queue = cloud.kv_server(), cloud.vector_index(dimension=2), cloud.queue()
+    kv.client().set("k", "v")
+    index.client().upsert([("1", [1.0, 0.0])])
+    queue.client().message.publish_json(url="https://app.test/hook", body={})
+    assert kv.value("k") == "v"
+    assert len(index.vectors()) == 1
+    assert len(queue.messages()) == 1
+
+
+def test_strangers_do_not_trust_it(kv: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        httpx.get(kv.url)
+    with pytest.raises(requests.exceptions.SSLError):
+        requests.get(kv.url, timeout=5)
+    with pytest.raises(httpx.TransportError):
+        httpx.get(kv.url.replace("https", "http"))
+    assert kv.journal.calls() == []
+
+
+def test_deliveries_and_callbacks_trust_it(cloud: Cloud) -> None:
+    queue, capture, target = cloud.queue(), cloud.callback_capture(), cloud.destination()
+    target.expect_request("/hook").respond_with_data("fine")
+    queue.publish(f"{target.url}/hook", json={}, callback=capture.callback_url)
+    callback = capture.wait_for_callback()
+    assert (callback.status, callback.body) == (200, b"fine")
+
+
+def test_the_variables_are_among_the_clouds(cloud: Cloud, kv: KVServer) -> None:
+    assert cloud.authority is not None
+    assert cloud.env["SSL_CERT_FILE"] == cloud.env["NODE_EXTRA_CA_CERTS"] == cloud.authority.ca_file
+    assert cloud.env["UPSTASH_REDIS_REST_URL"] == kv.url
+
+
+def test_another_process_trusts_it_with_the_variables(cloud: Cloud, kv: KVServer) -> None:
+    source = (
+        "import os, urllib.request as r; "
+        "q = r.Request(os.environ['UPSTASH_REDIS_REST_URL'] + '/get/k', headers={'Authorization': "
+        "'Bearer ' + os.environ['UPSTASH_REDIS_REST_TOKEN']}); print(r.urlopen(q).read().decode())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], env=cloud.env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == '{"result":"v"}'
+
+
+def test_in_process_needs_no_handshake() -> None:
+    with Cloud(tls=True, transport="inprocess") as cloud:
+        kv = cloud.kv_server()
+        assert httpx.get(f"{kv.url}/get/k", headers=kv.headers).is_success
+        assert kv.journal.calls().only().client == ("127.0.0.1", 0)
+
+
+def test_the_authority_ends_with_the_cloud() -> None:
+    with Cloud(tls=True) as cloud:
+        assert cloud.authority is not None
+        ca_file = Path(cloud.authority.ca_file)
+        assert ca_file.read_bytes().startswith(b"-----BEGIN CERTIFICATE-----")
+        assert isinstance(cloud.authority.client_context(), ssl.SSLContext)
+    assert not ca_file.exists()
+
+
+def test_without_trustme_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trustme", None)
+    with pytest.raises(
+        ContractError, match=r"needs trustme: pip install 'pytest-fakecloud\[tls\]'"
+    ):
+        Cloud(tls=True)
