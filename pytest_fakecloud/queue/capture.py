@@ -18,6 +18,7 @@ from werkzeug import Response as WerkzeugResponse
 from ..kernel.aio import drive, in_thread
 from ..kernel.handle import Context, Snapshot
 from ..kernel.instants import monotonic
+from .arguments import number
 from .captured import DEFAULT_TIMEOUT, Callback, Captured, nearest
 from .model import DAY, first
 from .receiver import Destination
@@ -153,7 +154,7 @@ class CallbackCapture(Destination):
 
         Returns without it when nothing is left to deliver, or after `timeout` real seconds.
         """
-        give_up = monotonic() + timeout
+        give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
             for timer in (steps := self.clock.steps(target)):
                 timer.callback(timer.due_us)
@@ -165,7 +166,7 @@ class CallbackCapture(Destination):
 
     async def adrive_until(self, done: Callable[[], bool], timeout: float) -> None:
         """`drive_until`, awaitable: deliveries are awaited in the running loop."""
-        give_up = monotonic() + timeout
+        give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
             await drive(self.clock, target)
         if self._waits():
@@ -265,6 +266,11 @@ class CallbackCapture(Destination):
         """End the receiver and every wait for it."""
         self._came.close()
         super().close()
+
+
+def _give_up(timeout: object) -> float:
+    number("timeout", timeout, whole=False)
+    return monotonic() + float(timeout)  # type: ignore[arg-type]
 
 
 class _CaptureAio:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..kernel.errors import ContractError
 from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
+from .matching import check_times
 from .model import first
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ class Captured(Found[Callback]):
 
         Never drives.  The failure shows the nearest items and what differed in each.
         """
+        check_times(times)
+        _check_fields(fields)
         found = Found(item for item in self if not _differences(item, fields))
         if (times is None and found) or (times is not None and len(found) == times):
             return found
@@ -227,6 +230,7 @@ class _Condition:
             raise ContractError(f"wait_for() takes a number or a predicate, got {wanted!r}")
         if isinstance(wanted, int) and wanted < 1:
             raise ContractError(f"wait_for({wanted}) waits for nothing: give 1 or more")
+        _check_fields(fields)
         self._captured = captured
         self._wanted = wanted
         self._fields = fields
@@ -307,9 +311,13 @@ def _differences(item: Callback, fields: Mapping[str, object]) -> list[str]:
     return [text for name, value in fields.items() for text in _difference(item, name, value)]
 
 
+def _check_fields(fields: Mapping[str, object]) -> None:
+    for name in fields:
+        if name not in _FIELDS:
+            raise ContractError(f"a callback has no {name!r}; it has: {', '.join(_FIELDS)}")
+
+
 def _difference(item: Callback, name: str, wanted: object) -> Iterator[str]:
-    if name not in _FIELDS:
-        raise ContractError(f"a callback has no {name!r}; it has: {', '.join(_FIELDS)}")
     value = getattr(item, name)
     if name in ("json", "source_json"):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -12,19 +11,32 @@ from ..kernel.handle import Context, Handle
 from ..kernel.ids import BASE62
 from ..kernel.instants import Duration, Instant, duration_us
 from ..kernel.journal import Found
+from .arguments import (
+    ANY,
+    body_of,
+    forwarded_pairs,
+    keywords,
+    known_keys,
+    labels_of,
+    number,
+    one_of,
+    section,
+    setting_pairs,
+    text,
+    whole_seconds,
+)
 from .destinations import Destinations
 from .driving import Attempts, Driver, NotIdle, QueueAio
 from .engine import Engine
 from .faults import PlannedMishaps, QueueFaults
-from .headers import as_text, as_wire
+from .headers import as_text
 from .inspection import STATES, WORDS, DeadLetterView, PublishedMessage, ScheduleView
 from .limits import plan
-from .matching import ANY, agrees, assert_matching, mismatches
+from .matching import agrees, assert_matching, mismatches
 from .model import (
     MESSAGE,
     Attempt,
     Delivery,
-    Headers,
     Message,
     Outcome,
     SigningKeys,
@@ -95,10 +107,16 @@ class Queue(Handle):
         attempt_cap: float = 5.0,
         leak_check: str = "off",
     ) -> None:
-        _check("delivery", delivery, (None, "driven", "background"))
-        _check("header_prefix", header_prefix, ("Upstash", "Service"))
-        _check("source_id", source_id, ("both", "service", "seed"))
-        _check("leak_check", leak_check, LEAKS)
+        one_of("delivery", delivery, (None, "driven", "background"))
+        one_of("header_prefix", header_prefix, ("Upstash", "Service"))
+        one_of("source_id", source_id, ("both", "service", "seed"))
+        one_of("leak_check", leak_check, LEAKS)
+        number("retries", retries)
+        if callback_retries != "inherit":
+            number("callback_retries", callback_retries)
+        number("no_answer_status", no_answer_status)
+        number("loop_limit", loop_limit, least=1)
+        number("attempt_cap", attempt_cap, whole=False)
         # The base class names the handle only after the engine is built, which needs it for ids.
         name = context.name_for(self.fixture, name)
         given = dict(limits or {})
@@ -238,7 +256,7 @@ class Queue(Handle):
         failure_callback: str | None = None,
         queue: str | None = None,
         method: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         timeout: Duration | None = None,
         settings: Mapping[str, str] | None = None,
         api: Api = "v2",
@@ -246,31 +264,34 @@ class Queue(Handle):
         """Publish a message to a URL, or the first of those to a URL group, without HTTP.
 
         `headers` are forwarded to the destination; `settings` are further `Upstash-*` headers as on
-        the wire.  Raises `QueueError` as the service would answer.
+        the wire.  Raises `QueueError` as the service would answer, `ContractError` for arguments
+        that no request could carry.
         """
-        pairs: Headers = [(as_wire(name), as_wire(text)) for name, text in (settings or {}).items()]
-        pairs += [
-            (f"Upstash-Forward-{as_wire(name)}", as_wire(text))
-            for name, text in (headers or {}).items()
-        ]
+        one_of("api", api, ("v1", "v2"))
+        pairs = setting_pairs(settings) + forwarded_pairs(headers)
         for header, value in (
             ("Method", method),
-            ("Retries", retries),
             ("Callback", callback),
             ("Failure-Callback", failure_callback),
-            ("Label", label),
         ):
             if value is not None:
-                pairs.append((f"Upstash-{header}", as_wire(str(value))))
+                pairs.append((f"Upstash-{header}", text(header.lower().replace("-", "_"), value)))
+        if retries is not None:
+            pairs.append(("Upstash-Retries", str(retries)))
+        if label is not None:
+            pairs.append(("Upstash-Label", labels_of(label)))
         for header, span in (("Delay", delay), ("Timeout", timeout)):
             if span is not None:
-                pairs.append((f"Upstash-{header}", f"{_seconds(header, span)}s"))
+                pairs.append((f"Upstash-{header}", f"{whole_seconds(header.lower(), span)}s"))
         if json is not ANY:
-            body = jsonlib.dumps(json).encode()
             pairs.append(("Content-Type", "application/json"))
-        data = body.encode() if isinstance(body, str) else body
         result = self.engine.publisher.publish(
-            as_wire(url), pairs, data, queue_name=queue, api=api, counted=False
+            text("url", url),
+            pairs,
+            body_of(body, json),
+            queue_name=None if queue is None else text("queue", queue),
+            api=api,
+            counted=False,
         )
         if not result.accepted:
             raise ContractError(f"nothing was published to {url!r}: the group has no endpoints")
@@ -283,27 +304,23 @@ class Queue(Handle):
         "schedules": [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part
         optional; a message takes the keywords of `publish`.
         """
-        known = ("url_groups", "queues", "schedules", "messages")
-        unknown = set(data) - set(known)
-        if unknown:
-            raise ContractError(
-                f"load() does not know {', '.join(sorted(unknown))}; it takes {', '.join(known)}"
-            )
+        known_keys("the data", data, ("url_groups", "queues", "schedules", "messages"))
         engine = self.engine
-        for group_name, urls in data.get("url_groups", {}).items():
+        for group_name, urls in section(data, "url_groups", dict).items():
             with engine.lock:
                 now = engine.clock.now_us()
                 group = engine.groups.create(group_name, now)
-                for url in urls:
+                for url in section({group_name: urls}, group_name, list):
                     one = url if isinstance(url, Mapping) else {"url": url}
-                    engine.groups.add(group, as_wire(one["url"]), one.get("name"), now)
-        for queue_name, settings in data.get("queues", {}).items():
-            given = {"parallelism": 1, "paused": False, **(settings or {})}
-            engine.gates.upsert_queue(queue_name, **given)
-        for schedule in data.get("schedules", []):
-            self.schedule(**schedule)
-        for message in data.get("messages", []):
-            self.publish(**message)
+                    engine.groups.add(group, text("url", one.get("url")), one.get("name"), now)
+        for queue_name, settings in section(data, "queues", dict).items():
+            given = known_keys(f"queue {queue_name}", settings or {}, ("parallelism", "paused"))
+            number("parallelism", given.setdefault("parallelism", 1), least=1)
+            engine.gates.upsert_queue(queue_name, paused=bool(given.pop("paused", False)), **given)
+        for schedule in section(data, "schedules", list):
+            self.schedule(**keywords("a schedule", schedule, self.schedule))
+        for message in section(data, "messages", list):
+            self.publish(**keywords("a message", message, self.publish))
 
     def schedule(
         self,
@@ -315,12 +332,15 @@ class Queue(Handle):
         settings: Mapping[str, str] | None = None,
     ) -> ScheduleView:
         """Create a schedule, or overwrite the one of that id."""
-        pairs: Headers = [("Upstash-Cron", cron), *(settings or {}).items()]
+        pairs = [("Upstash-Cron", text("cron", cron)), *setting_pairs(settings)]
         if id is not None:
-            pairs.append(("Upstash-Schedule-Id", id))
-        data = body.encode() if isinstance(body, str) else body
+            pairs.append(("Upstash-Schedule-Id", text("id", id)))
         result = self.engine.publisher.publish(
-            as_wire(destination), pairs, data, schedule_only=True, counted=False
+            text("destination", destination),
+            pairs,
+            body_of(body, ANY),
+            schedule_only=True,
+            counted=False,
         )
         return ScheduleView(self.engine, str(result.schedule_id))
 
@@ -384,7 +404,7 @@ class Queue(Handle):
         predicate.
         """
         self.clock.settle()
-        if state is not None and state not in STATES and state.upper() not in WORDS:
+        if state is not None and state not in STATES and str(state).upper() not in WORDS:
             raise ContractError(f"unknown state {state!r}, expected one of {', '.join(STATES)}")
         found: Found[PublishedMessage] = Found()
         with self.engine.lock:
@@ -586,19 +606,6 @@ class Queue(Handle):
 
     def _looped(self, text: str) -> None:
         self.context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
-
-
-def _check(name: str, value: object, allowed: Sequence[object]) -> None:
-    if value not in allowed:
-        shown = ", ".join(repr(one) for one in allowed if one is not None)
-        raise ContractError(f"{name}={value!r} is unknown: give one of {shown}")
-
-
-def _seconds(name: str, value: Duration) -> int:
-    microseconds = duration_us(value)
-    if microseconds % 1_000_000:
-        raise ContractError(f"{name.lower()}={value!r}: the service counts in whole seconds")
-    return microseconds // 1_000_000
 
 
 def _asked(asked: Mapping[str, object]) -> str:

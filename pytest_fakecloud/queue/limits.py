@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..kernel.errors import ContractError
+from .arguments import number
 from .model import DAY, HOUR, MINUTE
 
 MEGABYTE = 1024 * 1024
@@ -71,7 +72,8 @@ PROFILES: Mapping[str, Limits] = {
 def plan(profile: str | None, overrides: Mapping[str, Any] | None = None) -> Limits:
     """Return the limits of a profile (None: the default), some of them replaced.
 
-    Raises `ContractError` naming the known profiles or limits for an unknown one.
+    Raises `ContractError` naming the known profiles or limits for an unknown one, and for a limit
+    that is no whole number of at least 0 (or None, where a plan may be without it).
     """
     if profile is not None and profile not in PROFILES:
         raise ContractError(f"unknown profile {profile!r}, expected one of {', '.join(PROFILES)}")
@@ -82,4 +84,8 @@ def plan(profile: str | None, overrides: Mapping[str, Any] | None = None) -> Lim
         raise ContractError(
             f"unknown limit {', '.join(sorted(unknown))}, expected one of {', '.join(sorted(known))}"
         )
+    optional = {field.name for field in fields(Limits) if field.default is None}
+    for name, value in (overrides or {}).items():
+        if value is not None or name not in optional:
+            number(name, value)
     return replace(limits, **(overrides or {}))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..kernel.errors import ContractError
 from ..kernel.journal import Found
+from .arguments import ANY
 from .inspection import PublishedMessage
 
 
@@ -34,14 +36,6 @@ def _glob(text: str, pieces: Sequence[str]) -> bool:
             return False
         at = found + len(piece)
     return len(text) - len(pieces[-1]) >= at
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "<anything>"
-
-
-ANY: Any = _Absent()
 
 
 def mismatches(
@@ -115,6 +109,12 @@ def _differences(found: Any, wanted: Any, path: str) -> Any:
         yield f"{path} is {found!r}, not {wanted!r}"
 
 
+def check_times(times: object) -> None:
+    """Refuse a `times=` that no count can equal."""
+    if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 0):
+        raise ContractError(f"times={times!r} is no count: give a whole number, 0 for never")
+
+
 def assert_matching(
     what: str,
     candidates: Sequence[PublishedMessage],
@@ -124,6 +124,7 @@ def assert_matching(
     asked: str,
 ) -> Found[PublishedMessage]:
     """Return the candidates without a reason against them; fail with the nearest ones otherwise."""
+    check_times(times)
     matched: Found[PublishedMessage] = Found()
     missed: list[tuple[int, PublishedMessage, list[str]]] = []
     for candidate in candidates:

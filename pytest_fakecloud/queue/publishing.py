@@ -73,8 +73,8 @@ class Published:
     @property
     def duplicate(self) -> bool:
         """Whether nothing new was stored."""
-        return (
-            self.repeated or (bool(self.accepted) and all(one.deduplicated for one in self.accepted))
+        return self.repeated or (
+            bool(self.accepted) and all(one.deduplicated for one in self.accepted)
         )
 
 

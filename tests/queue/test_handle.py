@@ -73,6 +73,13 @@ def test_the_environment_of_the_clients(queue: Queue) -> None:
         ({"unstubbed": "x"}, "unstubbed='x'"),
         ({"signature_clock": "x"}, "signature_clock='x'"),
         ({"dedup_window": "soon"}, "'soon' is not a duration"),
+        ({"retries": "3"}, "retries='3': give a whole number of at least 0"),
+        ({"callback_retries": True}, "callback_retries=True: give a whole number"),
+        ({"no_answer_status": None}, "no_answer_status=None: give a whole number"),
+        ({"loop_limit": 0}, "loop_limit=0: give a whole number of at least 1"),
+        ({"attempt_cap": "5s"}, "attempt_cap='5s': give a number of at least 0"),
+        ({"limits": {"burst": "x"}}, "burst='x': give a whole number"),
+        ({"limits": {"message_size": None}}, "message_size=None: give a whole number"),
     ],
 )
 def test_settings_without_meaning(settings: Any, text: str) -> None:
@@ -155,7 +162,7 @@ def test_loading(queue: Queue) -> None:
     queue.destinations.accept()
     queue.advance("1d")
     assert [one.url for one in queue.attempts()] == [DEST, DEST, CALLBACK]
-    with pytest.raises(ContractError, match="load\\(\\) does not know topics"):
+    with pytest.raises(ContractError, match="load\\(\\): the data does not know 'topics'"):
         queue.load({"topics": {}})
 
 

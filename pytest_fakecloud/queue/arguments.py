@@ -1,0 +1,140 @@
+"""What a tester passes to a queue's handle, checked and turned into what a client would send.
+
+Everything here raises `ContractError` in the tester's words, so that a slip is not taken for an
+answer of the service, nor for a bug of the fake.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json as jsonlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..kernel.errors import ContractError
+from ..kernel.instants import Duration, duration_us
+from .headers import as_wire, unprefixed
+from .model import Headers
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "<anything>"
+
+
+#: What an argument is when it was not given, where None is a value like any other.
+ANY: Any = _Absent()
+
+
+def text(name: str, value: object) -> str:
+    """Return a text as wire characters; anything else is a mistake."""
+    if not isinstance(value, str):
+        raise ContractError(f"{name}={value!r} is not text: give a str")
+    return as_wire(value)
+
+
+def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Refuse a setting that is none of those that have a meaning."""
+    if value not in allowed:
+        shown = ", ".join(repr(one) for one in allowed if one is not None)
+        raise ContractError(f"{name}={value!r} is unknown: give one of {shown}")
+
+
+def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
+    """Refuse what is no number of at least `least`."""
+    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    # Written so that a float that is not a number is refused as well.
+    if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
+        kind = "whole number" if whole else "number"
+        raise ContractError(f"{name}={value!r}: give a {kind} of at least {least}")
+
+
+def whole_seconds(name: str, value: Duration) -> int:
+    """Return a duration in seconds; the service knows no shorter ones."""
+    microseconds = duration_us(value)
+    if microseconds % 1_000_000:
+        raise ContractError(f"{name}={value!r}: the service counts in whole seconds")
+    return microseconds // 1_000_000
+
+
+def body_of(body: object, json: object) -> bytes:
+    """Return the bytes to publish: of `json` where it is given, else the body's own."""
+    if json is not ANY:
+        if body != b"":
+            raise ContractError("give json= or body=, not both")
+        return jsonlib.dumps(json).encode()
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise ContractError(f"body={body!r}: give bytes or text, or json= for a value")
+
+
+def setting_pairs(settings: object) -> Headers:
+    """Return further settings, `Upstash-*` or `Service-*` headers as on the wire."""
+    pairs = _pairs("settings", settings)
+    for name, _ in pairs:
+        if unprefixed(name) is None and name.lower() != "content-type":
+            raise ContractError(
+                f"settings={{{name!r}: ...}} is no header of the service: give"
+                f" 'Upstash-{name}', or headers= for what the destination shall get"
+            )
+    return pairs
+
+
+def forwarded_pairs(headers: object) -> Headers:
+    """Return headers for the destination, as a client sends them to the queue."""
+    return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
+
+
+def labels_of(label: object) -> str:
+    """Return the value of the label header: one label, or several in a list."""
+    labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
+    return ",".join(text("label", one) for one in labels)
+
+
+def _pairs(what: str, given: object) -> Headers:
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise ContractError(f"{what}={given!r}: give a dict of names and texts")
+    return [(text(f"{what} name", name), text(f"{what}[{name!r}]", given[name])) for name in given]
+
+
+# -- data to load ----------------------------------------------------------------------------------
+
+
+def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
+    """Return one part of what is to be loaded, empty when it is absent."""
+    found = data.get(name, kind())
+    if not isinstance(found, kind):
+        raise ContractError(f"load(): {name} is a {kind.__name__}, got {found!r}")
+    return found
+
+
+def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
+    """Return a dict, refusing keys without a meaning."""
+    if not isinstance(given, Mapping):
+        raise ContractError(f"load(): {where} is a dict, got {given!r}")
+    names = list(known)
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ContractError(
+            f"load(): {where} does not know {', '.join(map(repr, unknown))};"
+            f" it takes {', '.join(names)}"
+        )
+    return dict(given)
+
+
+def keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
+    """Return the keywords for a call, refusing unknown ones and the lack of needed ones."""
+    parameters = inspect.signature(method).parameters
+    found = known_keys(where, given, parameters)
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty and name not in found
+    ]
+    if missing:
+        raise ContractError(f"load(): {where} needs {', '.join(missing)}, got {given!r}")
+    return found
