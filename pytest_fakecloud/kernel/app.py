@@ -290,6 +290,7 @@ class App:
         try:
             if isinstance(found, tuple):
                 result = found[0].endpoint(request)
+                request.call.reached = True
             elif found is None:
                 self._unrouted(request)
                 result = self.unknown_path(request)

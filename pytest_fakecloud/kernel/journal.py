@@ -82,7 +82,8 @@ class Call:
     ``headers`` the raw header list, ``route`` the name of the endpoint, ``facts`` what the service
     tells of the call (``command``, ``topic``, …), ``fault`` the fault applied, ``problem`` why a
     strict test should fail, ``note`` the diagnosis for reports. ``outcome`` is ``"answered"``,
-    ``"dropped"``, ``"lost"``, ``"hung"`` or ``"open"`` while the answer is not out.
+    ``"dropped"``, ``"lost"``, ``"hung"`` or ``"open"`` while the answer is not out. ``reached`` tells
+    whether the endpoint did what was asked, whatever a fault made of its answer.
     """
 
     # One is made for every request, so only what is always known is set; the rest is the class's.
@@ -92,6 +93,7 @@ class Call:
     route: str = ""
     fault: str | None = None
     outcome: str = "open"
+    reached: bool = False
     problem: str | None = None
     note: str = ""
     read_facts: Callable[[], dict[str, Any]] | None = None

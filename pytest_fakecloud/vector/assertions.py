@@ -19,13 +19,13 @@ NEAREST = 5
 
 
 def upserts(journal: Journal) -> Iterator[dict[str, Any]]:
-    """Every record clients upserted with success, as sent, with its ``namespace``; ids are text."""
+    """Every record clients upserted, as sent, with its ``namespace``; ids are text."""
     for call, item in _items(journal, UPSERTS):
         yield {**_given(item), "id": str(item.get("id")), "namespace": namespace_of(call)}
 
 
 def queries(journal: Journal) -> Iterator[dict[str, Any]]:
-    """Every query clients made with success, as sent, with its defaults and ``namespace``."""
+    """Every query the index carried out, as sent, with its defaults and ``namespace``."""
     for call, item in _items(journal, QUERIES):
         yield {**DEFAULTS, **_given(item), "namespace": namespace_of(call)}
 
@@ -36,8 +36,9 @@ def _given(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _items(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Call, dict[str, Any]]]:
     for call in journal.calls():
-        # A status of 200 reached the index, also where a fault lost the answer on its way back.
-        if call.route in routes and call.status == 200:
+        # Not by status: a fault may lose the answer of a call that was carried out, and may answer
+        # 200 to one that was not.
+        if call.route in routes and call.reached:
             body = orjson.loads(call.body)
             for item in body if isinstance(body, list) else [body]:
                 yield call, item

@@ -209,8 +209,10 @@ class FieldReader:
             return default
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if type(value) is not int or not minimum <= value <= LARGEST_INTEGER:
+        if type(value) is not int or value < minimum:
             raise wrong(name, f"a whole number of at least {minimum}", value)
+        if value > LARGEST_INTEGER:
+            raise wrong(name, f"a whole number of at most {LARGEST_INTEGER}", value)
         return value
 
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:

@@ -43,6 +43,10 @@ class Limits:
         """The defaults with the given ones in their place; ``ContractError`` for unknown names."""
         if isinstance(given, Limits):
             return given
+        if given is not None and not isinstance(given, Mapping):
+            raise ContractError(
+                f"limits={given!r} is not understood: give a mapping such as {{'top_k': 1000}}"
+            )
         known = [field.name for field in fields(cls)]
         for name, value in (given or {}).items():
             if name not in known:
@@ -73,7 +77,14 @@ class Approximation:
     shuffle_ties: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.recall <= 1:
+        if not (_is_number(self.recall) and 0 <= self.recall <= 1):
             raise ContractError(f"recall must be between 0 and 1, not {self.recall!r}")
-        if self.filter_budget is not None and self.filter_budget < 1:
-            raise ContractError(f"filter_budget must be at least 1, not {self.filter_budget!r}")
+        budget = self.filter_budget
+        if budget is not None and (type(budget) is not int or budget < 1):
+            raise ContractError(
+                f"filter_budget must be a whole number of at least 1, or None, not {budget!r}"
+            )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

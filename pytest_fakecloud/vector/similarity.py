@@ -28,6 +28,10 @@ UNIT = 2.0**-24  # half the distance from 1 to the next float32
 BLOCK = 64  # rows per block maximum in `threshold`
 EXACT_CHUNK = 1 << 20  # numbers per float64 chunk of exact scoring
 BATCH = 32  # queries per matrix product
+# Up to this many numbers one thread is as quick as several that have to wait for each other, and
+# where other processes keep the cores busy (parallel test runs do) it is ten times as quick.
+ONE_THREAD = 1 << 22
+SHORT = 64  # numbers in a vector below which row by row costs more than it saves
 LARGEST = float(np.finfo(np.float32).max)
 FIRST_LOOK = 256  # rows a filtered search looks at first
 
@@ -76,9 +80,18 @@ def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
     # A row of infinities or NaN is replaced by exact scoring, so overflow is no accident here.
     with np.errstate(over="ignore", invalid="ignore"):
         if len(batch) == 1:
-            return [matrix.values @ batch[0].vector]
+            return [_product(matrix.values, batch[0].vector)]
         queries = np.stack([search.vector for search in batch])
         return queries @ matrix.values.T
+
+
+def _product(values: Floats, vector: Floats) -> Floats:
+    # The matrix-vector product of the BLAS libraries shares even small work among threads; a
+    # product of each row (numpy 2 and later has it) does not.
+    if len(vector) >= SHORT and values.size <= ONE_THREAD and hasattr(np, "vecdot"):
+        product: Floats = np.vecdot(values, vector)
+        return product
+    return values @ vector
 
 
 def _rank(

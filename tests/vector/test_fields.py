@@ -226,3 +226,10 @@ def test_a_change_changes_something() -> None:
     assert patch.mode is UpdateMode.PATCH
     with pytest.raises(VectorError, match="The update changes nothing: give at least one of"):
         READER.change({"id": "a", "metadata": None})
+
+
+@pytest.mark.parametrize("value", [2**31, 2**40, 1e15])
+def test_a_number_that_is_too_large_is_called_that(value: float) -> None:
+    with pytest.raises(VectorError, match="topK: expected a whole number of at most 2147483647"):
+        READER.top_k({"topK": value}, "topK", 10)
+    assert READER.top_k({"topK": 2**31 - 1}, "topK", 10) == 2**31 - 1

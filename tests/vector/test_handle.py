@@ -252,6 +252,15 @@ def test_an_upsert_whose_answer_was_lost_counts(index: VectorIndex) -> None:
     index.assert_upserted("b", times=0)
 
 
+def test_an_upsert_that_a_fault_answered_in_place_of_the_index_does_not_count(
+    index: VectorIndex,
+) -> None:
+    index.faults.answer(200, {"result": "Success"}, times=1)
+    assert post(index, "/upsert", {"id": "a", "vector": [1, 0]}) == "Success"
+    assert index.vectors() == []
+    index.assert_upserted("a", times=0)
+
+
 def test_assert_queried(index: VectorIndex) -> None:
     query(index)
     query(index, topK=3, filter="n = 1")

@@ -30,6 +30,8 @@ def test_given_limits_take_the_place_of_the_defaults() -> None:
         ({"top_k": "1"}, "must be a whole number or None, not '1'"),
         ({"top_k": True}, "must be a whole number or None, not True"),
         ({"top_k": -1}, "must be a whole number or None, not -1"),
+        (5, "limits=5 is not understood: give a mapping such as {'top_k': 1000}"),
+        (["top_k"], "limits=.*is not understood"),
     ],
 )
 def test_limits_without_meaning(given: Any, reason: str) -> None:
@@ -42,7 +44,14 @@ def test_limits_without_meaning(given: Any, reason: str) -> None:
     [
         ({"recall": 1.5}, "recall must be between 0 and 1, not 1.5"),
         ({"recall": -0.1}, "recall must be between 0 and 1"),
-        ({"filter_budget": 0}, "filter_budget must be at least 1, not 0"),
+        ({"recall": "most"}, "recall must be between 0 and 1, not 'most'"),
+        ({"recall": True}, "recall must be between 0 and 1, not True"),
+        (
+            {"filter_budget": 0},
+            "filter_budget must be a whole number of at least 1, or None, not 0",
+        ),
+        ({"filter_budget": "9"}, "filter_budget must be a whole number .* not '9'"),
+        ({"filter_budget": 2.5}, "filter_budget must be a whole number .* not 2.5"),
     ],
 )
 def test_approximations_without_meaning(given: Any, reason: str) -> None:

@@ -186,3 +186,25 @@ def test_threshold_is_the_depth_th_largest_key(seed: int, count: int, depth: int
     keys = np.random.default_rng(seed).integers(-50, 50, count).astype(np.float32)
     ordered = np.sort(keys)[::-1]
     assert threshold(keys, depth) == (ordered[depth - 1] if depth <= count else -np.inf)
+
+
+@pytest.mark.parametrize("name", list(Similarity))
+@pytest.mark.parametrize("one_thread", [0, 1 << 22])
+def test_long_vectors_by_either_product(
+    name: Similarity, one_thread: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(similarity, "ONE_THREAD", one_thread)
+    generator = np.random.default_rng(7)
+    vectors = generator.standard_normal((300, similarity.SHORT), np.float32)
+    vectors[200] = vectors[100]
+    matrix = matrix_of(vectors)
+    for query in vectors[100], generator.standard_normal(similarity.SHORT).astype(np.float32):
+        found = rank_dense(matrix, name, [Search(query, 40)], NOTHING)[0]
+        assert unpacked(found) == expected(name, vectors, query, 40)
+
+
+def test_without_a_product_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(np, "vecdot", raising=False)
+    vectors = np.eye(similarity.SHORT, dtype=np.float32)
+    found = rank_dense(matrix_of(vectors), Similarity.COSINE, [Search(vectors[5], 2)], NOTHING)[0]
+    assert found.rows.tolist() == [5, 0]
