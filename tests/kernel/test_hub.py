@@ -666,7 +666,10 @@ def test_ten_thousand_mounts_leave_no_descriptor_and_no_thread(hub: Hub) -> None
     before = descriptors(), threading.active_count()
     for _ in range(10_000):
         hub.mount(hello).close()
-    assert (descriptors(), threading.active_count()) == before
+    after = descriptors(), threading.active_count()
+    # Fewer is fine: workers of earlier tests may have gone meanwhile.
+    assert after <= before
+    assert after[1] <= before[1]
     assert hub.mounts == 0
 
 
