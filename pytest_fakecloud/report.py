@@ -106,7 +106,7 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
         _answer(call, mask),
         call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed"),
         mask.text(detail),
-        call.fault or "",
+        call.fault or ("" if attempt is None else str(attempt.data.get("fault") or "")),
         "" if call.problem == "bug" else mask.text(call.note),
         _message(method, call.headers, body, mask),
         _message(_status(call), call.answer_headers, call.answer, mask),
@@ -115,7 +115,9 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
 
 def _event_row(event: Event, mask: Mask, homes: dict[str, str]) -> Row:
     data = {key: value for key, value in event.data.items() if value is not None}
+    trace = str(data.pop("traceback", ""))
     details = json.dumps(data, indent=2, default=repr, ensure_ascii=False) if data else ""
+    details += f"\n\n{trace}" if trace else ""
     target, what, answer, ok = event.handle, f"{event.kind}: {event.text}", "", True
     if event.kind == "attempt" and "url" in data:
         head, arrow, tail = event.text.rpartition(" -> ")
@@ -136,7 +138,7 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str]) -> Row:
         ok,
         "",
         str(data.get("fault", "") or ""),
-        "",
+        mask.text(str(data.get("note", "") or "")),
         mask.text(details),
     )
 

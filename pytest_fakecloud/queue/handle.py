@@ -48,6 +48,7 @@ from .sender import Sender, SignatureClock, Unstubbed
 from .sender import signature_clock as clock_of_signatures
 from .settings import Loop, Settings
 from .signing import Signer, explain
+from .timeline import attempt_note, handler_traceback
 from .workflow import WorkflowRuns
 
 #: The vendor's public development credentials: its own dev server and clients know them.
@@ -587,7 +588,10 @@ class Queue(Handle):
             number=attempt.number,
             status=outcome.status,
             message_kind=message.kind,
+            fault=", ".join(attempt.faults) or None,
+            note=attempt_note(outcome),
             exception=outcome.exception,
+            traceback=handler_traceback(outcome),
         )
         error = self.sender.to_raise(delivery, outcome)
         if error is not None and self.delivery == "driven":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from ..kernel.instants import to_datetime
+from .callback import failure_text
 from .headers import as_text
-from .model import SECOND, Attempt, LogEntry, Message
+from .model import SECOND, Attempt, LogEntry, Message, Outcome
 
 
 def span(us: int) -> str:
@@ -56,6 +59,8 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
         if attempt.exception is not None and attempt.status is None:
             answer = f"{attempt.state}: {type(attempt.exception).__name__}: {attempt.exception}"
         where = f" from {attempt.where}" if attempt.where else ""
+        if attempt.exception is not None and attempt.status is not None:
+            where += f", {raised_text(attempt.exception)}"
         faults = f" [fault: {', '.join(attempt.faults)}]" if attempt.faults else ""
         return f"ACTIVE  attempt {attempt.number} {waited} -> {answer}{where}{faults}"
     if entry.state == "RETRY" and entry.next_us is not None:
@@ -67,6 +72,31 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
     if entry.state == "FAILED":
         return f"FAILED  {entry.error or ''} (dead letter {message.dlq_id})"
     return entry.state
+
+
+def raised_text(exception: BaseException) -> str:
+    """Return what left a handler, and where in the test's or application's code it was raised."""
+    text = f"the handler raised {type(exception).__name__}"
+    if str(exception):
+        text += f": {exception}"
+    frames = traceback.extract_tb(exception.__traceback__)
+    if not frames:
+        return text
+    return f"{text} ({PurePath(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})"
+
+
+def attempt_note(outcome: Outcome) -> str | None:
+    """Return in words why an attempt went wrong, where its status does not say it."""
+    if outcome.exception is None or outcome.unstubbed is not None:
+        return None
+    return failure_text(outcome) if outcome.status is None else raised_text(outcome.exception)
+
+
+def handler_traceback(outcome: Outcome) -> str | None:
+    """Return the traceback of what left a handler, None when nothing did."""
+    if outcome.exception is None or outcome.status is None:
+        return None
+    return "".join(traceback.format_exception(outcome.exception))
 
 
 def message_reason(message: Message, entry: LogEntry) -> str:

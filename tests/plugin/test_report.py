@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.report import section
+from pytest_fakecloud.report import rows, section
 
 from .conftest import Run
 
@@ -155,6 +155,24 @@ def test_attempts_and_callbacks_are_arrows_of_the_queue(cloud: Cloud) -> None:
         12:00:10.000 queue --> callback_capture failure callback 1 POST /failure <-- 200
         """,
     )
+
+
+def test_an_attempt_says_what_left_the_handler_and_what_was_done_on_purpose(cloud: Cloud) -> None:
+    queue = cloud.queue()
+
+    def broken(request: object) -> None:
+        raise LookupError("no such customer")
+
+    queue.destinations.call("https://app.example.com/hook", broken)
+    queue.faults.duplicate(times=1)
+    queue.publish("https://app.example.com/hook", retries=0)
+    queue.deliver_due()
+    text = shown(cloud)
+    assert "attempt 1 POST https://app.example.com/hook <-- 500" in text
+    assert "fault: duplicate" in text
+    assert "note: the handler raised LookupError: no such customer\n" in text
+    assert "(test_report.py:" in text
+    assert 'raise LookupError("no such customer")' in next(row.sent for row in rows(cloud))
 
 
 def test_group_events_stand_in_the_brokers_lane(cloud: Cloud) -> None:

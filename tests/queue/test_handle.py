@@ -13,7 +13,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.queue.destinations import Reply
+from pytest_fakecloud.queue.destinations import DeliveredRequest, Reply
 from pytest_fakecloud.queue.driving import NotIdle
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
@@ -297,6 +297,38 @@ def test_attempts_are_in_the_journal(queue: Queue) -> None:
     queue.deliver_due()
     event = queue.journal.events("attempt", message_id=message.id).only()
     assert (event.data["url"], event.data["status"], event.at) == (DEST, 200, NOW)
+
+
+def test_the_exception_of_a_handler_is_told_with_its_place(queue: Queue) -> None:
+    def broken(request: DeliveredRequest) -> None:
+        raise KeyError("customer")
+
+    queue.destinations.call(DEST, broken)
+    message = queue.publish(DEST, retries=0)
+    queue.deliver_due()
+    data = queue.journal.events("attempt").only().data
+    assert re.fullmatch(
+        r"the handler raised KeyError: 'customer' \(test_handle.py:\d+ in broken\)", data["note"]
+    )
+    assert 'raise KeyError("customer")' in data["traceback"]
+    assert "status 500 from call, the handler raised KeyError: 'customer'" in message.timeline
+
+
+def test_an_attempt_in_the_journal_says_why_no_answer_came_and_what_was_done(queue: Queue) -> None:
+    queue.destinations.refuse(DEST)
+    queue.faults.duplicate()
+    queue.faults.unsigned()
+    queue.publish(DEST, retries=0)
+    queue.deliver_due()
+    data = queue.journal.events("attempt").only().data
+    assert data["note"].startswith("ConnectionRefusedError: https://")
+    assert data["fault"] == "duplicate, unsigned"
+    queue.destinations.accept(DEST)
+    queue.faults.clear()
+    queue.publish(DEST)
+    queue.deliver_due()
+    plain = queue.journal.events("attempt").last.data
+    assert (plain["note"], plain["fault"], plain["traceback"]) == (None, None, None)
 
 
 # -- asserting -------------------------------------------------------------------------------------
