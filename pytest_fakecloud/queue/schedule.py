@@ -5,14 +5,15 @@ names `@hourly @daily @midnight @weekly @monthly @yearly @annually`; Sunday is 0
 restricted means either.  The prefix is the one of the common Go library, whose rules fill the gaps
 (*decided here*): a time that a change of clocks skips is not run, `?` is `*`, and what only other
 cron dialects know (seconds, `L`, `W`, `#`, 7 for Sunday) is refused.
-A fixed time that a change of clocks repeats is run once.
+A fixed time that a change of clocks repeats is run once, one within a range of all hours or
+minutes (`*`) each time.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -37,6 +38,8 @@ _NAMES = {
     3: ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
     4: ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
 }
+#: More than any change of clocks ever put them back.
+_SOON = timedelta(hours=3)
 _NAMED = re.compile(r"[A-Za-z]{3}")
 
 
@@ -53,35 +56,44 @@ class Cron:
             self.expression = expression
         else:
             self.expression = self._fields(body)
+        # As in any cron: a job that runs every hour, or every so many minutes, does so throughout.
+        self._repeats = any("*" in field for field in self.expression.split()[:2])
         try:
-            self._start(datetime(2000, 1, 1, tzinfo=UTC))
+            CronSim(self.expression, datetime(2000, 1, 1))
         except (CronSimError, ValueError) as error:
             raise self._bad(str(error)) from None
 
     def next_us(self, after_us: int) -> int | None:
         """Return the first instant after this one at which it fires; None when it never does."""
-        after = to_datetime(after_us).astimezone(self.zone)
+        repeated: int | None = None
         try:
-            runs = self._start(after)
-            for _ in range(1000):
-                moment = next(runs)
-                if self._skipped(moment, runs):
-                    continue
-                instant = round(moment.timestamp()) * 1_000_000
-                if instant > after_us:
-                    return instant
-        except (StopIteration, OverflowError, ValueError):
+            for wall in CronSim(self.expression, self._wall(after_us)):
+                first, second = self._instants(wall)
+                if second is not None and second > after_us:
+                    repeated = second if repeated is None else min(repeated, second)
+                if first is not None and first > after_us:
+                    return first if repeated is None else min(first, repeated)
+        except (OverflowError, ValueError):
             return None
-        return None
+        return repeated
 
-    def _start(self, after: datetime) -> CronSim:
-        return CronSim(self.expression, after)
+    def _wall(self, after_us: int) -> datetime:
+        """The time on the wall to look on from: earlier where the clocks go back soon."""
+        after = to_datetime(after_us)
+        here, later = after.astimezone(self.zone), (after + _SOON).astimezone(self.zone)
+        soon = here.utcoffset() != later.utcoffset()
+        return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
-    @staticmethod
-    def _skipped(moment: datetime, runs: CronSim) -> bool:
-        # The library moves a time that the clocks jump over to just after the jump; the wall
-        # clock then shows an hour or minute that was not asked for.
-        return moment.hour not in runs.hours or moment.minute not in runs.minutes
+    def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
+        """The instants at which the wall shows a time: none when it is skipped, a second one when
+        it is repeated and the expression does not fix it."""
+        instants: list[int | None] = []
+        for fold in (0, 1):
+            there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
+            exists = there.astimezone(self.zone).replace(tzinfo=None) == wall
+            instants.append(round(there.timestamp()) * 1_000_000 if exists else None)
+        first, second = instants
+        return first, second if self._repeats and second != first else None
 
     def _split_zone(self, text: str) -> tuple[str, tzinfo]:
         found = _ZONE.match(text)

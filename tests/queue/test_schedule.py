@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +84,48 @@ def test_a_time_that_the_clocks_repeat_is_run_once() -> None:
     assert once == ["2026-11-01 05:30", "2026-11-02 06:30"]
     every_hour = runs("CRON_TZ=America/New_York 0 * * * *", us(2026, 11, 1, 4, 30), 3)
     assert every_hour == ["2026-11-01 05:00", "2026-11-01 06:00", "2026-11-01 07:00"]
+
+
+CHANGES = [
+    ("Europe/Berlin", (2026, 3, 28, 12)),
+    ("Europe/Berlin", (2026, 10, 24, 12)),
+    ("America/Havana", (2026, 3, 7, 12)),  # at midnight
+    ("America/Havana", (2026, 10, 31, 20)),
+    ("Africa/Casablanca", (2026, 2, 14, 12)),
+    ("Australia/Lord_Howe", (2026, 4, 4, 6)),  # by half an hour
+    ("Australia/Lord_Howe", (2026, 10, 3, 6)),
+    ("Pacific/Apia", (2011, 12, 29, 12)),  # a whole day was skipped
+    ("Asia/Kathmandu", (2026, 1, 1, 0)),
+]
+
+
+@pytest.mark.parametrize("fields", [
+    "*/15 * * * *", "30 * * * *", "0 */2 * * *", "*/20 2 * * *", "*/10 1-3 * * *",
+    "30 2 * * *", "0 2 * * *", "30 1 * * *", "0 0 * * *", "45 1,2,3 * * *", "5 1 * * 0",
+])  # fmt: skip
+@pytest.mark.parametrize(("zone", "start"), CHANGES)
+def test_changes_of_clocks_against_a_walk_through_every_minute(
+    zone: str, start: tuple[int, int, int, int], fields: str
+) -> None:
+    begin = datetime(*start, tzinfo=UTC)
+    minutes = [begin + timedelta(minutes=count) for count in range(1, 2 * 1440)]
+    walls = [(minute, minute.astimezone(ZoneInfo(zone))) for minute in minutes]
+    plain = CronSim(fields, datetime(2000, 1, 1))
+    repeats = "*" in fields.split()[0] or "*" in fields.split()[1]
+    expected, seen = [], set()
+    for minute, wall in walls:
+        if not (wall.minute in plain.minutes and wall.hour in plain.hours):
+            continue
+        if fields.endswith("0") and wall.isoweekday() != 7:
+            continue
+        if repeats or wall.replace(tzinfo=None) not in seen:
+            expected.append(minute)
+        seen.add(wall.replace(tzinfo=None))
+    cron = Cron(f"CRON_TZ={zone} {fields}")
+    found, at = [], round(begin.timestamp()) * SECOND
+    while (at := cron.next_us(at) or 0) and to_datetime(at) <= minutes[-1]:
+        found.append(to_datetime(at))
+    assert found == expected
 
 
 @pytest.mark.parametrize(
