@@ -399,9 +399,13 @@ def pytest_runtest_makereport(
             link = str(write(cloud, path, item.nodeid, str(report.longrepr)))
         text = section(cloud, link=link)
         if call.excinfo is not None:
-            from .hints import hints
+            from .hints import hints, suspicions
 
-            text = "\n".join([*hints(cloud, call.excinfo.value), text])
+            found = hints(cloud, call.excinfo.value)
+            if not found and call.when == "call":
+                names = vars(getattr(item, "module", None) or object).values()
+                found = suspicions(cloud, getattr(item, "fixturenames", ()), names)
+            text = "\n".join([*found, text])
         report.sections.append(("fakecloud", text))
     return report
 

@@ -387,9 +387,9 @@ def _urllib3_headers(
 
 @functools.cache
 def _urllib3_name() -> str:
-    import urllib3
+    from importlib.metadata import version
 
-    return f"python-urllib3/{urllib3.__version__}"
+    return f"python-urllib3/{version('urllib3')}"
 
 
 def _target(path: str, query: str) -> str:

@@ -7,7 +7,7 @@ import itertools
 import threading
 import unittest.mock
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -95,8 +95,9 @@ EXCHANGES = [
 
 def test_answers_and_journal_are_those_of_the_socket(send: Send) -> None:
     seen = []
-    for transport in ("socket", "inprocess"):
-        with Cloud(seed=1, now="2026-01-01T00:00:00Z", transport=transport) as cloud:  # type: ignore[arg-type]
+    transports: list[Literal["socket", "inprocess"]] = ["socket", "inprocess"]
+    for transport in transports:
+        with Cloud(seed=1, now="2026-01-01T00:00:00Z", transport=transport) as cloud:
             kv = cloud.kv_server(token="the-token-of-the-test")
             answers = []
             for method, path, body in EXCHANGES:
@@ -319,7 +320,7 @@ def test_patches_started_and_stopped_in_any_order_leave_nothing_behind(
 def test_three_tools_in_any_order() -> None:
     for starts in itertools.permutations(range(3)):
         for stops in itertools.permutations(range(3)):
-            tools = [_Ours(), _Responses(), _UnitTestMock()]
+            tools: list[Any] = [_Ours(), _Responses(), _UnitTestMock()]
             for number in starts:
                 tools[number].start()
             for number in stops:
