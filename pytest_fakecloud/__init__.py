@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from .kernel.errors import ContractError
     from .kv.handle import KVServer
     from .queue.capture import Callback, CallbackCapture, Destination
+    from .queue.driving import NotIdle
     from .queue.handle import Queue
+    from .queue.inspection import PublishedMessage
+    from .queue.model import Attempt
     from .queue.replies import DeliveredRequest, Reply
+    from .queue.settings import Loop
     from .vector.handle import VectorIndex
 
 __all__ = [
+    "Attempt",
     "Broker",
     "Callback",
     "CallbackCapture",
@@ -37,12 +42,16 @@ __all__ = [
     "DeliveredRequest",
     "Destination",
     "KVServer",
+    "Loop",
+    "NotIdle",
+    "PublishedMessage",
     "Queue",
     "Reply",
     "VectorIndex",
 ]
 
 _HOMES = {
+    "Attempt": "queue.model",
     "Broker": "broker.handle",
     "Callback": "queue.capture",
     "CallbackCapture": "queue.capture",
@@ -52,6 +61,9 @@ _HOMES = {
     "DeliveredRequest": "queue.replies",
     "Destination": "queue.capture",
     "KVServer": "kv.handle",
+    "Loop": "queue.settings",
+    "NotIdle": "queue.driving",
+    "PublishedMessage": "queue.inspection",
     "Queue": "queue.handle",
     "Reply": "queue.replies",
     "VectorIndex": "vector.handle",

@@ -97,6 +97,8 @@ class Attempting:
             message = engine.messages.get(message_id)
             if message is None or message.id not in engine.pending or message.state == "ACTIVE":
                 return None
+            if engine.closed:
+                return None
             engine.timers.pop(message_id, None)
             now = engine.clock.now_us()
             if not engine.gates.may_start(message, now):

@@ -76,9 +76,13 @@ class DestinationRoute:
         """Take this route out of the table; deliveries fall to the next shorter prefix."""
         self._table.remove(self)
 
-    def rewind(self) -> None:
-        """Forget what came; prepared answers begin with the first one again."""
-        self.deliveries.clear()
+    def saved(self) -> Any:
+        """Return what came so far and how many answers were given, for `restore`."""
+        return list(self.deliveries), 0
+
+    def restore(self, saved: Any) -> None:
+        """Return to a `saved()`: prepared answers go on from where they were then."""
+        self.deliveries[:] = saved[0]
 
     def take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Record a delivery and answer it in the caller's thread."""
@@ -165,9 +169,14 @@ class _Answers(DestinationRoute):
         self.given = 0
         self._lock = threading.Lock()
 
-    def rewind(self) -> None:
-        super().rewind()
-        self.given = 0
+    def saved(self) -> Any:
+        with self._lock:
+            return list(self.deliveries), self.given
+
+    def restore(self, saved: Any) -> None:
+        super().restore(saved)
+        with self._lock:
+            self.given = saved[1]
 
     def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:
@@ -304,16 +313,16 @@ class Destinations:
             self._routes.clear()
 
     def saved(self) -> object:
-        """Return the present routes, for `restore`."""
+        """Return the present routes and how far each of them is, for `restore`."""
         with self._lock:
-            return dict(self._routes)
+            return [(prefix, route, route.saved()) for prefix, route in self._routes.items()]
 
     def restore(self, saved: Any) -> None:
-        """Return to the routes of `saved()`, as if nothing had come to them yet."""
+        """Return to the routes of a `saved()`, and to how far each of them was."""
         with self._lock:
-            self._routes = dict(saved)
-        for route in saved.values():
-            route.rewind()
+            self._routes = {prefix: route for prefix, route, _ in saved}
+            for _, route, state in saved:
+                route.restore(state)
 
     def close(self) -> None:
         """End the lifespans and the loop of ASGI applications that were called outside of one."""

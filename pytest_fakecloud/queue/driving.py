@@ -24,7 +24,10 @@ class Attempts(Found[Attempt]):
 
 
 class NotIdle(AssertionError):
-    """A queue that still had work to do when the time it was given had passed."""
+    """A queue that still had work to do when the time it was given had passed.
+
+    Raised by `run_until_idle(within=...)`, with the timelines of the first undelivered messages.
+    """
 
 
 Target = Callable[[], int]
@@ -100,9 +103,13 @@ class Driver:
 
     # -- running a plan --------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        self._queue.check_open()
+        self._queue.engine.drive += 1
+
     def run(self, plan: Step) -> Attempts:
         """Run a plan in this thread."""
-        self._queue.engine.drive += 1
+        self._begin()
         try:
             target = next(plan)
             while True:
@@ -113,7 +120,7 @@ class Driver:
 
     async def run_async(self, plan: Step) -> Attempts:
         """Run a plan in the running loop; attempts are awaited in it."""
-        self._queue.engine.drive += 1
+        self._begin()
         try:
             target = next(plan)
             while True:

@@ -105,6 +105,7 @@ class Engine:
         self.crowd: deque[str] = deque()
         self.drive = 0
         self.overtaken: list[str] = []
+        self.closed = False
 
     # -- ids, keys -------------------------------------------------------------------------------
     def new_id(self, prefix: str) -> str:
@@ -132,7 +133,7 @@ class Engine:
         """Return a message that a client may still read; 404 otherwise."""
         with self.lock:
             found = self.messages.get(message_id) or self._task_group(message_id)
-            if found is None or self._past_grace(found):
+            if found is None or found.state == "CANCELED" or self._past_grace(found):
                 raise not_found("message", message_id)
             return found
 
@@ -193,6 +194,8 @@ class Engine:
         timer = self.timers.get(message_id)
         if timer is not None:
             timer.cancel()
+        if self.closed:
+            return
         self.timers[message_id] = self.clock.call_at(
             due_us,
             partial(self.attempting.run, message_id),
@@ -246,8 +249,6 @@ class Engine:
                 self.timers.pop(message_id, None)
                 self.finish(message, "CANCELED", at_us)
 
-    # -- attempts --------------------------------------------------------------------------------
-    # -- callbacks -------------------------------------------------------------------------------
     # -- ends ------------------------------------------------------------------------------------
     def finish(
         self,
@@ -315,6 +316,21 @@ class Engine:
         message.log.append(entry)
         self.logs.entries.append(entry)
 
+    def close(self) -> None:
+        """Begin no attempt and no run of a schedule any more; the data can still be looked at."""
+        with self.lock:
+            self.closed = True
+            self._cancel_timers()
+        self.changed.close()
+
+    def _cancel_timers(self) -> None:
+        for timer in [*self.timers.values(), *self.gates.flow_timers.values()]:
+            timer.cancel()
+        self.timers.clear()
+        self.gates.flow_timers.clear()
+        for schedule in self.schedules.by_id.values():
+            self.schedules.unplan(schedule)
+
     # -- copies ----------------------------------------------------------------------------------
     def snapshot(self) -> Saved:
         """Return a copy of all data; further attempts do not change it."""
@@ -324,12 +340,7 @@ class Engine:
     def restore(self, saved: Saved) -> None:
         """Return to a copy: its data, and timers for what was waiting, in flight or scheduled."""
         with self.lock:
-            for timer in [*self.timers.values(), *self.gates.flow_timers.values()]:
-                timer.cancel()
-            self.timers.clear()
-            self.gates.flow_timers.clear()
-            for schedule in self.schedules.by_id.values():
-                self.schedules.plan(schedule, None)
+            self._cancel_timers()
             put_back(self, saved)
             self.attempting.performing = None
             for schedule in self.schedules.by_id.values():

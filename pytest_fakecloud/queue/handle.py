@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from ..kernel.errors import ContractError
-from ..kernel.handle import Context, Handle
+from ..kernel.handle import Context, Handle, Snapshot
 from ..kernel.ids import BASE62
 from ..kernel.instants import Duration, Instant, duration_us
 from ..kernel.journal import Found
@@ -180,7 +182,6 @@ class Queue(Handle):
         self.faults = faults
         if dev_credentials:
             self.token = DEV_TOKEN
-        self._baseline_routes = self.destinations.saved()
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -212,12 +213,17 @@ class Queue(Handle):
         return explain(signature, body=raw, keys=self.engine.keys, at=now(), url=url)
 
     def env_variables(self) -> dict[str, str]:
-        return {
+        variables = {
             "QSTASH_URL": self.url,
             "QSTASH_TOKEN": self.token,
             "QSTASH_CURRENT_SIGNING_KEY": self.current_signing_key,
             "QSTASH_NEXT_SIGNING_KEY": self.next_signing_key,
+            # Empty counts as absent for the clients: those of a developer's shell would win.
+            "QSTASH_REGION": "",
         }
+        if self.token == DEV_TOKEN:
+            return variables | {"QSTASH_DEV_PORT": str(urlsplit(self.url).port)}
+        return variables | {"QSTASH_DEV": ""}
 
     def make_client(self, **options: Any) -> Any:
         from qstash import QStash
@@ -229,16 +235,24 @@ class Queue(Handle):
 
         return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
 
-    def set_baseline(self) -> None:
-        super().set_baseline()
-        self._baseline_routes = self.destinations.saved()
+    def snapshot(self) -> Snapshot:
+        """The present data, and the destinations with how far each of them is."""
+        saved = super().snapshot()
+        return replace(saved, data=(saved.data, self.destinations.saved()))
 
-    def reset(self) -> None:
-        super().reset()
-        self.destinations.restore(self._baseline_routes)
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put data and destinations of a snapshot back; journal, faults and clock stay."""
+        if isinstance(snapshot, Snapshot) and snapshot.fixture == self.fixture:
+            data, routes = snapshot.data
+            super().restore(replace(snapshot, data=data))
+            self.destinations.restore(routes)
+        else:
+            super().restore(snapshot)
 
     def close(self) -> None:
+        """End the fake; what it had still to deliver stays undelivered."""
         if not self.closed:
+            self.engine.close()
             super().close()
             self.sender.close()
 
@@ -268,6 +282,7 @@ class Queue(Handle):
         the wire.  Raises `QueueError` as the service would answer, `ContractError` for arguments
         that no request could carry.
         """
+        self.check_open()
         one_of("api", api, ("v1", "v2"))
         pairs = setting_pairs(settings) + forwarded_pairs(headers)
         for header, value in (
@@ -333,6 +348,7 @@ class Queue(Handle):
         settings: Mapping[str, str] | None = None,
     ) -> ScheduleView:
         """Create a schedule, or overwrite the one of that id."""
+        self.check_open()
         pairs = [("Upstash-Cron", text("cron", cron)), *setting_pairs(settings)]
         if id is not None:
             pairs.append(("Upstash-Schedule-Id", text("id", id)))
@@ -361,6 +377,11 @@ class Queue(Handle):
         return PublishedMessage(engine, accepted.message_id)
 
     # -- driving ---------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise `ContractError` once the queue is closed."""
+        if self.closed:
+            raise ContractError(f"{self.name} is closed: ask the cloud for another one")
 
     @property
     def aio(self) -> QueueAio:

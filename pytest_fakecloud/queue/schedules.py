@@ -83,13 +83,17 @@ class Schedules:
     def plan(self, schedule: Schedule, due_us: int | None) -> None:
         """Set the instant of the next run."""
         schedule.next_us = due_us
-        timer = self._timers.pop(schedule.id, None)
-        if timer is not None:
-            timer.cancel()
-        if due_us is not None:
+        self.unplan(schedule)
+        if due_us is not None and not self._engine.closed:
             self._timers[schedule.id] = self._engine.clock.call_at(
                 due_us, partial(self._fire, schedule.id), label=f"schedule {schedule.id}"
             )
+
+    def unplan(self, schedule: Schedule) -> None:
+        """Take the next run off the clock."""
+        timer = self._timers.pop(schedule.id, None)
+        if timer is not None:
+            timer.cancel()
 
     def delete(self, schedule_id: str) -> None:
         """Forget a schedule; 404 when there is none.  Messages it created live on."""

@@ -48,4 +48,8 @@ class Mishaps:
 
 
 class Loop(AssertionError):
-    """Messages publish each other without end at one instant."""
+    """Messages publish each other without end; what was about to go out stays pending.
+
+    Raised by the driving call, which would never return: by default after 1,000 deliveries that
+    caused each other at one instant (the setting `loop_limit`), or ten times as many in one call.
+    """

@@ -119,7 +119,9 @@ def test_an_exception_of_the_work_comes_through(deadlines: Deadlines) -> None:
         trio.run(deadlines.within_cap, broken())
 
 
-def test_work_that_cancels_itself_is_cancelled_and_not_late(deadlines: Deadlines) -> None:
+def test_work_that_cancels_itself_is_cancelled_and_not_late() -> None:
+    deadlines = Deadlines(60)
+
     async def cancelled() -> None:
         raise asyncio.CancelledError
 
@@ -128,6 +130,7 @@ def test_work_that_cancels_itself_is_cancelled_and_not_late(deadlines: Deadlines
             await deadlines.within_cap(cancelled())
 
     asyncio.run(main())
+    deadlines.close()
 
 
 def test_the_words_name_the_awaitable_form_only_where_it_helps(deadlines: Deadlines) -> None:

@@ -58,7 +58,13 @@ def test_the_environment_of_the_clients(queue: Queue) -> None:
         "QSTASH_TOKEN": queue.token,
         "QSTASH_CURRENT_SIGNING_KEY": queue.current_signing_key,
         "QSTASH_NEXT_SIGNING_KEY": queue.next_signing_key,
+        # A developer's own would send the JavaScript client elsewhere.
+        "QSTASH_REGION": "",
+        "QSTASH_DEV": "",
     }
+    with Queue(Context.alone(), dev_credentials=True) as development:
+        assert development.env["QSTASH_DEV_PORT"] == development.url.rpartition(":")[2]
+        assert "QSTASH_DEV" not in development.env
 
 
 @pytest.mark.parametrize(
@@ -177,6 +183,57 @@ def test_reset_returns_to_the_baseline(queue: Queue) -> None:
     assert queue.advance("1h") == []
     with pytest.raises(ContractError, match="is gone: the queue was reset"):
         _ = message.state
+
+
+def test_a_snapshot_knows_how_far_the_destinations_are(queue: Queue) -> None:
+    route = queue.destinations.answers(DEST, 500, 503, 200)
+    message = queue.publish(DEST)
+    queue.deliver_due()
+    saved = queue.snapshot()
+    for _ in range(2):
+        queue.destinations.accept(CALLBACK)
+        queue.run_until_idle()
+        assert [one.status for one in message.attempts] == [500, 503, 200]
+        assert len(route.deliveries) == 3
+        queue.restore(saved)
+        assert [one.status for one in message.attempts] == [500]
+        assert len(route.deliveries) == 1
+        assert queue.destinations.routes == [route]
+    queue.reset()
+    assert queue.destinations.routes == []
+    with pytest.raises(ContractError, match="no snapshot of a queue"):
+        queue.restore("x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("delivery", ["driven", "background"])
+def test_a_closed_queue_delivers_nothing(delivery: Any) -> None:
+    with Cloud(now=NOW) as cloud:
+        queue = cloud.queue(delivery=delivery)
+        route = queue.destinations.accept(DEST)
+        message = queue.publish(DEST, delay="1h")
+        queue.schedule(DEST, "* * * * *")
+        queue.close()
+        assert cloud.clock.next_due() is None
+        cloud.clock.advance("2h")
+        assert (route.deliveries, message.state) == ([], "pending")
+        for use in (
+            lambda: queue.publish(DEST),
+            lambda: queue.schedule(DEST, "* * * * *"),
+            queue.deliver_due,
+            queue.run_until_idle,
+            lambda: asyncio.run(queue.aio.advance(1)),
+        ):
+            with pytest.raises(ContractError, match="queue is closed: ask the cloud for another"):
+                use()
+
+
+def test_a_queue_closed_by_a_handler_takes_its_answer_and_ends(queue: Queue) -> None:
+    queue.destinations.call(DEST, lambda request: queue.close() or 500)
+    message = queue.publish(DEST)
+    queue.publish(DEST)
+    assert len(queue.deliver_due()) == 1
+    assert message.attempts.only().status == 500
+    assert queue.clock.next_due() is None
 
 
 # -- looking ---------------------------------------------------------------------------------------

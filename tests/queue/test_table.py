@@ -711,6 +711,7 @@ def cancel_message_endpoint(scene: Scene) -> None:
     assert record(scene, message_id)["messageId"] == message_id
     scene.queue.advance("1h")
     assert scene.states(message_id) == ["CREATED", "CANCEL_REQUESTED", "CANCELED"]
+    assert scene.request("GET", f"/v2/messages/{message_id}").status == 404
     assert scene.came == []
     assert scene.request("DELETE", f"/v2/messages/{message_id}").status == 404
     assert scene.request("DELETE", "/v2/messages/msg_unknown").status == 404
