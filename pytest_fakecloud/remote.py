@@ -40,6 +40,8 @@ class Connection:
         import urllib3
 
         self.url = url.rstrip("/")
+        self.exits = ExitStack()
+        """What ends with the connection: the clients that handles made."""
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._pool = urllib3.PoolManager(retries=False, maxsize=8, timeout=urllib3.Timeout(None))
 
@@ -96,7 +98,8 @@ class Connection:
         return content
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and the clients that handles made."""
+        self.exits.close()
         self._pool.clear()
 
 
@@ -218,7 +221,6 @@ class _RemoteHandle:
     def _close(self) -> None:
         if not object.__getattribute__(self, "closed"):
             object.__setattr__(self, "closed", True)
-            object.__getattribute__(self, "_exits").close()
             self._connection.request("DELETE", f"/handles/{self._remote_name}")
 
 
@@ -236,7 +238,7 @@ def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
     object.__setattr__(handle, "_connection", connection)
     object.__setattr__(handle, "_remote_name", name)
     object.__setattr__(handle, "closed", False)
-    object.__setattr__(handle, "_exits", ExitStack())
+    object.__setattr__(handle, "_exits", connection.exits)
     return handle  # type: ignore[no-any-return]
 
 
