@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -147,11 +147,12 @@ class Cluster:
         asked = self._admin.list_offsets(specs, request_timeout=self._timeout)
         return {(tp.topic, tp.partition): _result(future).offset for tp, future in asked.items()}
 
-    def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """Everything a group has committed."""
-        asked = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
-        )
+    def group_offsets(
+        self, group: str, places: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], int]:
+        """What a group has committed to the partitions, as far as it has."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in places])
+        asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
         found = _result(next(iter(asked.values())))
         return {
             (tp.topic, tp.partition): tp.offset

@@ -275,10 +275,7 @@ class KafkaEngine:
         All are checked before any is sent. Raises ``BrokerError`` as the in-memory engine does, and
         503 when the cluster does not confirm them all.
         """
-        for message in messages:
-            self._check_topic(message.topic)
-            if message.partition is not None:
-                self._check_partition(message.topic, message.partition)
+        self._look_up(messages)
         with self._lock:
             places, _, problem = self._placement.plan(messages, self.clock.now_ms())
         if problem is not None and (self.settings.batches == "atomic" or not places):
@@ -298,6 +295,15 @@ class KafkaEngine:
         if problem is not None:
             raise problem
         return confirmed
+
+    def _look_up(self, messages: Sequence[Message]) -> None:
+        # What is still missing after this is for the placement to refuse, in its order.
+        known = self._topics()
+        for message in messages:
+            topic = known.get(message.topic)
+            if topic is None or (message.partition or 0) >= len(topic.logs):
+                self._topics(fresh=True)
+                return
 
     def _send(self, sent: _Batch, index: int, message: Message, place: Metadata) -> None:
         key = message.key
@@ -328,14 +334,34 @@ class KafkaEngine:
         wanted = distinct_positions(positions)
         for topic, partition, _ in wanted:
             self._check_partition(topic, partition)
-        for (topic, partition, offset), (start, end) in zip(
-            wanted, self._ends(wanted), strict=True
-        ):
-            beyond = offset > end and self.settings.fetch_beyond_end == "error"
-            if offset < start or beyond:
-                raise errors.out_of_range(topic, partition, offset, start, end)
-        if not wanted:
-            return []
+        signal = self.clock.signal()
+        self.waiting.append(signal)
+        try:
+            until = monotonic() + timeout_ms / 1000
+            reachable = self._reachable(wanted, until)
+            left_ms = max(0, int((until - monotonic()) * 1000))
+            return self._fetch(reachable, left_ms if timeout_ms else 0) if reachable else []
+        finally:
+            self.waiting.remove(signal)
+
+    def _reachable(
+        self, wanted: list[TopicPartitionOffset], until: float
+    ) -> list[TopicPartitionOffset]:
+        """The positions the logs have, waited for where one may lie behind the end."""
+        pause, epoch = threading.Event(), self._epoch
+        while True:
+            found = []
+            for at, (start, end) in zip(wanted, self._ends(wanted), strict=True):
+                beyond = at.offset > end
+                if at.offset < start or (beyond and self.settings.fetch_beyond_end == "error"):
+                    raise errors.out_of_range(*at, start, end)
+                if not beyond:
+                    found.append(at)
+            if found or monotonic() > until or epoch != self._epoch:
+                return found
+            pause.wait(_STEP)
+
+    def _fetch(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         reader = Consumer(
             self._address.settings(
                 {
@@ -580,7 +606,7 @@ class KafkaEngine:
             if assigned and (topic, partition) not in assigned:
                 raise errors.not_assigned(group, instance, self._shown(topic), partition)
         if assigned:
-            self._commit(member.consumer, group, real)
+            self._commit(member.ask, real)
         else:
             # Still joining: the group takes it from anybody as long as it has no members.
             self.store(
@@ -594,12 +620,14 @@ class KafkaEngine:
         with self._lock:
             self._groups.add(group)
         with closing(self._outsider(group)) as consumer:
-            self._commit(consumer, group, {(self._real(t), p): o for t, p, o in offsets})
+            self._commit(
+                lambda what: what(consumer), {(self._real(t), p): o for t, p, o in offsets}
+            )
 
-    def _commit(self, consumer: Any, group: str, real: Mapping[tuple[str, int], int]) -> None:
+    def _commit(self, ask: Any, real: Mapping[tuple[str, int], int]) -> None:
         places = [Place(*tp, offset) for tp, offset in real.items()]
         try:
-            done = consumer.commit(offsets=places, asynchronous=False)
+            done = ask(lambda consumer: consumer.commit(offsets=places, asynchronous=False))
         except KafkaException as error:
             raise self._public_error(translated(error)) from None
         for place in done or ():
@@ -679,11 +707,13 @@ class KafkaEngine:
 
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
         """Everything a group has committed to topics of this handle."""
-        return {
-            TopicPartition(self._shown(topic), partition): offset
-            for (topic, partition), offset in self._cluster.group_offsets(self._real(group)).items()
-            if topic.startswith(self.prefix)
-        }
+        own = [
+            (self._real(name), number)
+            for name, count in self.topics().items()
+            for number in range(count)
+        ]
+        held = self._cluster.group_offsets(self._real(group), own) if own else {}
+        return {TopicPartition(self._shown(t), number): at for (t, number), at in held.items()}
 
     # -- what a handle asks ----------------------------------------------------------------------
 

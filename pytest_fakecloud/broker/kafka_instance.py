@@ -9,23 +9,26 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Place
 
 from ..kernel.clock import Clock
 from ..kernel.instants import monotonic
 from . import errors
 from .errors import BrokerError
-from .kafka_cluster import translated
+from .kafka_cluster import Unavailable, translated
 from .model import ConsumerConfig
 
 __all__ = ["KafkaInstance"]
 
-_POLL = 0.05
-"""Seconds one poll may last; how late a deletion is noticed."""
+_LOOK = 0.02
+"""Seconds between two looks for records when there were none."""
+_PATIENCE = 30.0
+"""Seconds a request waits for what it asked the thread to do."""
 Told = Callable[[str, str, dict[str, Any]], None]
 
 
@@ -63,10 +66,12 @@ class KafkaInstance:
         self._waiting: deque[Any] = deque()
         self._assigned: set[tuple[str, int]] = set()
         self._delivered: dict[tuple[str, int], int] = {}
-        self._problems: dict[tuple[str, int], KafkaError] = {}
+        self._problems: set[tuple[str, int]] = set()
         self._paused = False
         self._used = monotonic()
-        self.consumer = Consumer(settings)
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._woken = threading.Event()
+        self._consumer = Consumer(settings)
         self._thread = threading.Thread(target=self._run, name="fakecloud consumer", daemon=True)
 
     # -- what requests do ------------------------------------------------------------------------
@@ -77,22 +82,47 @@ class KafkaInstance:
         if tuple(topics) == self.topics:
             return
         first, self.topics = not self.topics, tuple(topics)
-        self.consumer.subscribe(
-            list(topics),
-            on_assign=self._assign,
-            on_revoke=self._revoke,
-            on_lost=self._revoke,
-        )
         if first:
             self._thread.start()
+        self.ask(
+            lambda consumer: consumer.subscribe(
+                list(topics),
+                on_assign=self._assign,
+                on_revoke=self._revoke,
+                on_lost=self._revoke,
+            )
+        )
+
+    def ask(self, what: Callable[[Any], Any]) -> Any:
+        """What ``what(consumer)`` returns or raises, called in the thread.
+
+        A client of Kafka is for one thread; others who call it wait for as long as that one polls.
+        """
+        answer: Future[Any] = Future()
+
+        def task() -> None:
+            try:
+                answer.set_result(what(self._consumer))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._tasks.append(task)
+        self._woken.set()
+        if self.stopped:
+            raise Unavailable("the instance has ended")
+        try:
+            return answer.result(_PATIENCE)
+        except TimeoutError:
+            raise Unavailable("the cluster does not answer") from None
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
         """The next messages, which count as delivered; raises what keeps a partition from reading."""
         found: list[Any] = []
         with self._lock:
-            if not self._waiting and self._problems:
-                tp, problem = next(iter(self._problems.items()))
-                raise self._problem(tp, problem)
+            problem = None if self._waiting else next(iter(self._problems), None)
+        if problem is not None:
+            raise self._problem(problem)
+        with self._lock:
             sizes: dict[tuple[str, int], int] = {}
             rest: deque[Any] = deque()
             while self._waiting and len(found) < most:
@@ -115,7 +145,7 @@ class KafkaInstance:
         if stored and self.config.auto_commit:
             # What was taken away meanwhile, whoever has it now reads again.
             with suppress(KafkaException):
-                self.consumer.store_offsets(offsets=stored)
+                self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
         return found
 
     def delivered(self) -> dict[tuple[str, int], int]:
@@ -132,16 +162,27 @@ class KafkaInstance:
     def committed(self, offsets: dict[tuple[str, int], int]) -> None:
         """Go on from a committed offset where there was none to go on from."""
         with self._lock:
-            healed = [tp for tp in offsets if self._problems.pop(tp, None) is not None]
-        for tp in healed:
-            self.consumer.seek(Place(*tp, offsets[tp]))
+            healed = self._problems & set(offsets)
+            self._problems -= healed
+        if healed:
+            self.ask(lambda consumer: self._go_on(consumer, {tp: offsets[tp] for tp in healed}))
+
+    def _go_on(self, consumer: Any, offsets: dict[tuple[str, int], int]) -> None:
+        # A partition that lost its place is not being fetched, and only an assignment changes that.
+        places = []
+        for place in consumer.position(consumer.assignment()):
+            tp = (place.topic, place.partition)
+            known = place.offset if place.offset >= 0 else OFFSET_STORED
+            places.append(Place(*tp, offsets.get(tp, known)))
+        consumer.assign(places)
 
     def stop(self) -> None:
         """Leave the group and end; waits until that is done."""
         self.stopped = True
+        self._woken.set()
         self.signal.close()
         if self._thread.ident is None:
-            self.consumer.close()
+            self._consumer.close()
         elif self._thread is not threading.current_thread():
             self._thread.join(10)
 
@@ -150,12 +191,16 @@ class KafkaInstance:
     def _run(self) -> None:
         try:
             while not self.stopped:
+                self._woken.clear()
+                while self._tasks:
+                    self._tasks.popleft()()
                 self._hold_back()
-                first = self.consumer.poll(_POLL)
-                if first is not None:
-                    # A second look takes what came along with it, without waiting for more.
-                    self._receive([first, *self.consumer.consume(self._keep, 0)])
-                elif self._idle is not None and monotonic() - self._used > self._idle:
+                found = self._consumer.consume(self._keep, 0)
+                if found:
+                    self._receive(found)
+                    continue
+                self._woken.wait(_LOOK)
+                if self._idle is not None and monotonic() - self._used > self._idle:
                     self.stopped = True
                     self._gone(self)
         except (KafkaException, RuntimeError) as error:
@@ -163,7 +208,9 @@ class KafkaInstance:
             self._tell("lost", f"the client of the cluster ended: {error}", {})
             self._gone(self)
         finally:
-            self.consumer.close()
+            while self._tasks:
+                self._tasks.popleft()()
+            self._consumer.close()
             self.signal.close()
 
     def _receive(self, messages: list[Any]) -> None:
@@ -175,17 +222,17 @@ class KafkaInstance:
                     if tp in self._assigned:
                         self._waiting.append(message)
                 elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
-                    self._problems[tp] = problem
+                    self._problems.add(tp)
         self.signal.notify()
 
     def _hold_back(self) -> None:
         with self._lock:
             full, low = len(self._waiting) >= self._keep, len(self._waiting) <= self._keep // 2
         if full and not self._paused:
-            self.consumer.pause(self.consumer.assignment())
+            self._consumer.pause(self._consumer.assignment())
             self._paused = True
         elif low and self._paused:
-            self.consumer.resume(self.consumer.assignment())
+            self._consumer.resume(self._consumer.assignment())
             self._paused = False
 
     def _assign(self, consumer: Any, places: list[Any]) -> None:
@@ -207,9 +254,9 @@ class KafkaInstance:
         self._tell("revoked", _shown(places), {"partitions": len(places)})
         self.signal.notify()
 
-    def _problem(self, tp: tuple[str, int], problem: KafkaError) -> BrokerError:
+    def _problem(self, tp: tuple[str, int]) -> BrokerError:
         try:
-            held = self.consumer.committed([Place(*tp)], timeout=5)[0].offset
+            held = self.ask(lambda consumer: consumer.committed([Place(*tp)], timeout=5))[0].offset
         except KafkaException as error:
             return translated(error)
         if held < 0:

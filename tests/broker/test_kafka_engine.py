@@ -1,0 +1,445 @@
+"""The REST face over Kafka: the tests of the routes again, on librdkafka's mock cluster.
+
+What the mock cluster or any real one cannot do is skipped with its reason, listed in ``SKIPPED``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, ClassVar
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from pytest_fakecloud.broker import kafka_engine
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.kafka_cluster import Address, Cluster
+from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.instants import monotonic
+from pytest_fakecloud.transport import client_cost
+
+from . import test_routes
+from .conftest import CLIENTS, Parked, Rest, eventually
+from .mock_cluster import MockCluster, library
+
+LIBRARY = library()
+if LIBRARY is None:
+    pytest.skip("this librdkafka shows no mock cluster", allow_module_level=True)
+
+VIRTUAL = "a real cluster lives in real time"
+NO_TIMES = "the mock cluster has no offsets by time (librdkafka issue 4755)"
+NO_DELETION = "the mock cluster has no DeleteRecords"
+OWN = "uses what only the in-memory engine has; a test of its own is below"
+SKIPPED = {
+    "test_fetch_waits_a_second_unless_told": VIRTUAL,
+    "test_a_produce_wakes_only_the_fetches_of_its_partition": OWN,
+    "test_commit_stores_all_offsets_or_none": "the mock cluster has no static members, so who gets "
+    "which partition is open; a test of its own is below",
+    "test_commit_during_a_rebalance_is_refused": VIRTUAL,
+    "test_a_late_commit_after_the_session_expired_is_refused": VIRTUAL,
+    "test_processing_outlives_a_session_that_only_consume_keeps": VIRTUAL,
+    "test_offsets": NO_DELETION,
+    "test_a_timestamp_in_seconds_is_never_scaled": NO_TIMES,
+    "test_other_choices": VIRTUAL,
+    "test_the_journal_knows_topic_group_and_instance": OWN,
+    "test_header_prefixes_are_a_setting": "its groups share instances without records to wait for",
+}
+SESSION = {"session_timeout": "1300ms"}
+SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=2"
+
+
+class Present(int):
+    """An instant in milliseconds that equals every one of the last minute."""
+
+    def __eq__(self, other: object) -> bool:
+        now = time.time() * 1000
+        return isinstance(other, int) and now - 60_000 < other <= now
+
+    __hash__ = int.__hash__
+
+
+class PatientRest(Rest):
+    """Asks again while an instance has no partitions, for a group takes a moment to form."""
+
+    def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        found = super().__call__(method, path, body, **options)
+        parts = path.split("?")[0].strip("/").split("/")
+        if parts[0] != "consume" or found or options.get("status", 200) != 200:
+            return found
+        until = monotonic() + 5
+        while monotonic() < until:
+            ready = any(self.assignments(parts[1]).get(parts[2], {}).values())
+            pause.wait(0.2 if ready else 0.05)
+            found = super().__call__(method, path, body, **options)
+            if found or ready:
+                return found
+        return found
+
+
+pause = threading.Event()
+
+
+def again(function: types.FunctionType) -> types.FunctionType:
+    """The same test, for this module's fixtures and with a patient client."""
+    world = {**function.__globals__, "Rest": PatientRest, "START_MS": Present()}
+    copy = types.FunctionType(function.__code__, world, function.__name__)
+    copy.__kwdefaults__, copy.__defaults__ = function.__kwdefaults__, function.__defaults__
+    copy.__annotations__, copy.__doc__ = function.__annotations__, function.__doc__
+    marks = list(getattr(function, "pytestmark", []))
+    reason = SKIPPED.get(function.__name__)
+    if reason is not None:
+        marks.append(pytest.mark.skip(reason=reason).mark)
+    copy.pytestmark = marks  # type: ignore[attr-defined]
+    return copy
+
+
+for _name, _test in vars(test_routes).items():
+    if _name.startswith("test_"):
+        globals()[_name] = again(_test)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap_clients() -> Iterator[None]:
+    client_cost.enter()
+    client_cost.refresh()
+    yield
+    client_cost.leave()
+
+
+@pytest.fixture(scope="module")
+def mock() -> Iterator[MockCluster]:
+    assert LIBRARY is not None
+    mock = MockCluster(LIBRARY)
+    yield mock
+    mock.close()
+
+
+@pytest.fixture
+def engine(mock: MockCluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of the mock cluster."""
+    monkeypatch.setattr(kafka_engine, "Cluster", mock.administered())
+    return f"kafka://{mock.bootstrap}?{SETTINGS}"
+
+
+@pytest.fixture
+def make_broker(engine: str) -> Iterator[Callable[..., Broker]]:
+    made: list[Broker] = []
+
+    def make(clock: str = "running", seed: int = 7, **settings: Any) -> Broker:
+        settings = {"topics": {"orders": 3}, **SESSION, "engine": engine, **settings}
+        made.append(Broker(Context.alone(seed=seed), **settings))
+        return made[-1]
+
+    yield make
+    while CLIENTS:
+        CLIENTS.pop().close()
+    for broker in made:
+        broker.close()
+        assert [problem.text for problem in broker.context.problems if problem.kind == "bug"] == []
+
+
+@pytest.fixture
+def broker(make_broker: Callable[..., Broker]) -> Broker:
+    return make_broker()
+
+
+@pytest.fixture
+def rest(broker: Broker) -> Rest:
+    return PatientRest(broker)
+
+
+class TestGroups:
+    EARLIEST: ClassVar[dict[str, str]] = {"Auto_Offset_Reset": "earliest"}
+
+    def test_two_instances_share_and_one_inherits(self, broker: Broker, rest: Rest) -> None:
+        rest.consume("g", "a", "orders", **self.EARLIEST)
+        rest.consume("g", "b", "orders", **self.EARLIEST)
+        eventually(lambda: all(rest.assignments("g").values()))
+        shares = sorted(rest.assignments("g").values(), key=lambda share: len(share["orders"]))
+        assert [len(share["orders"]) for share in shares] == [1, 2]
+        rest("DELETE", "/delete-consumer/g/b")
+        eventually(lambda: rest.assignments("g") == {"a": {"orders": [0, 1, 2]}})
+        rest("DELETE", "/delete-consumer/g/b", status=404)
+
+    def test_what_was_not_committed_comes_again(self, broker: Broker, rest: Rest) -> None:
+        options = {**self.EARLIEST, "Enable_Auto_Commit": "false"}
+        rest.produce("orders", "x", "y", partition=0)
+        assert rest.values("g", "a", "orders", **options) == ["x", "y"]
+        rest.commit("g", "a", ("orders", 0, 1))
+        assert broker.group("g").committed == {("orders", 0): 1}
+        rest("DELETE", "/delete-consumer/g/a")
+        assert rest.values("g", "b", "orders", **options) == ["y"]
+        assert rest("POST", "/commit/g/b")["status"] == 200
+        assert rest.committed("g", "orders", 0) == [2]
+        assert broker.assert_caught_up("g").total_lag == 0
+
+    def test_only_what_was_delivered_is_committed_automatically(
+        self, broker: Broker, rest: Rest
+    ) -> None:
+        rest.produce("orders", *"abc", partition=0)
+        found = rest.values("g", "a", "orders", **self.EARLIEST, Auto_Commit_Interval="100")
+        assert found == ["a", "b", "c"]
+        rest.produce("orders", "d", partition=0)
+        eventually(lambda: rest.committed("g", "orders", 0) == [3])
+        pause.wait(0.3)
+        assert rest.committed("g", "orders", 0) == [3]
+        assert rest.values("g", "a", "orders") == ["d"]
+
+    def test_reset_none(self, broker: Broker, rest: Rest) -> None:
+        rest.produce("orders", "x", partition=0)
+        body = {"topic": "orders", "timeout": 3000}
+        headers = {"Kafka-Auto-Offset-Reset": "none"}
+        error = rest("POST", "/consume/g/a", body, headers=headers, status=400)["error"]
+        assert "no reset policy" in error
+        assert broker.engine.prefix not in error  # type: ignore[attr-defined]
+        rest.commit("g", "a", ("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0))
+        assert rest.values("g", "a", "orders") == ["x"]
+
+    def test_a_commit_needs_the_partition(self, broker: Broker, rest: Rest) -> None:
+        rest.consume("g", "a", "orders")
+        rest.consume("g", "b", "orders")
+        eventually(lambda: all(rest.assignments("g").values()))
+        (other,) = {0, 1, 2} & set(rest.assignments("g")["b"]["orders"][:1])
+        error = rest.commit("g", "a", ("orders", other, 1), status=409)["error"]
+        assert f"orders-{other} is not assigned to instance 'a'" in error
+        rest.commit("g", "a", ("orders", 0, 1), ("orders", 0, 2), status=400)
+
+    def test_the_journal_has_calls_and_events(self, broker: Broker, rest: Rest) -> None:
+        rest.consume("g", "a", "orders")
+        rest.commit("g", "a", ("orders", 1, 5))
+        assert broker.journal.events("assigned").last.data["partitions"] == 3
+        assert broker.assert_committed("g", "orders", 1, 5, times=1).only().offset == 5
+        assert broker.assert_committed("g", "orders").only().offset == 5
+        call = broker.journal.calls(route="consume").last
+        assert call.facts["topic"] == ["orders"]
+
+    def test_waiting_calls_end_with_the_server(self, make_broker: Callable[..., Broker]) -> None:
+        broker = make_broker()
+        rest = PatientRest(broker)
+        rest.consume("g", "a", "orders")
+        body = {"topic": "orders", "timeout": 60_000}
+        parked = Parked(lambda: rest.http.post("/consume/g/a", json=body))
+        eventually(lambda: broker.engine.waiting)
+        started = monotonic()
+        broker.close()
+        with contextlib.suppress(Exception):
+            parked.result()
+        assert monotonic() - started < 5
+
+
+class TestHandle:
+    def test_looking(self, broker: Broker, rest: Rest) -> None:
+        rest.produce("orders", "x", key="city", partition=1, headers=[{"key": "h", "value": "1"}])
+        broker.produce("orders", {"n": 1}, partition=0)
+        topic = broker.topic("orders")
+        assert (topic.partitions, topic.start_offsets, topic.end_offsets) == (
+            3, [0, 0, 0], [1, 1, 0],
+        )  # fmt: skip
+        assert broker.records("orders", partition=0).only().json() == {"n": 1}
+        assert broker.assert_produced("orders", "x", key="city", headers={"h": "1"}).only()
+        assert broker.assert_produced("orders", times=1)
+        with pytest.raises(AssertionError, match="the test itself put in"):
+            broker.assert_produced("orders", "y")
+        assert broker.wait_for_record("orders", lambda record: record.key == "city").value == "x"
+        with pytest.raises(AssertionError, match="there are 2"):
+            broker.wait_for_record("orders", lambda record: False, timeout=0.1)
+
+    def test_loading_creates_topics(self, broker: Broker) -> None:
+        broker.load({"new": ["a", {"value": "b", "partition": 1, "timestamp": 5}]})
+        assert broker.topics() == {"orders": 3, "new": 2}
+        assert broker.records("new", partition=1).last.timestamp == 5
+
+    def test_reset_and_snapshots(self, broker: Broker, rest: Rest) -> None:
+        broker.load({"orders": [{"value": "x", "partition": 0, "key": "k"}]})
+        broker.commit("g", "orders", 0, 1)
+        saved = broker.snapshot()
+        rest.produce("orders", "y", partition=0)
+        rest.consume("g2", "a", "orders")
+        broker.restore(saved)
+        assert [(r.value, r.key, r.offset) for r in broker.records("orders")] == [("x", "k", 0)]
+        assert rest.committed("g", "orders", 0) == [1]
+        assert rest("GET", "/consumers") == []
+        rest.produce("orders", "z", partition=0)
+        assert broker.topic("orders").end_offsets == [2, 0, 0]
+        broker.reset()
+        assert broker.topics() == {"orders": 3}
+        assert broker.records("orders") == []
+        assert broker.groups() == []
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda b: b.crash("g", "i"),
+            lambda b: b.expire("g", "i"),
+            lambda b: b.rebalance("g"),
+            lambda b: b.redeliver("g"),
+            lambda b: b.reorder().__enter__(),
+            lambda b: b.partial_produce(1),
+            lambda b: b.set_retention("orders", "1d"),
+            lambda b: b.create_topic("t", first_offset=5),
+            lambda b: b.clock.advance("1s"),
+            lambda b: b.clock.freeze(),
+        ],
+    )
+    def test_what_only_the_in_memory_engine_can_do(
+        self, broker: Broker, act: Callable[[Broker], object]
+    ) -> None:
+        with pytest.raises(ContractError, match="in-memory engine"):
+            act(broker)
+
+
+class TestSharing:
+    def test_handles_see_only_their_own(self, make_broker: Callable[..., Broker]) -> None:
+        first, second = PatientRest(make_broker()), PatientRest(make_broker())
+        first.produce("orders", "first", partition=0)
+        second.produce("orders", "second", partition=0)
+        for rest, value in ((first, "first"), (second, "second")):
+            assert rest("GET", "/topics") == {"orders": 3}
+            found = rest.values("g", "a", "orders", Auto_Offset_Reset="earliest")
+            assert found == [value]
+
+    def test_a_prefix_that_processes_share(
+        self, make_broker: Callable[..., Broker], engine: str
+    ) -> None:
+        first = make_broker(engine=f"{engine}&prefix=team.")
+        second = make_broker(engine=f"{engine}&prefix=team.", topics={})
+        PatientRest(first).produce("orders", "x")
+        assert [record.value for record in second.records("orders")] == ["x"]
+        with pytest.raises(ContractError, match="not this handle's own"):
+            second.reset()
+
+    def test_internal_topics_are_not_shown(
+        self, make_broker: Callable[..., Broker], mock: MockCluster
+    ) -> None:
+        mock.create_topic("__consumer_offsets", 3)
+        mock.create_topic("visible", 1)
+        topics = make_broker(isolation="none", topics={}).topics()
+        assert topics["visible"] == 1
+        assert "__consumer_offsets" not in topics
+
+
+class TestFaults:
+    def test_a_cluster_that_goes_away_comes_back(
+        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+    ) -> None:
+        url = f"{engine}&message.timeout.ms=500".replace("request.timeout=2", "request.timeout=0.5")
+        broker = make_broker(engine=url)
+        rest = PatientRest(broker)
+        rest.produce("orders", "before", partition=0)
+        mock.down()
+        try:
+            error = rest("POST", "/produce/orders", {"value": "x"}, status=503)
+            assert "not available" in error["error"]
+            assert rest("GET", "/topics", status=503)["status"] == 503
+        finally:
+            mock.up()
+        eventually(lambda: rest.http.get("/topics").status_code == 200)
+        eventually(lambda: rest.http.get("/produce/orders/after").status_code == 200)
+        assert "after" in [record.value for record in broker.records("orders")]
+
+    def test_errors_of_the_cluster_are_retried_or_told(
+        self, broker: Broker, rest: Rest, mock: MockCluster
+    ) -> None:
+        produce, not_enough_replicas, record_list_too_large = 0, 19, 18
+        mock.fail_next(produce, not_enough_replicas)
+        rest.produce("orders", "a", partition=0)
+        mock.fail_next(produce, record_list_too_large)
+        rest("POST", "/produce/orders", {"value": "b"}, status=413)
+        assert [record.value for record in broker.records("orders")] == ["a"]
+
+    def test_an_unknown_topic_is_not_created_by_asking(self, broker: Broker, rest: Rest) -> None:
+        rest("GET", "/produce/nope/x", status=404)
+        rest("POST", "/consume/g/a", {"topic": "nope"}, status=404)
+        assert broker.topics() == {"orders": 3}
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            ({"limits": "free"}, "in-memory engine"),
+            ({"join_delay": "1s"}, "in-memory engine"),
+            ({"heartbeats": "consume"}, "in-memory engine"),
+            ({"interleave": "random"}, "in-memory engine"),
+            ({"engine": "amqp://x"}, "'kafka://127.0.0.1:9092'"),
+            ({"engine": "kafka://127.0.0.1:1?request.timeout=0.2"}, "cannot use the cluster"),
+            ({"engine": "kafka://h?request.timeout=x"}, "number of seconds"),
+            ({"isolation": "database"}, "'prefix' or 'none'"),
+        ],
+    )
+    def test_mistakes_are_named(
+        self, engine: str, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], text: str
+    ) -> None:
+        with Cloud() as cloud, pytest.raises(ContractError) as caught:
+            cloud.broker(**{"engine": engine, **settings})
+        assert text in str(caught.value)
+
+    def test_a_frozen_clock(self, engine: str) -> None:
+        with Cloud(clock="frozen") as cloud, pytest.raises(ContractError, match="in-memory"):
+            cloud.broker(engine=engine)
+
+    def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pytest_fakecloud.broker.kafka_handle", None)
+        with Cloud() as cloud, pytest.raises(ContractError, match=r"pytest-fakecloud\[kafka\]"):
+            cloud.broker(engine="kafka://127.0.0.1:1")
+
+    def test_the_address_is_read(self) -> None:
+        address = Address("kafkas://u%40x:p%2Fw@a:1,b:2?prefix=t.&static=no&client.id=me")
+        settings = address.settings({"group.id": "g", "client.id": "other"})
+        del settings["logger"]
+        assert settings == {
+            "bootstrap.servers": "a:1,b:2", "log_level": 0, "sasl.mechanism": "PLAIN",
+            "sasl.username": "u@x", "sasl.password": "p/w", "security.protocol": "SASL_SSL",
+            "group.id": "g", "client.id": "me",
+        }  # fmt: skip
+        assert (address.prefix, address.static, address.where) == ("t.", False, "a:1,b:2")
+
+
+class TestAdmin:
+    """What the mock cluster has no protocol for, against an admin that answers at once."""
+
+    class Admin:
+        def __init__(self) -> None:
+            self.asked: list[tuple[Any, ...]] = []
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            def call(things: Any, **options: Any) -> dict[Any, Any]:
+                self.asked.append((name, things))
+                done: Future[Any] = Future()
+                done.set_result(None)
+                names = [getattr(t, "topic", t) for t in things]
+                return dict.fromkeys(names, done)
+
+            return call
+
+    @pytest.fixture
+    def cluster(self, mock: MockCluster) -> Cluster:
+        cluster = Cluster(Address(f"kafka://{mock.bootstrap}"))
+        cluster._admin = self.Admin()
+        return cluster
+
+    def test_topics_are_made_with_their_settings(self, cluster: Cluster) -> None:
+        cluster.create_topic("p.t", 3, {"retention.ms": "1000"})
+        ((name, (topic,)),) = cluster._admin.asked
+        assert (name, topic.topic, topic.num_partitions) == ("create_topics", "p.t", 3)
+        assert topic.config == {"retention.ms": "1000"}
+
+    def test_the_rest(self, cluster: Cluster) -> None:
+        cluster.add_partitions("p.t", 5)
+        cluster.delete_records({("p.t", 0): 7})
+        cluster.delete(["p.t"], ["p.g"])
+        names = [name for name, _ in cluster._admin.asked]
+        assert names == [
+            "create_partitions", "delete_records", "delete_topics", "delete_consumer_groups",
+        ]  # fmt: skip
+        assert cluster._admin.asked[0][1][0].new_total_count == 5
+        assert cluster._admin.asked[1][1][0].offset == 7
