@@ -31,7 +31,7 @@ from .members import Group, Happening, Instance
 from .model import GroupAssignments, Message, Metadata, Record, TopicPartition, TopicPartitionOffset
 from .placement import Placement
 from .quota import Quota
-from .settings import Settings
+from .settings import Settings, string, whole
 from .table import GroupTable
 
 __all__ = ["Engine", "Snapshot", "distinct_positions"]
@@ -135,10 +135,13 @@ class Engine:
         Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
         """
         limits = self.settings.limits
+        string("a topic's name", name)
         if not errors.TOPIC_NAME.fullmatch(name) or name in (".", ".."):
             raise ContractError(str(errors.invalid_topic(name)))
-        if partitions < 1:
-            raise ContractError(f"topic {name!r} needs at least one partition, got {partitions}")
+        whole(f"partitions of topic {name!r}", partitions, 1)
+        whole("retention_bytes", retention_bytes, 0, optional=True)
+        whole("max_message_bytes", max_message_bytes, 1, optional=True)
+        whole("first_offset", first_offset, 0)
         with self.locked():
             if name in self._topics:
                 raise ContractError(
@@ -162,8 +165,7 @@ class Engine:
         Groups that read the topic rebalance; keys may map to other partitions from now on, as in
         Kafka.
         """
-        if count < 1:
-            raise ContractError(f"add_partitions needs a positive count, got {count}")
+        whole("add_partitions' count", count, 1)
         with self.locked() as now:
             topic = self.table.topic(name, now)
             self._check_partition_limit(count)
@@ -176,6 +178,7 @@ class Engine:
         self, name: str, *, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
         """Replace a topic's retention; None keeps for ever."""
+        whole("retention_bytes", retention_bytes, 0, optional=True)
         with self.locked() as now:
             topic = self.table.topic(name, now)
             topic.retention_ms = retention_ms

@@ -17,11 +17,11 @@ from ..kernel.instants import Duration, duration_us, monotonic
 from ..kernel.journal import Found
 from .engine import Engine
 from .errors import BrokerError
-from .loading import Headers, header_list, messages_in, text, timestamp_ms
+from .loading import Headers, checked, header_list, messages_in, text, timestamp_ms
 from .matching import Expectation, failure
 from .model import Message, Record, TopicPartition, TopicPartitionOffset
 from .routes import BrokerApp
-from .settings import Limits, Settings, one_of
+from .settings import Limits, Settings, one_of, whole
 from .views import GroupView, TopicView, group_view, topic_view
 
 __all__ = ["Broker"]
@@ -95,6 +95,11 @@ class Broker(Handle):
     ) -> None:
         if isinstance(limits, str):
             limits = Limits.preset(limits)
+        if topics is not None and not isinstance(topics, Mapping):
+            raise ContractError(
+                f"topics={topics!r} is not understood: give a mapping from name to partition count, "
+                "such as {'orders': 3}"
+            )
         settings = Settings(
             header_prefixes=header_prefixes,
             idle_close_ms=None if idle_close is None else _ms(idle_close),
@@ -278,10 +283,12 @@ class Broker(Handle):
         self.clock.settle()
         many = isinstance(value, list)
         messages = [
-            item
-            if isinstance(item, Message)
-            else Message(
-                topic, text(item), key, partition, timestamp_ms(timestamp), header_list(headers)
+            checked(
+                item
+                if isinstance(item, Message)
+                else Message(
+                    topic, text(item), key, partition, timestamp_ms(timestamp), header_list(headers)
+                )
             )
             for item in (value if many else [value])
         ]
@@ -311,11 +318,15 @@ class Broker(Handle):
 
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Forget the records below an offset, in one partition or in all; how many were forgotten."""
+        whole("before", before, 0)
+        whole("partition", partition, 0, optional=True)
         with _as_misuse():
             return self.engine.delete_records(topic, partition, before)
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Set a group's committed offset, whoever owns the partition; creates the group."""
+        whole("partition", partition, 0)
+        whole("offset", offset, 0)
         self.clock.settle()
         with _as_misuse(), self.engine.locked() as now:
             self.engine.table.partition(topic, partition, now)
@@ -375,8 +386,8 @@ class Broker(Handle):
         ``topic`` and ``partition`` narrow what counts. Returns the records that will come again.
         """
         self.clock.settle()
-        if last < 1:
-            raise ContractError(f"redeliver needs a positive number of records, got {last}")
+        whole("redeliver's last", last, 1)
+        whole("partition", partition, 0, optional=True)
         with self.engine.locked() as now:
             found = self.engine.table.groups.get(group)
             if found is None:
@@ -543,7 +554,9 @@ class Broker(Handle):
             )
         if not among:
             known = found is not None
-            lines.append(f"  {'the group has never committed' if known else 'there is no such group'}")
+            lines.append(
+                f"  {'the group has never committed' if known else 'there is no such group'}"
+            )
         raise AssertionError("\n".join(lines))
 
     def assert_caught_up(self, group: str) -> GroupView:

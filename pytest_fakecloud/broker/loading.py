@@ -11,8 +11,9 @@ from typing import Any
 from ..kernel.errors import ContractError
 from ..kernel.instants import instant_us
 from .model import Header, Message
+from .settings import string, whole
 
-__all__ = ["Headers", "header_list", "messages_in", "text", "timestamp_ms"]
+__all__ = ["Headers", "checked", "header_list", "messages_in", "text", "timestamp_ms"]
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
@@ -34,7 +35,25 @@ def header_list(headers: Headers | None) -> tuple[Header, ...]:
     if headers is None:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple(Header(name, value) for name, value in pairs)
+    try:
+        return tuple(Header(name, value) for name, value in pairs)
+    except (TypeError, ValueError):
+        raise ContractError(
+            f"headers={headers!r} is not understood: give a mapping, or pairs of name and value"
+        ) from None
+
+
+def checked(message: Message) -> Message:
+    """The message; ``ContractError`` where a part has a type no record can hold."""
+    string("topic", message.topic)
+    string("value", message.value)
+    string("key", message.key, optional=True)
+    whole("partition", message.partition, None, optional=True)
+    whole("timestamp", message.timestamp, None, optional=True)
+    for name, value in message.headers:
+        string("a header's name", name)
+        string(f"header {name!r}", value)
+    return message
 
 
 def messages_in(data: Any) -> Iterator[Message]:
@@ -42,14 +61,30 @@ def messages_in(data: Any) -> Iterator[Message]:
     if isinstance(data, Path):
         data = data.read_text("utf-8")
     if isinstance(data, str):
-        data = [json.loads(line) for line in data.splitlines() if line.strip()]
+        data = [_json(n, line) for n, line in enumerate(data.split("\n"), 1) if line.strip()]
     if isinstance(data, Mapping):
         for topic, items in data.items():
-            for item in items:
-                yield _message(item, topic)
+            for item in _each(items, f"the records of topic {topic!r}"):
+                yield checked(_message(item, topic))
     else:
-        for item in data:
-            yield _message(item, None)
+        for item in _each(data, "what to load"):
+            yield checked(_message(item, None))
+
+
+def _json(number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ContractError(f"line {number} is not JSON: {error}: {line[:80]!r}") from None
+
+
+def _each(items: Any, what: str) -> Iterable[Any]:
+    if isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping):
+        return items
+    raise ContractError(
+        f"{what} must be a list of values or messages, got {items!r:.200}; load() takes "
+        "{topic: [value or message, ...]}, messages that name their topic, or JSON lines"
+    )
 
 
 def _message(item: Any, topic: str | None) -> Message:
@@ -69,7 +104,7 @@ def _message(item: Any, topic: str | None) -> Message:
         raise ContractError(f"{item!r} names no topic")
     headers = item.get("headers")
     if isinstance(headers, list):
-        headers = [(h["key"], h["value"]) if isinstance(h, Mapping) else tuple(h) for h in headers]
+        headers = [(h.get("key"), h.get("value")) if isinstance(h, Mapping) else h for h in headers]
     return Message(
         name,
         text(item["value"]),

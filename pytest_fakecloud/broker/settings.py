@@ -9,7 +9,7 @@ from typing import Literal
 from ..kernel.errors import ContractError
 from .errors import STATUSES
 
-__all__ = ["PRESETS", "Limits", "Settings", "one_of"]
+__all__ = ["PRESETS", "Limits", "Settings", "one_of", "string", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,22 @@ class Settings:
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
             one_of(name, getattr(self, name), *known)
-        for kind in self.errors:
+        for kind, other in self.errors.items():
             one_of("errors key", kind, *STATUSES)
+            if not _is_answer(other):
+                raise ContractError(
+                    f"errors[{kind!r}]={other!r} is not understood: give a status from 400 to 599, "
+                    "or a pair of status and text"
+                )
         for name in _POSITIVE:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ContractError(f"{name} must be positive, got {value}")
+            whole(name, getattr(self, name), 1, optional=name == "idle_close_ms")
+        whole("never_committed", self.never_committed, None)
+        whole("no_such_time", self.no_such_time, None)
+        if not isinstance(self.limits, Limits):
+            raise ContractError(
+                f"limits={self.limits!r} is not understood: give the name of a plan "
+                f"({', '.join(map(repr, PRESETS))}) or a Limits"
+            )
         for name in ("header_prefixes", "webhook_drop", "webhook_keep"):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -157,3 +167,26 @@ def one_of(name: str, value: object, *known: object) -> None:
         raise ContractError(
             f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
         )
+
+
+def whole(name: str, value: object, minimum: int | None, *, optional: bool = False) -> None:
+    """Refuse what is no whole number, or less than ``minimum``; ``optional`` lets None pass."""
+    if value is None and optional:
+        return
+    if type(value) is int and (minimum is None or value >= minimum):
+        return
+    bound = "" if minimum is None else f" of at least {minimum}"
+    or_none = ", or None" if optional else ""
+    raise ContractError(f"{name} must be a whole number{bound}{or_none}, got {value!r}")
+
+
+def string(name: str, value: object, *, optional: bool = False) -> None:
+    """Refuse what is no text; ``optional`` lets None pass."""
+    if not isinstance(value, str) and not (value is None and optional):
+        raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
+
+
+def _is_answer(value: object) -> bool:
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str):
+        value = value[0]
+    return type(value) is int and 400 <= value <= 599

@@ -14,6 +14,7 @@ from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import Message
 from pytest_fakecloud.broker.settings import Limits
 from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context
 
 from .conftest import START, START_MS, Parked, Rest, eventually, until_parked
 
@@ -38,7 +39,7 @@ def test_topics_come_from_the_constructor_and_from_create_topic(broker: Broker) 
         ("a b", 1, "illegal"),
         ("", 1, "illegal"),
         ("x" * 250, 1, "250"),
-        ("t", 0, "one"),
+        ("t", 0, "at least 1, got 0"),
     ],
 )
 def test_bad_topics_are_misuse(broker: Broker, name: str, partitions: int, text: str) -> None:
@@ -586,3 +587,70 @@ def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
     Rest(one).produce("orders", "a")
     assert other.records("orders") == []
     assert one.token != other.token
+
+
+@pytest.mark.parametrize(
+    ("misuse", "reason"),
+    [
+        (lambda b: b.create_topic("z", "3"), "partitions of topic 'z' must be a whole number"),
+        (lambda b: b.create_topic("z", 0), "of at least 1, got 0"),
+        (lambda b: b.create_topic(5), "a topic's name must be text, got 5"),
+        (lambda b: b.create_topic("z", retention_bytes="1k"), "retention_bytes must be a whole"),
+        (lambda b: b.create_topic("z", max_message_bytes=0), "max_message_bytes must be"),
+        (lambda b: b.create_topic("z", first_offset=-1), "first_offset must be"),
+        (lambda b: b.set_retention("orders", retention_bytes="x"), "retention_bytes must be"),
+        (lambda b: b.add_partitions("orders", "2"), "add_partitions' count must be a whole"),
+        (lambda b: b.delete_records("orders", before="x"), "before must be a whole number"),
+        (lambda b: b.delete_records("orders", before=1, partition="0"), "partition must be"),
+        (lambda b: b.commit("g", "orders", 0, "x"), "offset must be a whole number"),
+        (lambda b: b.commit("g", "orders", "0", 1), "partition must be a whole number"),
+        (lambda b: b.redeliver("g", last="x"), "redeliver's last must be a whole number"),
+        (lambda b: b.produce("orders", "v", key=5), "key must be text, or None, got 5"),
+        (lambda b: b.produce("orders", "v", partition="0"), "partition must be a whole number"),
+        (lambda b: b.produce("orders", "v", headers={"a": 1}), "header 'a' must be text, got 1"),
+        (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* is not understood"),
+        (lambda b: b.produce("orders", "v", headers=5), "headers=5 is not understood"),
+        (lambda b: b.produce("orders", [Message("orders", 5)]), "value must be text, got 5"),
+        (lambda b: b.produce(5, "v"), "topic must be text, got 5"),
+        (lambda b: b.load(5), "what to load must be a list .*, got 5"),
+        (lambda b: b.load({"orders": 5}), "the records of topic 'orders' must be a list"),
+        (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
+        (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be text"),
+        (lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}), "partition must be"),
+        (
+            lambda b: b.load({"orders": [{"value": "x", "headers": [{"key": "a"}]}]}),
+            "header 'a' must be text, got None",
+        ),
+        (lambda b: b.load('{"topic": "orders", "value": "x"}\n{"topic": '), "line 2 is not JSON"),
+    ],
+)
+def test_what_a_tester_gives_in_a_wrong_type_is_named(
+    broker: Broker, misuse: Callable[[Broker], object], reason: str
+) -> None:
+    broker.commit("g", "orders", 0, 0)
+    with pytest.raises(ContractError, match=reason):
+        misuse(broker)
+    assert broker.records("orders") == []
+    assert "z" not in broker.engine.topics()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"topics": ["a"]}, r"topics=\['a'\] is not understood: give a mapping"),
+        ({"topics": "a"}, "topics='a' is not understood"),
+        ({"topics": {"a": {"partitions": "x"}}}, "partitions of topic 'a' must be a whole number"),
+        ({"limits": {"max_partitions": 3}}, "limits=.* is not understood: give the name of a plan"),
+        ({"max_poll_records": "9"}, "max_poll_records must be a whole number of at least 1"),
+        ({"max_partition_bytes": 0}, "max_partition_bytes must be .* at least 1, got 0"),
+        ({"session_timeout": 0}, "session_timeout_ms must be .* at least 1, got 0"),
+        ({"idle_close": 0}, "idle_close_ms must be .* at least 1, or None, got 0"),
+        ({"never_committed": "none"}, "never_committed must be a whole number, got 'none'"),
+        ({"no_such_time": None}, "no_such_time must be a whole number, got None"),
+        ({"errors": {"unknown_topic": "x"}}, r"errors\['unknown_topic'\]='x' is not understood"),
+        ({"errors": {"unknown_topic": 200}}, "give a status from 400 to 599"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_named(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ContractError, match=reason):
+        Broker(Context.alone(), **settings)
