@@ -15,6 +15,7 @@ that is under way when its message is cancelled still counts when it delivers.
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -47,6 +48,9 @@ from .publishing import Publisher
 from .saved import Saved, put_back, save
 from .schedules import Schedules
 from .settings import Mishaps, Settings
+
+#: Planned attempts below which those that are out of date are left alone.
+_COMPACT = 64
 
 
 class Engine:
@@ -99,6 +103,7 @@ class Engine:
         self.schedules = Schedules(self)
         self.publisher = Publisher(self)
         self.timers: dict[str, Timer] = {}
+        self._planned: list[tuple[Timer, str]] = []
         self.in_flight: dict[str, tuple[int, Outcome]] = {}
         self._sequence = 0
         self.active: set[str] = set()
@@ -196,13 +201,17 @@ class Engine:
             timer.cancel()
         if self.closed:
             return
-        self.timers[message_id] = self.clock.call_at(
+        timer = self.timers[message_id] = self.clock.call_at(
             due_us,
             partial(self.attempting.run, message_id),
             lane=self.lane,
             label=message.url,
             async_callback=partial(self.attempting.run_async, message_id),
         )
+        heapq.heappush(self._planned, (timer, message_id))
+        if len(self._planned) > 2 * len(self.timers) + _COMPACT:
+            self._planned = [(one, id) for one, id in self._planned if self.timers.get(id) is one]
+            heapq.heapify(self._planned)
 
     def cancel(self, message_id: str) -> int:
         """Cancel a message (every delivery of a v1 topic message); 404 when nothing is pending."""
@@ -291,8 +300,12 @@ class Engine:
 
         Schedules do not count.
         """
-        due = [self.clock.next_due_us((self.lane,))]
+        due: list[int | None] = []
         with self.lock:
+            # The clock knows the attempts of other queues as well.
+            while self._planned and self.timers.get(self._planned[0][1]) is not self._planned[0][0]:
+                heapq.heappop(self._planned)
+            due += [timer.due_us for timer, _ in self._planned[:1]]
             due += [end for end, _ in self.in_flight.values()]
             due += [
                 timer.due_us for timer in self.gates.flow_timers.values() if not timer.cancelled

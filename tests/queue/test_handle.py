@@ -493,6 +493,25 @@ def test_running_until_idle_has_an_end(queue: Queue) -> None:
     assert len(queue.run_until_idle(within="41d")) == 1
 
 
+def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
+    with Cloud(now=NOW, delivery="driven") as cloud:
+        queue, other = cloud.queue(), cloud.queue()
+        queue.engine.gates.upsert_queue("paused", parallelism=1, paused=True)
+        held = queue.publish(DEST, queue="paused")
+        far = other.publish(DEST, delay="60d")
+        other.destinations.accept()
+        assert "paused" in queue.run_until_idle().waiting
+        assert cloud.clock.now() == NOW
+        assert (held.state, far.state) == ("pending", "pending")
+        queue.cancel(held)
+        # What falls due on the way belongs to everybody, and the result to this queue.
+        other.publish(DEST, delay="1m")
+        queue.destinations.accept()
+        later = queue.publish(DEST, delay="2m")
+        assert [one.message_id for one in queue.run_until_idle()] == [later.id]
+        assert len(other.attempts()) == 1
+
+
 def test_what_waits_for_something_else_than_time(queue: Queue) -> None:
     queue.load({"queues": {"orders": {"paused": True}}})
     queue.publish(DEST, queue="orders")
