@@ -353,6 +353,11 @@ class Cloud:
 
         return replay(self, file, **options)
 
+    @property
+    def aio(self) -> AioCloud:
+        """The calls that run code or drive the clock, awaitable."""
+        return AioCloud(self)
+
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -382,6 +387,25 @@ class Cloud:
         return (
             f"<Cloud seed={self.seed!r} {self.clock.mode} {self.clock.now().isoformat()}: {names}>"
         )
+
+
+class AioCloud:
+    """Awaitable twins of a cloud's calls, for asyncio and trio."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    async def every_failure(self, run: Callable[[], object], **options: Any) -> Failures:
+        """``Cloud.every_failure`` for code that is awaited."""
+        from .failures import every_failure_async
+
+        return await every_failure_async(self._cloud, run, **options)
+
+    async def replay(self, file: str | Path, **options: Any) -> Differences:
+        """``Cloud.replay``, awaitable."""
+        from .kernel.aio import in_thread
+
+        return await in_thread(self._cloud.replay, file, **options)
 
 
 def _handle_class(fixture: str) -> type[Handle]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from .cloud import Cloud
     from .kernel.handle import Handle
 
-__all__ = ["Failure", "FailureName", "Failures", "every_failure"]
+__all__ = ["Failure", "FailureName", "Failures", "every_failure", "every_failure_async"]
 
 FailureName = Literal["answer", "drop", "lose_answer"]
 FAILURES: tuple[FailureName, ...] = ("answer", "drop", "lose_answer")
@@ -83,17 +84,80 @@ def every_failure(
 
     Raises ``ContractError`` when the code makes no call, and whatever the undisturbed run raises.
     """
+    return _driven(_plan(cloud, run, services, faults, status, check))
+
+
+async def every_failure_async(
+    cloud: Cloud,
+    run: Callable[[], object],
+    *,
+    services: Iterable[str] | None = None,
+    faults: Sequence[FailureName] = FAILURES,
+    status: int = 503,
+    check: Callable[[], object] | None = None,
+) -> Failures:
+    """``every_failure`` for code that is awaited; ``run`` and ``check`` may be of either kind."""
+    plan = _plan(cloud, run, services, faults, status, check)
+    error: Exception | None = None
+    try:
+        step = next(plan)
+        while True:
+            error = None
+            try:
+                result = step()
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as raised:
+                error = raised
+            step = plan.send(error)
+    except StopIteration as end:
+        found: Failures = end.value
+        return found
+    finally:
+        plan.close()
+
+
+_Plan = Generator[Callable[[], object], "Exception | None", Failures]
+"""Yields what is to be run next and is sent what it raised; so code of both kinds shares the rules."""
+
+
+def _driven(plan: _Plan) -> Failures:
+    error: Exception | None
+    try:
+        step = next(plan)
+        while True:
+            error = None
+            try:
+                step()
+            except Exception as raised:
+                error = raised
+            step = plan.send(error)
+    except StopIteration as end:
+        found: Failures = end.value
+        return found
+    finally:
+        plan.close()
+
+
+def _plan(
+    cloud: Cloud,
+    run: Callable[[], object],
+    services: Iterable[str] | None,
+    faults: Sequence[FailureName],
+    status: int,
+    check: Callable[[], object] | None,
+) -> _Plan:
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(f"{unknown!r} is no failure: give names out of {', '.join(FAILURES)}")
     handles = _chosen(cloud, services)
     start = cloud.snapshot()
     before = _count(handles)
-    run()
-    if check is not None:
-        check()
-    calls = _count(handles) - before
-    if not calls:
+    for step in filter(None, (run, check)):
+        error = yield step
+        if error is not None:
+            raise error
+    if _count(handles) == before:
         raise ContractError(
             "the code made no call to "
             + (", ".join(handle.name for handle in handles) or "any fake")
@@ -104,7 +168,7 @@ def every_failure(
         for fault in faults:
             for number in range(1, MOST_CALLS + 1):
                 cloud.restore(start)
-                failure = _one(handles, run, check, fault, number, status)
+                failure = yield from _one(handles, run, check, fault, number, status)
                 if failure is None:
                     break
                 found.append(failure)
@@ -120,7 +184,7 @@ def _one(
     fault: FailureName,
     number: int,
     status: int,
-) -> Failure | None:
+) -> Generator[Callable[[], object], Exception | None, Failure | None]:
     seen = 0
     hit: list[Call] = []
 
@@ -141,11 +205,8 @@ def _one(
             armed.append(handle.faults.lose_answer(when=is_the_one))
         # The last round finds no call left to fail; that is no forgotten fault.
         armed[-1].must_fire = False  # type: ignore[misc]
-    exception: BaseException | None = None
     try:
-        run()
-    except Exception as error:
-        exception = error
+        exception = yield run
     finally:
         for one in armed:
             one.remove()
@@ -153,10 +214,11 @@ def _one(
         return None
     broken = exception if isinstance(exception, AssertionError) else None
     if broken is None and check is not None:
-        try:
-            check()
-        except AssertionError as error:
+        error = yield check
+        if isinstance(error, AssertionError):
             broken = error
+        elif error is not None:
+            raise error
     return Failure(number, fault, hit[0], exception, broken)
 
 

@@ -151,6 +151,8 @@ class SessionCloud:
         self._cloud: Cloud | None = None
         self._environment = pytest.MonkeyPatch()
         self._known: list[Any] | None = None
+        self._seed: Any = "session"
+        self._seed_is_given = False
         self.early: tuple[str, ...] = ()
 
     @property
@@ -175,7 +177,9 @@ class SessionCloud:
             self._cloud = Cloud.connect(self._url)
         elif self._cloud is None:
             layers = [settings] if settings else []
-            merged = _merged(_defaults(self._config, "session"), layers)
+            self._seed_is_given = any("seed" in layer for layer in layers)
+            merged = _merged(_defaults(self._config, self._seed), layers)
+            self._seed = merged["seed"]
             self._cloud = _start(merged, "background")
         elif settings:
             self._cloud.fixture_settings = {**self._cloud.fixture_settings, **settings}
@@ -190,13 +194,19 @@ class SessionCloud:
             for variable, value in handle.env.items():
                 self._environment.setenv(variable, value)
 
-    def begin_test(self) -> None:
-        """Return every handle to its baseline; nothing of an earlier test is left."""
+    def begin_test(self, name: str) -> None:
+        """Return every handle to its baseline; nothing of an earlier test is left.
+
+        Randomness starts over from the test's own seed, whatever ran before it.
+        """
+        if not self._seed_is_given:
+            self._seed = self._config.getoption("--fakecloud-seed", None) or name
         if self._cloud is not None:
             if self._known is not None:
                 self._cloud.keep_only(self._known)
             self._known = None
             self._cloud.begin()
+            self._cloud.reseed(self._seed)
 
     def begin_call(self) -> None:
         """Mark what came in between the reset and the test's own code."""
@@ -323,9 +333,7 @@ def _start(settings: Mapping[str, Any], delivery: Any) -> Cloud:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Reset the session's fakes, and refuse a marker with unknown keys whatever the fixtures."""
-    session = item.config.stash.get(SESSION, None)
-    if session is not None:
-        session.begin_test()
+    session_of(item.config).begin_test(item.nodeid)
     if item.get_closest_marker("fakecloud") is not None:
         settings_for(item)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterator
 
+import httpx
 import pytest
 import requests
+import trio
 
 from pytest_fakecloud import Broker, Cloud, ContractError
 
@@ -109,3 +113,79 @@ def test_no_fault_is_left_and_none_counts_as_forgotten(cloud: Cloud, orders: Bro
     cloud.every_failure(lambda: send(orders, "a"))
     assert cloud.problems == []
     send(orders, "fine")
+
+
+def test_code_that_is_awaited(cloud: Cloud, orders: Broker) -> None:
+    async def asend(client: httpx.AsyncClient) -> None:
+        answer = await client.post(
+            f"{orders.url}/produce/orders", json={"value": "a"}, headers=orders.headers
+        )
+        answer.raise_for_status()
+
+    async def careless() -> None:
+        async with httpx.AsyncClient() as client:
+            try:
+                await asend(client)
+            except httpx.HTTPError:
+                await asend(client)
+
+    async def once_only() -> None:
+        assert len(orders.records("orders")) == 1, "sent twice"
+
+    found = asyncio.run(cloud.aio.every_failure(careless, check=once_only))
+    assert [(failure.fault, failure.held) for failure in found] == [
+        ("answer", True),
+        ("drop", True),
+        ("lose_answer", False),
+    ]
+    assert "sent twice" in str(found.broken.only().broken)
+    assert trio.run(cloud.aio.every_failure, lambda: send(orders, "a"))
+
+    async def flawed() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(cloud.aio.every_failure(flawed))
+
+
+def test_a_check_that_fails_by_itself_is_raised(cloud: Cloud, orders: Broker) -> None:
+    turns = iter([None, ZeroDivisionError])
+
+    def check() -> None:
+        error = next(turns)
+        if error is not None:
+            raise error
+
+    with pytest.raises(ZeroDivisionError):
+        cloud.every_failure(lambda: _calm(orders), faults=["answer"], check=check)
+    assert list(orders.faults) == []
+
+
+def _calm(broker: Broker) -> None:
+    with contextlib.suppress(requests.RequestException):
+        send(broker, "a")
+
+
+def test_four_services_and_what_a_run_left_is_taken_back(cloud: Cloud) -> None:
+    kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
+    broker, queue = cloud.broker(topics={"orders": 1}), cloud.queue()
+
+    def checkout() -> None:
+        httpx.post(kv.url, json=["INCR", "orders"], headers=kv.headers).raise_for_status()
+        httpx.post(
+            f"{index.url}/upsert", json={"id": "1", "vector": [1, 0]}, headers=index.headers
+        ).raise_for_status()
+        send(broker, "order")
+        httpx.post(
+            f"{queue.url}/v2/publish/https://app.test/mail", headers=queue.headers
+        ).raise_for_status()
+
+    found = cloud.every_failure(checkout)
+    assert [failure.call.service for failure in found] == ["kv", "vector", "broker", "queue"] * 3
+    assert [failure.number for failure in found] == [1, 2, 3, 4] * 3
+    lost = found.where(fault="lose_answer")
+    assert all(failure.call.outcome == "lost" for failure in lost)
+    assert kv.values() == {}
+    assert not index.vectors()
+    assert broker.records("orders") == []
+    assert queue.messages() == []

@@ -27,7 +27,7 @@ QUIET = tuple(
     f"-pno:{name}"
     for name in (
         "cacheprovider", "randomly", "asyncio", "django", "anyio", "socket", "timeout", "xdist",
-        "hypothesispytest", "pytest_httpx", "respx",
+        "hypothesispytest", "pytest_httpx", "respx", "requests_mock",
     )
 )  # fmt: skip
 

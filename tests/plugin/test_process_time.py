@@ -1,0 +1,106 @@
+"""Process time that follows the fakes' clock: in the application, in deliveries, and given back."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+
+from .conftest import Run
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+def test_time_and_datetime_follow_the_clock() -> None:
+    real = time.time()
+    with Cloud(seed=1, now=NOON, process_time=True) as cloud:
+        assert cloud.clock.mode == "frozen"
+        start = time.time()
+        assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
+        cloud.clock.advance("36h")
+        assert time.time() - start == 36 * 3600
+        assert datetime.now(UTC) == datetime(2026, 1, 3, tzinfo=UTC)
+        cloud.clock.move_to("2026-02-01T00:00:00Z")
+        assert datetime.now(UTC).date().isoformat() == "2026-02-01"
+    assert abs(time.time() - real) < 60
+
+
+def test_a_delivery_sees_its_due_instant() -> None:
+    with Cloud(seed=1, now=NOON, process_time=True, delivery="driven") as cloud:
+        queue = cloud.queue()
+        seen = []
+
+        def application(request: object) -> int:
+            seen.append(datetime.now(UTC).isoformat())
+            return 500 if len(seen) < 3 else 200
+
+        queue.destinations.call("https://app.test/hook", application)
+        queue.publish(
+            "https://app.test/hook", delay="1h", settings={"Upstash-Retry-Delay": "60000"}
+        )
+        queue.run_until_idle()
+        assert seen == [
+            "2026-01-01T13:00:00+00:00",
+            "2026-01-01T13:01:00+00:00",
+            "2026-01-01T13:02:00+00:00",
+        ]
+
+
+def test_the_applications_own_arithmetic_agrees_with_the_services() -> None:
+    with Cloud(seed=1, now=NOON, process_time=True) as cloud:
+        kv = cloud.kv_server()
+        client = kv.client()
+        client.set("token", str(time.time() + 60), ex=60)
+        cloud.clock.advance("59s")
+        assert float(client.get("token") or 0) > time.time()
+        cloud.clock.advance("2s")
+        assert client.get("token") is None
+
+
+def test_without_a_start_it_begins_now() -> None:
+    real = time.time()
+    with Cloud(process_time=True) as cloud:
+        assert abs(time.time() - real) < 60
+        stands = time.time()
+        assert time.time() == stands
+        cloud.clock.advance("1d")
+        assert time.time() == pytest.approx(stands + 86400)
+
+
+def test_two_clouds_in_turn_leave_nothing() -> None:
+    for _ in range(2):
+        with Cloud(now=NOON, process_time=True):
+            assert datetime.now(UTC).year == 2026
+    before = time.time()
+    assert time.time() >= before
+    assert abs(datetime.now(UTC).timestamp() - time.time()) < 1
+
+
+def test_as_a_marker(run: Run) -> None:
+    run(
+        """
+        import time
+        import pytest
+
+        @pytest.mark.fakecloud(process_time=True, now="2026-01-01T00:00:00Z")
+        def test_steered(fakecloud, kv_server):
+            fakecloud.clock.advance("1d")
+            assert time.gmtime()[:3] == (2026, 1, 2)
+
+        def test_given_back(kv_server):
+            assert time.monotonic() > 0
+            now = time.time()
+            time.sleep(0.001)
+            assert time.time() > now
+        """
+    ).assert_outcomes(passed=2)
+
+
+def test_without_time_machine_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "time_machine", None)
+    with pytest.raises(ContractError, match=r"pip install 'pytest-fakecloud\[time\]'"):
+        Cloud(process_time=True)

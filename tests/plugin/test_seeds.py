@@ -1,0 +1,100 @@
+"""The seed of a report reproduces the run: ids, and faults that strike at random."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .conftest import Run
+
+SOURCE = """
+    import httpx
+
+    def test_first(queue):
+        queue.publish("https://app.test/hook")
+
+    def test_random(kv_server, queue):
+        kv_server.faults.random(0.5)
+        kv_server.faults.random(0.3, "drop", command="get")
+        seen = ""
+        for _ in range(20):
+            try:
+                answer = httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
+                seen += "." if answer.is_success else "F"
+            except httpx.TransportError:
+                seen += "D"
+        assert False, f"<{seen} {queue.publish('https://app.test/hook').id}>"
+"""
+SCOPES = pytest.mark.parametrize("scope", ["function", "session"])
+
+
+def seen_and_seed(result: pytest.RunResult) -> tuple[str, str]:
+    text = result.stdout.str()
+    found = re.search(r"AssertionError: <(\S+ msg_\w+)>", text)
+    seed = re.search(r"^seed '(.*)'$", text, re.MULTILINE)
+    assert found is not None
+    assert seed is not None
+    return found[1], seed[1]
+
+
+@SCOPES
+def test_a_run_can_be_had_again_from_the_seed_in_its_report(
+    run: Run, pytester: pytest.Pytester, scope: str
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    first, seed = seen_and_seed(run(SOURCE))
+    assert {"F", "D", "."} <= set(first)
+    again, _ = seen_and_seed(run(SOURCE, f"--fakecloud-seed={seed}"))
+    assert again == first
+    other, _ = seen_and_seed(run(SOURCE, "--fakecloud-seed=another"))
+    assert other != first
+
+
+@SCOPES
+def test_what_ran_before_a_test_does_not_matter(
+    run: Run, pytester: pytest.Pytester, scope: str
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    all_of_them, _ = seen_and_seed(run(SOURCE))
+    alone, _ = seen_and_seed(run(SOURCE, "-k", "test_random"))
+    assert alone == all_of_them
+
+
+def test_every_test_has_a_seed_of_its_own(run: Run) -> None:
+    run(
+        """
+        import pytest
+
+        seeds, ids = set(), set()
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_it(fakecloud, queue, turn):
+            seeds.add(fakecloud.seed)
+            ids.add(queue.publish("https://app.test/hook").id)
+            assert len(seeds) == len(ids) == turn + 1
+        """
+    ).assert_outcomes(passed=3)
+
+
+def test_a_seed_given_for_the_session_holds_for_every_test(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fakecloud_session_settings():
+            return {"seed": 7}
+
+        ids = set()
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_it(fakecloud, queue, turn):
+            ids.add(queue.publish("https://app.test/hook").id)
+            assert fakecloud.seed == 7
+            assert len(ids) == 1
+        """
+    ).assert_outcomes(passed=3)
