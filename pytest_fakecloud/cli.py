@@ -26,6 +26,8 @@ __all__ = ["main"]
 SERVICES = {"kv": "kv_server", "vector": "vector_index", "broker": "broker", "queue": "queue"}
 VARIABLE = "PYTEST_FAKECLOUD_"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+JOURNAL_ENTRIES = 10_000
+"""What a server that runs for weeks keeps of its past, unless told otherwise."""
 EXIT_USAGE = 2
 EXIT_CANNOT_START = 3
 EXIT_NO_COMMAND = 127
@@ -72,6 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     for one in (serve, run):
         _add_options(one)
+    serve.add_argument(
+        "--journal-entries",
+        type=int,
+        metavar="N",
+        help=f"how many calls and events the journal keeps (default: {JOURNAL_ENTRIES})",
+    )
     serve.add_argument(
         "--json", action="store_true", help="print the summary as one JSON object, for scripts"
     )
@@ -157,6 +165,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         "tls": tls in (True, "1", "true", "yes"),
         "json": flags.get("json", False),
         "journal": value("journal"),
+        "journal_entries": value("journal_entries", number=True),
     }
 
 
@@ -166,7 +175,7 @@ def _file(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Usage(f"cannot read {path}: {error}") from error
     known = {"services", "host", "control_port", "control_token", "seed", "now", "clock", "tls"}
-    known |= {"journal", *SERVICES}
+    known |= {"journal", "journal_entries", *SERVICES}
     unknown = sorted(set(content) - known)
     if unknown:
         raise Usage(
@@ -199,6 +208,7 @@ def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]
     from .kernel.journal import Journal
 
     with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
+        cloud.journal.keep = options["journal_entries"]
         for name, settings in options["services"].items():
             place = {"host": options["host"], **settings}
             cloud.start(SERVICES[name], place)
@@ -220,6 +230,8 @@ def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]
 
 def _serve(options: Mapping[str, Any]) -> int:
     stop = threading.Event()
+    if options["journal_entries"] is None:
+        options = {**options, "journal_entries": JOURNAL_ENTRIES}
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda *_: stop.set())

@@ -204,6 +204,8 @@ class Journal:
         self._numbers: Iterator[int] = itertools.count(1) if parent is None else parent._numbers
         self._lock: threading.Lock = threading.Lock() if parent is None else parent._lock
         self._entries: list[Entry] = []
+        self.keep: int | None = None if parent is None else parent.keep
+        """How many entries are kept at least; older ones are forgotten. None: all of them."""
         self._watchers: tuple[Callable[[Entry], None], ...] = ()
 
     # -- recording -------------------------------------------------------------------------------
@@ -262,14 +264,25 @@ class Journal:
         with self._lock:
             entry.number = next(self._numbers)
             self._entries.append(entry)
+            if self.keep is not None:
+                self._forget()
             if parent is not None:
                 parent._entries.append(entry)
+                if parent.keep is not None:
+                    parent._forget()
         if self._watchers:
             for watcher in self._watchers:
                 watcher(entry)
         if parent is not None and parent._watchers:
             for watcher in parent._watchers:
                 watcher(entry)
+
+    def _forget(self) -> None:
+        # Now and then, so that a full journal costs no more than an empty one; a new list, because
+        # somebody may be looking at the old one.
+        keep = self.keep or 0
+        if len(self._entries) > keep + keep // 4:
+            self._entries = self._entries[-keep:] if keep else []
 
     def clear(self) -> None:
         """Forget everything, here and what the parent has of it."""

@@ -1,0 +1,343 @@
+"""Many clients at once: ``python -m benchmarks.load [--seconds 60] [--clients 64]``.
+
+Each figure comes from clients in other processes, each with a connection that is kept open, which
+send the next request when the last one is answered. Shown are requests a second, how long they took
+(p50, p99), errors, and the server's memory before and after; then how quickly a server exits that is
+told to under that load. With a Redis or Valkey at hand, the same with that as the engine, behind 1,
+2 and 4 server processes that share one prefix: the factor is what the further processes bring on
+this machine, whose cores the clients and the engine share with them.
+
+Exits with 1 when a request failed, memory grew, or a server took longer than 2 s to exit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+TOKEN = "load"
+KEYS = 500
+WARM_UP = 15_000
+"""Requests until the journal is full and memory may not grow any more."""
+GROWTH = 8.0
+"""Megabytes a server may grow by afterwards: pools and buffers, not data."""
+EXITS_WITHIN = 2.0
+
+
+def requests(number: int) -> list[bytes]:
+    """What one client sends, over and over: reads, writes, pipelines and a transaction."""
+    key = f"load:{number}"
+    bodies: list[tuple[str, Any]] = []
+    for at in range(KEYS // 10):
+        bodies += [
+            ("/", ["SET", f"{key}:{at}", "x" * 100]),
+            ("/", ["GET", f"{key}:{at}"]),
+            ("/", ["INCR", f"{key}:n"]),
+            ("/pipeline", [["HSET", f"{key}:h", str(at), "v"], ["HGET", f"{key}:h", str(at)]]),
+            ("/multi-exec", [["INCR", f"{key}:m"], ["EXPIRE", f"{key}:m", 100]]),
+        ]
+    found = []
+    for path, body in bodies:
+        content = json.dumps(body).encode()
+        found.append(
+            f"POST {path} HTTP/1.1\r\nHost: load\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+            + content
+        )
+    return found
+
+
+class Client:
+    """One connection: sends, reads the whole answer, notes how long it took."""
+
+    def __init__(self, address: tuple[str, int], number: int) -> None:
+        self.socket = socket.create_connection(address, 10)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._requests = requests(number)
+        self._at = number % len(self._requests)
+        self._answer = b""
+        self._sent = 0.0
+
+    def send(self) -> None:
+        self._answer = b""
+        self._at = (self._at + 1) % len(self._requests)
+        self._sent = time.perf_counter()
+        self.socket.sendall(self._requests[self._at])
+
+    def receive(self) -> tuple[float, bool] | None:
+        """Seconds and success once the answer is complete; raises when the server is gone."""
+        part = self.socket.recv(65536)
+        if not part:
+            raise ConnectionError("the server closed the connection")
+        self._answer += part
+        head, blank, body = self._answer.partition(b"\r\n\r\n")
+        if not blank:
+            return None
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        if len(body) < length:
+            return None
+        good = head.startswith(b"HTTP/1.1 200") and b'"error"' not in body
+        return time.perf_counter() - self._sent, good
+
+
+def clients(addresses: list[tuple[str, int]], numbers: range, seconds: float, results: Any) -> None:
+    """A process full of clients; puts its times, errors and the first bad answer into the queue."""
+    # A server that ends on purpose is how some runs end.
+    times: list[float] = []
+    errors: list[str] = []
+    selector = selectors.DefaultSelector()
+    for number in numbers:
+        client = Client(addresses[number % len(addresses)], number)
+        selector.register(client.socket, selectors.EVENT_READ, client)
+        client.send()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until and not errors:
+        for key, _ in selector.select(1):
+            client = key.data
+            try:
+                found = client.receive()
+                if found is None:
+                    continue
+                times.append(found[0])
+                if not found[1]:
+                    errors.append(client._answer.decode("latin-1")[-300:])
+                client.send()
+            except OSError as error:
+                errors.append(repr(error))
+                break
+    results.put((times, errors))
+
+
+@dataclass
+class Server:
+    """A stand-alone server in a process of its own."""
+
+    process: subprocess.Popen[str]
+    address: tuple[str, int]
+
+    @property
+    def memory(self) -> float:
+        """Resident megabytes."""
+        try:
+            text = Path(f"/proc/{self.process.pid}/status").read_text()
+            return int(text.split("VmRSS:")[1].split()[0]) / 1024
+        except OSError:
+            line = ["ps", "-o", "rss=", "-p", str(self.process.pid)]
+            return int(subprocess.run(line, capture_output=True, check=True).stdout) / 1024
+
+    def terminate(self) -> float:
+        """End it as a service manager would; the seconds it took."""
+        started = time.perf_counter()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+        return time.perf_counter() - started
+
+
+@contextmanager
+def serving(count: int, *options: str) -> Iterator[list[Server]]:
+    """That many server processes with the same options."""
+    servers: list[Server] = []
+    try:
+        for _ in range(count):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "--json",
+                 "--kv-token", TOKEN, *options],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            assert process.stdout is not None
+            summary = json.loads(process.stdout.readline())
+            parts = urlsplit(summary["handles"][0]["url"])
+            servers.append(Server(process, (parts.hostname or "", parts.port or 0)))
+        yield servers
+    finally:
+        for server in servers:
+            if server.process.poll() is None:
+                server.process.kill()
+            server.process.wait()
+            if server.process.stdout is not None:
+                server.process.stdout.close()
+
+
+@dataclass
+class Load:
+    """Clients at work, in processes of their own."""
+
+    processes: list[Any]
+    results: Any
+    seconds: float
+
+    def finish(self) -> tuple[list[float], list[str]]:
+        """All times and all errors, when the clients are done."""
+        times: list[float] = []
+        errors: list[str] = []
+        for _ in self.processes:
+            more, bad = self.results.get(timeout=self.seconds + 60)
+            times += more
+            errors += bad
+        for process in self.processes:
+            process.join(10)
+        return times, errors
+
+
+def start(servers: list[Server], count: int, seconds: float, processes: int = 2) -> Load:
+    """Begin to send, from that many clients."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    addresses = [server.address for server in servers]
+    share = -(-count // processes)
+    started = [
+        context.Process(
+            target=clients,
+            args=(addresses, range(at, min(at + share, count)), seconds, results),
+        )
+        for at in range(0, count, share)
+    ]
+    for process in started:
+        process.start()
+    return Load(started, results, seconds)
+
+
+@dataclass
+class Figures:
+    """What one run showed."""
+
+    rate: float
+    p50: float
+    p99: float
+    errors: list[str]
+    before: float
+    after: float
+
+
+def measure(servers: list[Server], count: int, seconds: float) -> Figures:
+    """Load the servers until their journals are full, then for that long."""
+    while True:
+        warm, errors = start(servers, count, 3).finish()
+        if errors or (seconds < 30 or len(warm) * 3 > WARM_UP):
+            break
+    before = sum(server.memory for server in servers)
+    started = time.perf_counter()
+    times, errors = start(servers, count, seconds).finish()
+    taken = min(seconds, time.perf_counter() - started)
+    after = sum(server.memory for server in servers)
+    times.sort()
+    return Figures(
+        len(times) / taken,
+        times[len(times) // 2] * 1000,
+        times[int(len(times) * 0.99)] * 1000,
+        errors,
+        before,
+        after,
+    )
+
+
+def show(label: str, found: Figures) -> None:
+    """One line of the report."""
+    print(
+        f"{label:34} {found.rate:8,.0f}/s  p50 {found.p50:6.1f} ms  p99 {found.p99:6.1f} ms  "
+        f"{len(found.errors)} errors  memory {found.before:5.0f} -> {found.after:5.0f} MB",
+        flush=True,
+    )
+    for error in found.errors[:3]:
+        print(f"    {error}")
+
+
+@contextmanager
+def real_server() -> Iterator[str | None]:
+    """The address of a Redis or Valkey started for this, or None where there is none."""
+    from tests.kv.comparison.servers import available
+
+    found = available()
+    if not found or os.name == "nt":
+        yield None
+        return
+    name, binary = found[-1]
+    with tempfile.TemporaryDirectory(prefix="load") as folder:
+        path = f"{folder}/s"
+        process = subprocess.Popen(
+            [binary, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            while not Path(path).exists():
+                time.sleep(0.01)
+            print(f"\nengine: {name}")
+            yield f"unix://{path}?prefix=load:"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def exit_under_load(count: int) -> float:
+    """Seconds from SIGTERM to the end of a server that is busy with that many clients."""
+    with serving(1) as servers:
+        load = start(servers, count, 30)
+        time.sleep(3)
+        taken = servers[0].terminate()
+        times, _ = load.finish()
+        print(
+            f"SIGTERM under {count} clients: exit in {taken:.2f} s, {len(times):,} answered before"
+        )
+        return taken
+
+
+def killed_clients(count: int) -> bool:
+    """Whether a server goes on after clients were killed in the middle of requests."""
+    with serving(1) as servers:
+        load = start(servers, count, 30)
+        time.sleep(3)
+        for process in load.processes:
+            process.kill()
+        times, errors = start(servers, count, 1).finish()
+        print(f"kill -9 of {count} clients: {len(times):,} answers to others, {len(errors)} errors")
+        return bool(times) and not errors
+
+
+def main() -> int:
+    """Run everything; 1 when something does not hold."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4])
+    given = parser.parse_args()
+    print(f"{os.cpu_count()} cores, {given.clients} clients, {given.seconds:g} s each")
+    holds = True
+    with serving(1) as servers:
+        found = measure(servers, given.clients, given.seconds)
+        show("in memory, 1 process", found)
+        # A short run ends before the journal is full.
+        grown = given.seconds >= 30 and found.after - found.before > GROWTH
+        holds = holds and not found.errors and not grown
+    holds = exit_under_load(given.clients) <= EXITS_WITHIN and holds
+    holds = killed_clients(given.clients) and holds
+    with real_server() as url:
+        base = None
+        for count in given.processes if url is not None else []:
+            with serving(count, "--kv", f"engine={url}") as servers:
+                found = measure(servers, given.clients, given.seconds)
+            base = base or found.rate
+            show(f"real engine, {count} process(es), x{found.rate / base:.2f}", found)
+            holds = holds and not found.errors
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
