@@ -25,7 +25,7 @@ def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
     """``seconds.micros [db address] "WORD" "word"`` for a command that ran."""
     seconds, microseconds = divmod(at_us, 1_000_000)
     words = b" ".join(map(quoted, without_secrets(argv)))
-    where = b"lua" if session.in_script else session.address.encode() or b"local"
+    where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
     return b"%d.%06d [%d %b] %b" % (seconds, microseconds, session.db.index, where, words)
 
 

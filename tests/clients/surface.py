@@ -67,11 +67,19 @@ class Api:
                 named.update(named.pop(keyword, {}))
             self._used.note(self._group, name, named)
             result = member(*args, **kwargs)
-            if inspect.isawaitable(result):
+            if inspect.isgenerator(result):
+                result = list(result)
+            elif inspect.isasyncgen(result):
+                result = self._loop.run_until_complete(_all_of(result))
+            elif inspect.isawaitable(result):
                 result = self._loop.run_until_complete(_awaited(result))
             return self._wrapped(result)
 
         return call
+
+
+async def _all_of(result: Any) -> list[Any]:
+    return [item async for item in result]
 
 
 async def _awaited(result: Any) -> Any:

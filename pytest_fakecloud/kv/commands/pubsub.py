@@ -9,7 +9,7 @@ from ..errors import CommandError
 from ..glob import matcher
 from ..model import Session
 from ..registry import Args, command
-from ..reply import NO_REPLY, Map, Reply
+from ..reply import NO_REPLY, Reply
 from .help import help_reply
 
 __all__: list[str] = []
@@ -79,7 +79,7 @@ def pubsub_numpat(session: Session, args: Args) -> Reply:
 
 def _numbers(session: Session, args: Args, kind: str) -> Reply:
     pubsub = session.engine.pubsub
-    return Map([item for name in args for item in (name, pubsub.listeners(kind, name))])
+    return [item for name in args for item in (name, pubsub.listeners(kind, name))]
 
 
 @command("PUBSUB NUMSUB")

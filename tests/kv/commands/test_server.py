@@ -105,4 +105,4 @@ class TestProcess:
         run("CONFIG GET port")
         run.engine.abandon(port.session)
         run("GET k")
-        assert shown == [[b'%d.000000 [0 local] "SET" "k" "a\\nb"' % (NOW_MS // 1000)]]
+        assert shown == [[b'%d.000000 [0 127.0.0.1:0] "SET" "k" "a\\nb"' % (NOW_MS // 1000)]]
