@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracking", "TrackingOptions"]
 
+_KEEPS_CACHING = frozenset({"CLIENT CACHING", "MULTI", "EXEC"})
+"""What stands between CLIENT CACHING and the command, or transaction, it is for."""
 _CHANNEL = b"__redis__:invalidate"
 
 
@@ -56,9 +58,11 @@ class Tracking:
     def note(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Remember the keys a session has just read, as far as its options ask for it."""
         options = session.tracking
-        if options is None or spec.name == "CLIENT CACHING":
+        if options is None or spec.name in _KEEPS_CACHING:
             return
-        caching, options.caching = options.caching, None
+        caching = options.caching
+        if not session.in_exec:
+            options.caching = None
         if not spec.readonly or "bcast" in options.words:
             return
         if "optin" in options.words and caching is not True:
@@ -100,6 +104,8 @@ class Tracking:
             return
         target = self._engine.connected.get(options.redirect)
         if target is None:
+            if session.resp == 3:
+                session.push(Push([b"tracking-redir-broken", options.redirect]))
             return
         if target.resp == 3:
             target.push(Push([b"invalidate", keys]))

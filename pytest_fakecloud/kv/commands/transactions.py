@@ -77,6 +77,8 @@ def exec_(session: Session, args: Args) -> Reply:
                 replies.append(error)
     finally:
         session.in_exec = False
+        if session.tracking is not None:
+            session.tracking.caching = None
     return replies
 
 

@@ -124,6 +124,29 @@ class TestTracking:
         run("MSET a 1 b 1 c 1")
         assert told[1:] == [[b"invalidate", [b"c"]]]
 
+    def test_caching_is_for_a_whole_transaction(
+        self, run: Run, port: Run, told: list[object]
+    ) -> None:
+        port("CLIENT TRACKING ON OPTIN")
+        port("CLIENT CACHING YES")
+        for line in ("MULTI", "GET a", "GET b", "EXEC", "GET c"):
+            port(line)
+        run("SET a 1")
+        run("SET b 1")
+        run("SET c 1")
+        assert told == [[b"invalidate", [b"a"]], [b"invalidate", [b"b"]]]
+
+    def test_a_redirection_that_is_gone(
+        self, run: Run, port: Run, second: Run, told: list[object]
+    ) -> None:
+        port("HELLO 3")
+        number = second.session.id
+        port(f"CLIENT TRACKING ON REDIRECT {number}")
+        port("GET a")
+        run.engine.abandon(second.session)
+        run("SET a 1")
+        assert told == [[b"tracking-redir-broken", number]]
+
     def test_redirection_for_version_2(self, run: Run, port: Run, second: Run) -> None:
         told: list[object] = []
         second.session.deliver = told.append
