@@ -654,3 +654,83 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(
 def test_settings_of_a_wrong_type_are_named(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ContractError, match=reason):
         Broker(Context.alone(), **settings)
+
+
+# -- what waits, and what is put back ------------------------------------------------------------
+
+
+def test_a_crash_ends_the_long_poll_of_the_instance(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    broker.clock.wait_cap = 60
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.crash("g", "i")
+    assert poll.result() == []
+
+
+def test_records_that_are_left_go_to_the_consume_whose_turn_comes(make_broker: Make) -> None:
+    broker = make_broker(max_poll_records=1)
+    rest = Rest(broker)
+    rest.consume("g", "i", "orders")
+    broker.clock.wait_cap = 60
+    polls = [Parked(lambda: rest.values("g", "i", "orders", timeout=60_000)) for _ in range(2)]
+    until_parked(broker, 2)
+    rest.produce("orders", "a", "b", partition=0)
+    assert sorted(poll.result() for poll in polls) == [["a"], ["b"]]
+
+
+def test_a_consumer_that_was_put_back_wakes_at_a_record(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    broker.restore(broker.snapshot())
+    broker.clock.wait_cap = 60
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    rest.produce("orders", "a")
+    assert poll.result() == ["a"]
+
+
+def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhile(
+    make_broker: Make,
+) -> None:
+    """The session of a crashed instance ends although no other call comes to look."""
+    broker = make_broker(clock="running", session_timeout="50ms")
+    rest = Rest(broker)
+    rest.consume("g", "j", "orders")
+    rest.consume("g", "i", "orders")
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.crash("g", "j")
+    assert poll.result() == []
+    assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
+
+
+def test_what_a_plan_allows_is_there_again_after_a_restore(make_broker: Make) -> None:
+    broker = make_broker(limits=Limits(messages_per_day=1))
+    rest = Rest(broker)
+    before = broker.snapshot()
+    rest.produce("orders", "a")
+    assert rest("POST", "/produce/orders", {"value": "b"}, status=429)["status"] == 429
+    broker.restore(before)
+    rest.produce("orders", "b")
+
+
+def test_offsets_that_a_test_sets_are_forgotten_like_any_of_an_empty_group(
+    broker: Broker, rest: Rest
+) -> None:
+    broker.commit("g", "orders", 0, 5)
+    broker.clock.advance("7d")
+    rest("POST", "/committed/g/any", {"topic": "orders", "partition": 0}, status=404)
+
+
+def test_redeliver_counts_what_was_delivered_and_not_what_was_skipped(
+    broker: Broker, rest: Rest
+) -> None:
+    rest.produce("orders", "a", "b", partition=0)
+    assert rest.values("g", "i", "orders", **MANUAL) == ["a", "b"]
+    rest.produce("orders", "c", "d", "e", "f", partition=0)
+    rest.commit("g", "i", ("orders", 0, 5))
+    broker.rebalance("g")
+    assert rest.values("g", "i", "orders") == ["f"]
+    again = broker.redeliver("g", last=2)
+    assert again[0].value == "b"
+    assert rest.values("g", "i", "orders")[0] == "b"
