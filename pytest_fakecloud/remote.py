@@ -27,7 +27,6 @@ TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 _LOCAL = frozenset({"client", "async_client", "make_client", "make_async_client", "context", "app"})
 _IN_PROCESS_ONLY = {
     "intercept": "requests of this process cannot be answered by another one",
-    "destinations": "applications and functions cannot be sent to another process",
     "between": "a function cannot be sent to another process",
     "on_close": "a function cannot be sent to another process",
 }

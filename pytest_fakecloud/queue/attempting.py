@@ -13,6 +13,7 @@ from .callback import callback_body, failure_text
 from .model import (
     CALLBACK,
     FAILURE_CALLBACK,
+    NON_RETRYABLE,
     SECOND,
     Attempt,
     Delivery,
@@ -28,7 +29,6 @@ from .settings import Loop
 if TYPE_CHECKING:
     from .engine import Engine
 
-NON_RETRYABLE = 489
 #: How much longer than at one instant a chain of messages may be within one driving call.
 CHAIN_FACTOR = 10
 

@@ -16,7 +16,7 @@ from ..kernel.errors import ContractError
 from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
 from .matching import check_times
-from .model import first
+from .model import NON_RETRYABLE, first
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
@@ -103,7 +103,18 @@ class Callback:
         """Whether no further attempt follows: delivered, given up, or a failure callback."""
         if self.failure or (self.status is not None and 200 <= self.status <= 299):
             return True
+        if self.status == NON_RETRYABLE and self._refuses_retries:
+            return True
         return self.retried is not None and self.retried == self.max_retries
+
+    @property
+    def _refuses_retries(self) -> bool:
+        header = self.raw.get("header")
+        names = header if isinstance(header, dict) else {}
+        return any(
+            name.lower().endswith("-nonretryable-error") and "true" in str(values).lower()
+            for name, values in names.items()
+        )
 
     @property
     def verified(self) -> bool:

@@ -200,6 +200,9 @@ class Destinations:
         self._runner: AsgiRunner | None = None
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes) or 'none'}>"
+
     # -- registering -----------------------------------------------------------------------------
 
     def wsgi(

@@ -47,6 +47,11 @@ class LoopbackSender:
         planned = self._deadlines.start(wire.cut, limit)
         try:
             outcome = self._exchange(delivery, wire)
+        except NewConnectionError as error:
+            # What the system said; urllib3's own words are about our connection class.
+            cause = error.__cause__ or error.__context__
+            shown = cause if isinstance(cause, OSError) else error
+            outcome = Outcome(exception=shown, where="loopback")
         except (HTTPError, OSError, ValueError) as error:
             outcome = Outcome(exception=error, where="loopback")
         finally:

@@ -24,6 +24,9 @@ MESSAGE: Kind = "message"
 CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
 
+#: The status of a destination that wants no retry, together with its header.
+NON_RETRYABLE = 489
+
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE

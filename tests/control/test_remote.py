@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_fakecloud import Broker, Cloud, ContractError, KVServer, Queue, VectorIndex
+from pytest_fakecloud import Broker, Cloud, ContractError, KVServer, Queue, Reply, VectorIndex
 
 from .conftest import Serve, Server
 
@@ -70,6 +70,22 @@ def test_a_message_is_watched_from_afar(cloud: Cloud) -> None:
     queue.assert_dead_lettered(times=1)
 
 
+def test_prepared_answers_cross_to_the_server(cloud: Cloud) -> None:
+    queue = cloud.fixture_handle("queue")
+    later = Reply(202, {"a": 1}, after="5s")
+    route = queue.destinations.answers("https://app.test/hook", 503, later)
+    # The server delivers as time passes; what came by itself counts as what the calls brought.
+    message = queue.publish("https://app.test/hook", body="x")
+    queue.run_until_idle()
+    assert [attempt.status for attempt in message.attempts] == [503, 202]
+    assert [request.body for request in route.deliveries] == [b"x", b"x"]
+    assert message.attempts[-1].body == b'{"a": 1}'
+    queue.destinations.hang("https://app.test")
+    assert [one.where for one in queue.destinations.routes] == ["answers", "hang"]
+    queue.destinations.clear()
+    assert queue.destinations.routes == []
+
+
 def test_snapshots_cross_as_references(cloud: Cloud) -> None:
     kv = cloud.fixture_handle("kv_server")
     kv.execute("SET", "a", "1")
@@ -91,7 +107,10 @@ def test_what_was_started_here_ends_here(server: Server, cloud: Cloud) -> None:
 @pytest.mark.parametrize(
     ("use", "text"),
     [
-        (lambda cloud: cloud.fixture_handle("queue").destinations, "destinations does not work"),
+        (
+            lambda cloud: cloud.fixture_handle("queue").destinations.call("https://a.test", print),
+            r"argument 2 of call\(\) cannot cross",
+        ),
         (
             lambda cloud: cloud.fixture_handle("kv_server").between(commands=[], run=print),
             "between does not work",

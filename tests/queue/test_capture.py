@@ -151,6 +151,9 @@ def test_a_failure_callback(capture: CallbackCapture) -> None:
         ({"status": 302, "retried": 0}, False),
         ({"status": 0, "retried": 3}, True),
         ({"status": None, "retried": None, "maxRetries": None}, False),
+        ({"status": 489, "header": {"Upstash-Nonretryable-Error": ["true"]}}, True),
+        ({"status": 489, "header": {"Upstash-Nonretryable-Error": ["no"]}}, False),
+        ({"status": 489, "header": None}, False),
     ],
 )
 def test_is_final(capture: CallbackCapture, changes: dict[str, object], final: bool) -> None:

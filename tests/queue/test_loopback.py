@@ -231,7 +231,7 @@ def test_nothing_listens(sender: Sender) -> None:
     outcome = sender.send(delivery(f"http://127.0.0.1:{port}/"))
     assert outcome.status is None
     assert not outcome.refused
-    assert "refused" in str(outcome.exception)
+    assert isinstance(outcome.exception, ConnectionRefusedError)
 
 
 @pytest.mark.parametrize(
