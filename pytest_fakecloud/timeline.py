@@ -5,6 +5,7 @@ Self-contained (no script, style or font from elsewhere), readable in light and 
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,9 @@ from .report import CLIENT, Row, refused, rows
 if TYPE_CHECKING:
     from .cloud import Cloud
 
-__all__ = ["page", "write"]
+__all__ = ["file_name", "page", "write"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#1c2330, #e3e7ee);
@@ -130,13 +133,16 @@ def write(cloud: Cloud, folder: Path, name: str, failure: str = "") -> Path:
 
 
 def file_name(name: str) -> str:
-    """A test's name as a file name, the same in every worker of a parallel run."""
-    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    if len(cleaned) <= 150:
+    """A test's name as a file name: safe everywhere, the same in every worker, another's never."""
+    function, bracket, parameters = name.partition("[")
+    parameters = parameters.removesuffix("]") if bracket else ""
+    kept = _UNSAFE.sub("-", parameters).strip("-.")
+    cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), kept)))
+    if kept == parameters and len(cleaned) <= 150:
         return cleaned
-    import hashlib
-
-    return f"{cleaned[:130]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    # What was lost may be all that tells two tests apart.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{cleaned[:130]}-{digest}"
 
 
 def _lane(row_end: str, handles: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ NOON = "2026-03-01T12:00:00Z"
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed="seed", now=NOON, delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
         yield opened
 
 

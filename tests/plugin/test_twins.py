@@ -1,0 +1,82 @@
+"""Every call that waits or drives has an awaitable twin of the same name and parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from pytest_fakecloud import Cloud
+
+DRIVING = {
+    "advance", "move_to", "advance_to_next", "run_due", "deliver_due", "run_until_idle",
+    "every_failure", "replay",
+}  # fmt: skip
+"""Calls that drive; those that wait are known by their ``timeout`` or ``within``."""
+NO_WAITS = {"publish", "call", "asgi", "wsgi", "answers", "client", "async_client"}
+"""Calls whose ``timeout`` is something they pass on."""
+
+
+def waiting_calls(thing: object) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, method in inspect.getmembers(type(thing), inspect.isfunction):
+        if name.startswith("_") or name in NO_WAITS:
+            continue
+        parameters = inspect.signature(method).parameters
+        if name in DRIVING or parameters.keys() & {"timeout", "within"}:
+            yield name, method
+
+
+def test_every_waiting_or_driving_call_has_a_twin() -> None:
+    with Cloud(seed=1) as cloud:
+        capture = cloud.callback_capture()
+        things = [
+            cloud, cloud.clock, cloud.kv_server(), cloud.vector_index(), cloud.broker(),
+            cloud.queue(), capture, capture.callbacks, capture.failures,
+        ]  # fmt: skip
+        found = set()
+        for thing in things:
+            for name, _ in waiting_calls(thing):
+                found.add(f"{type(thing).__name__}.{name}")
+                twin = getattr(thing.aio, name, None)  # type: ignore[attr-defined]
+                assert inspect.iscoroutinefunction(twin), f"{type(thing).__name__}.{name}"
+        assert found >= {
+            "Clock.advance", "Clock.move_to", "Clock.advance_to_next", "Broker.wait_for_record",
+            "Queue.deliver_due", "Queue.run_until_idle", "Queue.advance", "Captured.wait_for",
+            "CallbackCapture.wait_for_callback", "CallbackCapture.wait_for_failure",
+            "Cloud.every_failure", "Cloud.replay",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("run", [asyncio.run, trio.run], ids=["asyncio", "trio"])
+def test_the_twins_work_in_both_loops(run: Callable[..., Any]) -> None:
+    async def main() -> None:
+        with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+            queue, capture, broker = cloud.queue(), cloud.callback_capture(), cloud.broker()
+            broker.create_topic("orders", partitions=1)
+            queue.destinations.answers("https://app.test", 500, 200)
+            hook = "https://app.test/hook"
+            queue.publish(hook, callback=capture.callback_url, retries=3)
+            assert [one.status for one in await queue.aio.deliver_due()][:1] == [500]
+            await queue.aio.run_until_idle()
+            assert len(await capture.callbacks.aio.wait_for(2, timeout=5)) == 2
+            assert (await capture.aio.wait_for_callback(timeout=5)).status == 500
+            queue.destinations.answers("https://app.test/lost", 400)
+            queue.publish(
+                "https://app.test/lost", failure_callback=capture.failure_url, retries=0, delay=60
+            )
+            assert await queue.aio.advance("1m")
+            assert (await capture.aio.wait_for_failure(timeout=5)).is_final
+            queue.publish(hook, delay="1h")
+            fired = await cloud.clock.aio.advance_to_next()
+            assert fired
+            await cloud.clock.aio.move_to("2026-06-01T00:00:00Z")
+            assert cloud.clock.now().month == 6
+            broker.produce("orders", "v")
+            record = await broker.aio.wait_for_record("orders", lambda one: True, timeout=5)
+            assert record.value == "v"
+
+    run(main)
