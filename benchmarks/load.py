@@ -226,9 +226,11 @@ class Figures:
 
 def measure(servers: list[Server], count: int, seconds: float) -> Figures:
     """Load the servers until their journals are full, then for that long."""
-    while True:
-        warm, errors = start(servers, count, 3).finish()
-        if errors or (seconds < 30 or len(warm) * 3 > WARM_UP):
+    warm = 0
+    while warm < WARM_UP * len(servers):
+        times, errors = start(servers, count, 3).finish()
+        warm += len(times)
+        if errors or seconds < 30:
             break
     before = sum(server.memory for server in servers)
     started = time.perf_counter()
