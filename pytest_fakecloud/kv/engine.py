@@ -13,6 +13,7 @@ from . import commands as _commands
 from .acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, read_only_user
 from .acl_log import AclLog
 from .blocking import Waiter, Waiters
+from .capacity import Capacity
 from .config import Config
 from .errors import (
     NOT_IN_TRANSACTION,
@@ -27,7 +28,7 @@ from .errors import (
 from .frequency import Frequencies
 from .info import VERSION
 from .keyspace import Keyspace, KeyspaceCopy
-from .model import Dialect, Session, Transport, User
+from .model import Dialect, Limits, Session, Transport, User
 from .monitor import monitor_line
 from .notifications import Notifications
 from .pubsub import PubSub
@@ -59,13 +60,18 @@ class Engine:
     """An in-memory key-value store that speaks in commands: ``list[bytes]`` in, reply out.
 
     ``dialect`` is ``"vendor"`` (the REST service: one database, its own additions) or ``"redis"``
-    (stock behaviour, sixteen databases). All state is behind one re-entrant ``lock``.
+    (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester. All
+    state is behind one re-entrant ``lock``.
     """
 
-    def __init__(self, clock: Clock, ids: Ids, dialect: Dialect = "vendor") -> None:
+    def __init__(
+        self, clock: Clock, ids: Ids, dialect: Dialect = "vendor", limits: Limits | None = None
+    ) -> None:
         self.clock = clock
         self.ids = ids
         self.dialect = dialect
+        self.limits = limits or Limits()
+        self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect)
@@ -364,6 +370,8 @@ class Engine:
             raise CommandError(unknown_command(argv))
         self.running = spec
         try:
+            if self._capacity is not None and spec.write and session.transport != "local":
+                self._capacity.check(session, spec, argv)
             if session.transport != "port":
                 return spec.function(session, argv[spec.skip :])
             return self._run_of_port(session, spec, argv, start_us)

@@ -612,11 +612,15 @@ def rest_token_failed(name: bytes) -> bytes:
 
 
 # -- REST ----------------------------------------------------------------------------------------
-# The vendor publishes the first three; the others are decided here.
+# The vendor publishes those of limits and tokens; the others are decided here.
 
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
 MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
+MAX_REQUESTS = b"ERR max requests limit exceeded."
+MAX_RECORD_SIZE = b"ERR max single record size exceeded"
+MAX_DATA_SIZE = b"ERR DB capacity quota exceeded"
+MAX_CONNECTIONS = b"ERR max concurrent connections exceeded"
 METHOD_NOT_ALLOWED = "ERR method not allowed: use GET, POST, PUT or HEAD"
 BAD_JSON = "ERR failed to parse the request body as JSON"
 BAD_ARGUMENTS = "ERR invalid command arguments"
@@ -625,6 +629,11 @@ EMPTY_PIPELINE = "ERR empty pipeline request"
 BAD_FORMAT = "ERR unsupported response format: use json or resp2"
 FORMAT_WITH_BASE64 = "ERR response format resp2 cannot be combined with base64 encoding"
 FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-exec"
+
+
+def max_key_size(limit: int, actual: int) -> bytes:
+    """The vendor's text for a key that is too long, in bytes."""
+    return f"ERR max key size exceeded. Limit: {limit} bytes, Actual: {actual} bytes".encode()
 
 
 def pipeline_too_long(limit: int, actual: int) -> str:

@@ -29,7 +29,8 @@ class KVServer(Handle):
 
     ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons).
     ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
-    clock, ``max_pipeline_length`` in commands per request; None means no limit. ``int_text`` is the
+    clock, ``max_pipeline_length`` in commands per request; these and the other limits of the
+    vendor's plans are told in ``Limits``, and None means no limit. ``int_text`` is the
     word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
     ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
     (``"redis://…"``, see ``redis_engine``) that runs the commands instead of the in-memory engine;
@@ -51,6 +52,12 @@ class KVServer(Handle):
         max_request_size: int | None = 10_000_000,
         daily_limit: int | None = None,
         max_pipeline_length: int | None = None,
+        max_requests_per_second: int | None = None,
+        max_key_size: int | None = None,
+        max_record_size: int | None = None,
+        max_data_size: int | None = None,
+        max_connections: int | None = None,
+        max_pending_entries: int | None = 1000,
         int_text: Literal["integer", "int"] = "integer",
         engine: str | None = None,
         isolation: Literal["prefix", "database", "none"] = "prefix",
@@ -63,10 +70,21 @@ class KVServer(Handle):
             _limit("max_request_size", max_request_size),
             _limit("daily_limit", daily_limit),
             _limit("max_pipeline_length", max_pipeline_length),
+            _limit("max_requests_per_second", max_requests_per_second),
+            _limit("max_key_size", max_key_size),
+            _limit("max_record_size", max_record_size),
+            _limit("max_data_size", max_data_size),
+            _limit("max_connections", max_connections),
+            _limit("max_pending_entries", max_pending_entries),
         )
         if engine is None:
-            self.engine = Engine(context.clock, context.ids, dialect)
+            self.engine = Engine(context.clock, context.ids, dialect, limits)
         else:
+            if limits.bounds_data or max_pending_entries != 1000:
+                raise ContractError(
+                    "max_key_size, max_record_size, max_data_size and max_pending_entries are "
+                    "limits of the in-memory engine: leave out engine="
+                )
             self.engine = _real_engine(context, engine, isolation, dialect)
         # The tester may do everything, whatever rules the users are given.
         self._session = self.engine.session(first_user(dialect))

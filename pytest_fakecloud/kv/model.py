@@ -29,15 +29,29 @@ Transport = Literal["local", "rest", "port"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of the REST interface; None means none.
+    """What a plan of the vendor's bounds; None means no bound.
 
     ``max_request_size`` in bytes (one command of a pipeline counts by itself), ``daily_limit`` in
-    commands per UTC day on the clock, ``max_pipeline_length`` in commands of one request.
+    commands per UTC day and ``max_requests_per_second`` in commands per second on the clock,
+    ``max_pipeline_length`` in commands of one request, ``max_connections`` in connections of the
+    database port and event streams together, ``max_pending_entries`` of one consumer of a stream.
+    In bytes: ``max_key_size``, ``max_record_size`` of one value, ``max_data_size`` of the database.
     """
 
     max_request_size: int | None = 10_000_000
     daily_limit: int | None = None
     max_pipeline_length: int | None = None
+    max_requests_per_second: int | None = None
+    max_key_size: int | None = None
+    max_record_size: int | None = None
+    max_data_size: int | None = None
+    max_connections: int | None = None
+    max_pending_entries: int | None = 1000
+
+    @property
+    def bounds_data(self) -> bool:
+        """Whether commands that write have to be measured."""
+        return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
 
 
 class User(Protocol):

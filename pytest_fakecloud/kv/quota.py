@@ -1,42 +1,66 @@
-"""The daily request limit, which starts anew at midnight UTC on the clock."""
+"""Limits of commands in time: per UTC day, and per second, both on the clock."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
+from .errors import MAX_DAILY_REQUESTS, MAX_REQUESTS
 from .model import Limits
 
 __all__ = ["Quota"]
 
 _DAY_US = 86_400_000_000
+_SECOND_US = 1_000_000
 
 
 class Quota:
-    """Counts commands per UTC day, and says how many more there may be."""
+    """Counts commands per UTC day and per second, and says whether there may be more."""
 
     def __init__(self, limits: Limits, now_us: Callable[[], int]) -> None:
-        self._limits = limits
         self._now_us = now_us
         self._lock = threading.Lock()
-        self._day = 0
-        self._used = 0
+        self._windows = [
+            _Window(_DAY_US, limits.daily_limit, MAX_DAILY_REQUESTS),
+            _Window(_SECOND_US, limits.max_requests_per_second, MAX_REQUESTS),
+        ]
 
-    def take(self, commands: int) -> bool:
-        """Count that many commands at once; False, and nothing counted, when they do not fit."""
-        limit = self._limits.daily_limit
-        if limit is None:
-            return True
+    def __bool__(self) -> bool:
+        """Whether there is any limit."""
+        return any(window.limit is not None for window in self._windows)
+
+    def refusal(self, commands: int = 1) -> bytes | None:
+        """Count that many commands at once; the error, and nothing counted, if they do not fit."""
+        if not self:
+            return None
         with self._lock:
-            day = self._now_us() // _DAY_US
-            if day != self._day:
-                self._day, self._used = day, 0
-            if self._used + commands > limit:
-                return False
-            self._used += commands
-            return True
+            now_us = self._now_us()
+            for window in self._windows:
+                if not window.has_room(commands, now_us):
+                    return window.error
+            for window in self._windows:
+                window.used += commands
+            return None
 
     def reset(self) -> None:
         """Count from nothing again."""
         with self._lock:
-            self._used = 0
+            for window in self._windows:
+                window.used = 0
+
+
+class _Window:
+    __slots__ = ("error", "limit", "number", "used", "width_us")
+
+    def __init__(self, width_us: int, limit: int | None, error: bytes) -> None:
+        self.width_us = width_us
+        self.limit = limit
+        self.error = error
+        self.number = 0
+        self.used = 0
+
+    def has_room(self, commands: int, now_us: int) -> bool:
+        number = now_us // self.width_us
+        if number != self.number:
+            self.number, self.used = number, 0
+        return self.limit is None or self.used + commands <= self.limit

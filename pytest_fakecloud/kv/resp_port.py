@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import selectors
 import socket
+import ssl
 import threading
 from collections import deque
 from functools import partial
@@ -76,14 +78,19 @@ class DatabasePort:
         if kind == "http":
             serve_http(connection, begun)
             return
+        if self.app.is_full():
+            connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
+            return
         client = PortConnection(self, connection)
         with self._lock:
             self._open.add(client)
+            self.app.connections.add(client)
         try:
             client.serve(begun)
         finally:
             with self._lock:
                 self._open.discard(client)
+                self.app.connections.discard(client)
             client.abandon()
 
     def wake(self) -> None:
@@ -133,6 +140,7 @@ class PortConnection:
     def serve(self, begun: bytes) -> None:
         """Read commands and run them, in order, until either side ends."""
         reader, sock = self.reader, self.connection.sock
+        receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
         while data:
             reader.feed(data)
@@ -146,7 +154,19 @@ class PortConnection:
             self._send()
             if not going_on:
                 return
-            data = sock.recv(READ_BYTES)
+            data = receive(READ_BYTES)
+
+    def _receive_secured(self, size: int) -> bytes:
+        # A TLS connection cannot be read by one thread while another writes to it, and pushes may
+        # come at any time: so it is read only when there is something to read.
+        sock = self.connection.sock
+        assert isinstance(sock, ssl.SSLSocket)
+        with selectors.DefaultSelector() as selector:
+            selector.register(sock, selectors.EVENT_READ)
+            while not sock.pending() and not selector.select():
+                pass
+        with self._sending:
+            return sock.recv(size)
 
     def _run_all(self) -> bool:
         """Run every command that has come whole; False when the connection is to end."""
@@ -266,8 +286,9 @@ class PortConnection:
         limits = self.app.limits
         if spec.group in _UNCOUNTED:
             return None
-        if limits.daily_limit is not None and not self.app.quota.take(1):
-            return CommandError(errors.MAX_DAILY_REQUESTS)
+        refusal = self.app.quota.refusal()
+        if refusal is not None:
+            return CommandError(refusal)
         size = limits.max_request_size
         if size is not None and sum(map(len, argv)) > size:
             return CommandError(errors.MAX_REQUEST_SIZE)

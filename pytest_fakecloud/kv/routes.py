@@ -21,7 +21,7 @@ from .quota import Quota
 from .registry import COMMANDS
 from .reply import OK, Reply, to_json, to_resp
 from .requests import command_of_body, command_of_path, commands_of_body
-from .streams import monitor_stream, subscription_stream
+from .streams import EventStream, monitor_stream, subscription_stream
 
 __all__ = ["Credentials", "KVApp"]
 
@@ -67,6 +67,8 @@ class KVApp(App):
         self.limits = limits
         self.quota = Quota(limits, engine.clock.now_us)
         self.betweens = Betweens()
+        self.connections: set[object] = set()
+        """What is open for long: connections of the database port, event streams."""
         self._sync = itertools.count(1)
 
     def routes(self) -> list[Route]:
@@ -165,14 +167,18 @@ class KVApp(App):
     def _guards(self, request: Request) -> bool:
         """Whether any limit can be reached: no command is larger than its whole request."""
         size = self.limits.max_request_size
-        if self.limits.daily_limit is not None:
+        if self.quota:
             return True
         return size is not None and len(request.body) + len(request.target) > size
 
     def _admit_one(self, line: list[bytes]) -> None:
-        if not self.quota.take(1):
-            raise CommandError(errors.MAX_DAILY_REQUESTS)
+        self._count()
         self._check_size(line)
+
+    def _count(self) -> None:
+        refusal = self.quota.refusal()
+        if refusal is not None:
+            raise CommandError(refusal)
 
     def _check_size(self, line: list[bytes]) -> None:
         limit = self.limits.max_request_size
@@ -212,9 +218,10 @@ class KVApp(App):
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
         lines = self._lines(request)
-        if not self.quota.take(len(lines)):
-            self.quota.take(1)
-            raise RestError(400, errors.MAX_DAILY_REQUESTS.decode())
+        refusal = self.quota.refusal(len(lines))
+        if refusal is not None:
+            self.quota.refusal()
+            raise RestError(400, refusal.decode())
         session = self._session(request)
         try:
             replies = self._transaction(session, lines)
@@ -264,7 +271,7 @@ class KVApp(App):
             return Answer({"error": self.text_of(error)}, 400)
         kind = "pattern" if command == "psubscribe" else "channel"
         events = subscription_stream(self.engine, session, kind, names[1:])
-        return Stream(events.chunks(), on_close=events.close)
+        return self._streamed(events)
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Every command that runs as server-sent events, for who accepts those."""
@@ -276,12 +283,26 @@ class KVApp(App):
             self._admit(session, line)
         except CommandError as error:
             return Answer({"error": self.text_of(error)}, 400)
-        events = monitor_stream(self.engine)
-        return Stream(events.chunks(), on_close=events.close)
+        return self._streamed(monitor_stream(self.engine))
+
+    def is_full(self) -> bool:
+        """Whether as many connections and event streams are open as there may be."""
+        limit = self.limits.max_connections
+        return limit is not None and len(self.connections) >= limit
+
+    def _streamed(self, events: EventStream) -> Stream:
+        self.connections.add(events)
+
+        def closed() -> None:
+            events.close()
+            self.connections.discard(events)
+
+        return Stream(events.chunks(), on_close=closed)
 
     def _admit(self, session: Session, line: list[bytes]) -> None:
-        if not self.quota.take(1):
-            raise CommandError(errors.MAX_DAILY_REQUESTS)
+        self._count()
+        if self.is_full():
+            raise CommandError(errors.MAX_CONNECTIONS)
         spec = COMMANDS[line[0].decode().upper()]
         if len(line) < spec.least:
             raise CommandError(errors.wrong_arity(spec.full_name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -689,3 +690,33 @@ def test_a_real_server_has_a_port_of_its_own() -> None:
 
 def test_replies_of_the_reader_itself() -> None:
     assert wire.read(io.BytesIO(b"*-1\r\n")) == NilArray()
+
+
+def test_secured_connections_are_pushed_to_as_well() -> None:
+    trustme = pytest.importorskip("trustme")
+    redis = pytest.importorskip("redis")
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    context = Context.alone()
+    context.tls = tls
+    with KVServer(context) as server, ExitStack() as stack:
+        assert server.database_url.startswith("rediss://")
+        client = redis.Redis.from_url(server.database_url, ssl_cert_reqs="none")
+        stack.callback(client.close)
+        assert client.set("k", b"x" * 300_000)
+        assert len(client.get("k")) == 300_000
+        listener = client.pubsub(ignore_subscribe_messages=True)
+        stack.callback(listener.close)
+        listener.subscribe("c")
+        until(lambda: server.execute("PUBLISH", "c", "first") == 1)
+        found: list[Any] = []
+
+        def message() -> bool:
+            heard = listener.get_message(timeout=1)
+            if heard is not None:
+                found.append(heard["data"])
+            return bool(found)
+
+        until(message)
+        assert found == [b"first"]

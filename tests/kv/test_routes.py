@@ -466,6 +466,98 @@ class TestLimits:
             httpx.get(server.url + "/ping")
             assert httpx.get(server.url + "/ping", headers=server.headers).status_code == 200
 
+    def test_commands_per_second(self, context: Context) -> None:
+        text = {"error": "ERR max requests limit exceeded."}
+        with limited(context, max_requests_per_second=2) as server:
+            lines = [["INCR", "n"]] * 3
+            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+            assert answer.json() == [{"result": 1}, {"result": 2}, text]
+            answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+            assert (answer.status_code, answer.json()) == (400, text)
+            server.clock.advance(1)
+            assert httpx.get(server.url + "/incr/n", headers=server.headers).json() == {"result": 3}
+
+    @pytest.mark.parametrize(
+        ("settings", "line", "text"),
+        [
+            (
+                {"max_key_size": 5},
+                ["SET", "k" * 6, "v"],
+                "ERR max key size exceeded. Limit: 5 bytes, Actual: 6 bytes",
+            ),
+            ({"max_key_size": 5}, ["MSET", "k", "v", "longer", "v"], "ERR max key size exceeded"),
+            ({"max_record_size": 10}, ["SET", "k", "x" * 11], "ERR max single record size"),
+            ({"max_record_size": 10}, ["APPEND", "text", "x" * 8], "ERR max single record size"),
+            ({"max_record_size": 10}, ["HSET", "hash", "ab", "x" * 8], "ERR max single record"),
+            ({"max_record_size": 10}, ["SETRANGE", "text", "9", "ab"], "ERR max single record"),
+            ({"max_record_size": 10}, ["SETBIT", "text", "80", "1"], "ERR max single record"),
+            ({"max_data_size": 30}, ["RPUSH", "k", "x" * 30], "ERR DB capacity quota exceeded"),
+        ],
+    )
+    def test_sizes_of_data(
+        self, context: Context, settings: dict[str, int], line: list[str], text: str
+    ) -> None:
+        with limited(context, **settings) as server:
+            server.load({"text": "abc", "hash": {"f": "v"}, "a longer name": "1"})
+            before = server.values()
+            answer = httpx.post(server.url, json=line, headers=server.headers)
+            assert answer.status_code == 400
+            assert answer.json()["error"].startswith(text)
+            assert server.values() == before
+
+    @pytest.mark.parametrize(
+        ("settings", "line"),
+        [
+            ({"max_key_size": 5}, ["GET", "k" * 9]),
+            ({"max_key_size": 5}, ["SET", "kkkkk", "v" * 99]),
+            ({"max_record_size": 10}, ["SET", "text", "x" * 10]),
+            ({"max_record_size": 10}, ["SET", "text", "x" * 10, "EX", "100000000"]),
+            ({"max_record_size": 10}, ["SETRANGE", "text", "8", "ab"]),
+            ({"max_record_size": 10}, ["APPEND", "text", "x" * 7]),
+            ({"max_data_size": 30}, ["SET", "k", "x"]),
+            ({"max_data_size": 3}, ["DEL", "text"]),
+        ],
+    )
+    def test_what_still_fits(
+        self, context: Context, settings: dict[str, int], line: list[str]
+    ) -> None:
+        with limited(context, **settings) as server:
+            server.load({"text": "abc", "other": "1"})
+            assert "result" in httpx.post(server.url, json=line, headers=server.headers).json()
+
+    def test_the_limits_of_data_hold_in_scripts_and_not_for_the_tester(
+        self, context: Context
+    ) -> None:
+        with limited(context, max_record_size=3) as server:
+            script = "return redis.call('SET', KEYS[1], ARGV[1])"
+            line = ["EVAL", script, 1, "k", "four"]
+            error = httpx.post(server.url, json=line, headers=server.headers).json()["error"]
+            assert "max single record size exceeded" in error
+            assert server.execute("SET", "k", "four") == "OK"
+
+    def test_open_streams(self, context: Context) -> None:
+        with limited(context, max_connections=1) as server:
+            url, headers = server.url, {**server.headers, **EVENTS}
+            with httpx.stream("GET", f"{url}/subscribe/news", headers=headers) as response:
+                lines = events(response)
+                next(lines)
+                refused = httpx.get(f"{url}/subscribe/news", headers=headers, timeout=5)
+                assert refused.status_code == 400
+                assert refused.json() == {"error": "ERR max concurrent connections exceeded"}
+                assert httpx.get(f"{url}/ping", headers=server.headers).status_code == 200
+
+    def test_pending_entries_of_a_consumer(self, context: Context) -> None:
+        with limited(context, max_pending_entries=2) as server:
+            server.load({"s": [("1-1", {"a": "1"}), ("2-1", {"a": "1"}), ("3-1", {"a": "1"})]})
+            server.execute("XGROUP", "CREATE", "s", "g", "0")
+            line = ["XREADGROUP", "GROUP", "g", "c", "COUNT", 2, "STREAMS", "s", ">"]
+            assert "result" in httpx.post(server.url, json=line, headers=server.headers).json()
+            answer = httpx.post(server.url, json=line, headers=server.headers).json()
+            assert answer["error"].startswith(
+                "ERR XReadGroup is cancelled. Pending Entries List limit per consumer is about to "
+                "be reached. Limit: 2, Current PEL size: 2, Requested Read: 1"
+            )
+
     @pytest.mark.parametrize("path", ["/pipeline", "/multi-exec"])
     def test_pipeline_length(self, context: Context, path: str) -> None:
         with limited(context, max_pipeline_length=2) as server:
@@ -500,6 +592,17 @@ class TestStreams:
             assert next(lines) == "data: psubscribe,n*,1"
             http.get("/publish/news/%22x%22")
             assert next(lines) == 'data: pmessage,n*,news,"x"'
+
+    def test_keys_that_expire_while_everybody_only_listens(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
+        server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
+        with http.stream("GET", "/psubscribe/__keyevent*", headers=EVENTS) as response:
+            lines = events(response)
+            next(lines)
+            server.execute("SET", "k", "v", "EX", 5)
+            server.clock.advance(5)
+            assert next(lines) == "data: pmessage,__keyevent*,__keyevent@0__:expired,k"
 
     def test_a_client_that_goes_listens_no_more(self, server: KVServer, http: httpx.Client) -> None:
         with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:

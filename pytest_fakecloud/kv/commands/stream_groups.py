@@ -16,9 +16,8 @@ from .help import help_reply
 from .stream import answer_read, entries_reply, read_words, streams_reply
 from .stream_ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 
-__all__ = ["PENDING_LIMIT", "find_consumer", "find_group"]
+__all__ = ["find_consumer", "find_group"]
 
-PENDING_LIMIT = 1000
 """Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
 
 def find_consumer(
@@ -210,8 +209,9 @@ def _check_pending_limit(
     session: Session, consumer: Consumer, more: int, where: tuple[bytes, bytes, bytes]
 ) -> None:
     held = len(consumer.pending)
-    if session.engine.dialect == "vendor" and held + more > PENDING_LIMIT:
-        raise CommandError(errors.pending_limit(PENDING_LIMIT, held, more, where))
+    limit = session.engine.limits.max_pending_entries
+    if session.engine.dialect == "vendor" and limit is not None and held + more > limit:
+        raise CommandError(errors.pending_limit(limit, held, more, where))
 
 
 def _deliver(
