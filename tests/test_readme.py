@@ -14,7 +14,9 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_python_block(block: str, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(block)
-    result = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess(
+        "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:asyncio"
+    )
     outcomes = result.parseoutcomes()
     assert not outcomes.keys() & {"failed", "error", "errors"}
     if "def test_" in block:
