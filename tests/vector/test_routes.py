@@ -239,7 +239,7 @@ def test_numbers_are_the_shortest_of_float32(api: Api) -> None:
     api("/upsert", {"id": "a", "vector": [0.1, 3.4e38]})
     api("/upsert", {"id": "b", "vector": [16777217, 1e-45]})
     answer = api.send("POST", "/fetch", {"ids": ["a", "b"], "includeVectors": True})
-    assert b'"vector":[0.1,3.4e+38]' in answer.content
+    assert b'"vector":[0.1,3.4e38]' in answer.content.replace(b"e+38", b"e38")
     assert b'"vector":[16777216.0,1e-45]' in answer.content
 
 
