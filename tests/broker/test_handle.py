@@ -690,9 +690,10 @@ def test_a_consumer_that_was_put_back_wakes_at_a_record(broker: Broker, rest: Re
 
 
 def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhile(
-    make_broker: Make,
+    make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session of a crashed instance ends although no other call comes to look."""
+    """Not only when it looks up by itself, as it does every second."""
+    monkeypatch.setattr("pytest_fakecloud.kernel.clock._nap", lambda: 60.0)
     broker = make_broker(clock="running", session_timeout="50ms")
     rest = Rest(broker)
     rest.consume("g", "j", "orders")
