@@ -148,8 +148,9 @@ class Attempting:
         engine.gates.leave_flow(message)
         message.depth = message.chain = 0
         if engine.lane == "background":
-            # Nobody stands there to catch an error; the message waits to be driven or cancelled.
+            # Nobody stands there to catch an error.
             message.due_us = None
+            message.wait_reason = "cut off from an endless loop, cancel it or publish it anew"
             if engine.on_loop is not None:
                 engine.on_loop(text)
             return

@@ -357,7 +357,7 @@ class Engine:
             put_back(self, saved)
             self.attempting.performing = None
             for schedule in self.schedules.by_id.values():
-                self.schedules.plan(schedule, schedule.next_us)
+                self.schedules.plan_on(schedule)
             for message_id, (end_us, _) in self.in_flight.items():
                 self.attempting.await_end(message_id, end_us)
             for message in self.messages.values():

@@ -180,6 +180,10 @@ class Queue(Handle):
         app = QueueApp(self.engine, lambda: self.token, [more])
         super().__init__(context, app, name=name, faults=faults)
         self.faults = faults
+        # The service answers for its own limits; only what is far beyond them is the server's.
+        self._mount.body_limit = 2 * max(
+            self.engine.limits.message_size, self.engine.limits.batch_size
+        )
         if dev_credentials:
             self.token = DEV_TOKEN
 

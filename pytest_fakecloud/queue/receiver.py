@@ -24,6 +24,8 @@ from .gateway import environ_of
 
 __all__ = ["Destination"]
 
+#: A callback carries two bodies of the largest message, both in Base64.
+BODY_LIMIT = 512 * 1024 * 1024
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
@@ -83,6 +85,7 @@ class Destination(Handle, HTTPServer):
         self.clear_all_handlers()
         Handle.__init__(self, context, _ServerApp(self._serve, self._paths), name=name)
         self.port = self._mount.port
+        self._mount.body_limit = BODY_LIMIT
         self.ssl_context = context.tls
 
     # -- pytest-httpserver on the hub ------------------------------------------------------------

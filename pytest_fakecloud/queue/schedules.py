@@ -89,6 +89,13 @@ class Schedules:
                 due_us, partial(self._fire, schedule.id), label=f"schedule {schedule.id}"
             )
 
+    def plan_on(self, schedule: Schedule) -> None:
+        """Set the next run of a schedule that was away; runs it missed are not caught up."""
+        due, now = schedule.next_us, self._engine.clock.now_us()
+        if due is not None and due < now:
+            due = Cron(schedule.cron).next_us(now)
+        self.plan(schedule, due)
+
     def unplan(self, schedule: Schedule) -> None:
         """Take the next run off the clock."""
         timer = self._timers.pop(schedule.id, None)

@@ -104,6 +104,17 @@ def test_a_body_of_60_megabytes(scene: Scene) -> None:
     assert scene.came[0].body == big
 
 
+def test_a_batch_larger_than_any_message(scene: Scene) -> None:
+    item = {"destination": DEST, "body": "x" * 14_000_000}
+    answered = scene.request("POST", "/v2/batch", {}, json.dumps([item] * 5).encode())
+    assert answered.status == 200
+    assert len(scene.queue.messages()) == 5
+    refused = scene.request("POST", "/v2/batch", {}, bytes(105_000_000))
+    assert (refused.status, refused.error) == (
+        413, "quota maxBatchSize exceeded, current limit: 104857600",
+    )  # fmt: skip
+
+
 def test_a_message_to_the_queue_itself_is_a_message_like_any_other(scene: Scene) -> None:
     # Behind the queue's own address there is a queue; without the token it refuses.
     own = f"{scene.queue.url}/v2/publish/{DEST}"

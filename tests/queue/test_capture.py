@@ -179,6 +179,12 @@ def test_what_is_no_callback_is_kept_without_fields(capture: CallbackCapture, bo
     assert item.request.get_data() == body
 
 
+def test_a_callback_about_the_largest_message_is_taken(capture: CallbackCapture) -> None:
+    body = callback_body(body="A" * 70_000_000)
+    send(capture.callback_url, body)
+    assert len(capture.callbacks.only().body) == 52_500_000
+
+
 @pytest.mark.parametrize("value", ["!", 7, None, "ab"])
 def test_bodies_that_are_not_base64(capture: CallbackCapture, value: object) -> None:
     send(capture.callback_url, callback_body(body=value, status="200", retried=True))

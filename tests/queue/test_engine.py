@@ -15,7 +15,7 @@ from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.limits import plan
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import Loop, Mishaps, Settings
-from pytest_fakecloud.queue.timeline import timeline
+from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
@@ -594,6 +594,10 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     bench.clock.run_due()
     assert len(told) == 1
     assert "endless loop: 20 deliveries" in told[0]
+    (left,) = bench.engine.pending.values()
+    assert waiting_text(left) == (
+        "waits: cut off from an endless loop, cancel it or publish it anew"
+    )
     (waiting,) = bench.engine.pending.values()
     assert bench.engine.cancel(waiting.id) == 1
 

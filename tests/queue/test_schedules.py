@@ -127,6 +127,17 @@ def test_beyond_the_days_messages_a_run_leaves_its_reason() -> None:
         assert len(scene.came) == 2
 
 
+def test_what_was_missed_before_a_restore_is_not_caught_up(scene: Scene) -> None:
+    create(scene)
+    saved = scene.queue.snapshot()
+    scene.queue.advance("1d")
+    scene.queue.restore(saved)
+    shown = scene.get("/v2/schedules/s")
+    assert shown["nextScheduleTime"] == NOW_MS + 86_400_000 + 60_000
+    assert scene.queue.messages() == []
+    assert len(scene.queue.advance("2m")) == 2
+
+
 def test_a_day_of_minutes(scene: Scene) -> None:
     create(scene)
     assert len(scene.queue.advance("1d")) == 1440
