@@ -239,3 +239,14 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
     for member in members:
         member.result(10)
     assert broker.waiting == []
+
+
+def test_nothing_waits_in_an_engine_that_is_closed() -> None:
+    clock = Clock("2026-01-01T00:00:00Z")
+    clock.wait_cap = 60
+    broker = Engine(clock, Ids(1))
+    broker.create_topic("t", 1)
+    broker.close()
+    fetch = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 60_000))
+    consume = Parked(lambda: broker.consume("g", "i", ["t"], 60_000, {}))
+    assert (fetch.result(), consume.result()) == ([], [])
