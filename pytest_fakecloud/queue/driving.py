@@ -14,6 +14,7 @@ from .model import Attempt
 from .timeline import timeline, waiting_text
 
 if TYPE_CHECKING:
+    from .engine import Engine
     from .handle import Queue
 
 
@@ -77,20 +78,9 @@ class Driver:
             for one in fired
             if isinstance(one.result, Attempt) and one.result.message_id in own
         )
-        attempts.waiting = self.waiting()
+        attempts.waiting = waiting(self._queue.engine)
         self._queue.sender.release()
         return attempts
-
-    def waiting(self) -> str:
-        """Return what undelivered messages wait for, in words."""
-        pending = list(self._queue.engine.pending.values())
-        if not pending:
-            return "nothing"
-        lines = [f"{len(pending)} undelivered message(s):"]
-        lines += [f"  {one.public_id} to {one.url}: {waiting_text(one)}" for one in pending[:5]]
-        if len(pending) > 5:
-            lines.append(f"  and {len(pending) - 5} more")
-        return "\n".join(lines)
 
     def _not_idle(self, within: Duration, end_us: int) -> str:
         pending = list(self._queue.engine.pending.values())
@@ -128,6 +118,18 @@ class Driver:
         except StopIteration as end:
             result: Attempts = end.value
             return result
+
+
+def waiting(engine: Engine) -> str:
+    """Return what the undelivered messages of a queue wait for, in words."""
+    pending = list(engine.pending.values())
+    if not pending:
+        return "nothing"
+    lines = [f"{len(pending)} undelivered message(s):"]
+    lines += [f"  {one.public_id} to {one.url}: {waiting_text(one)}" for one in pending[:5]]
+    if len(pending) > 5:
+        lines.append(f"  and {len(pending) - 5} more")
+    return "\n".join(lines)
 
 
 def _not_back(clock: Clock, instant_us: int) -> int:

@@ -12,7 +12,6 @@ from ..kernel.errors import ContractError
 from ..kernel.handle import Context, Handle, Snapshot
 from ..kernel.ids import BASE62
 from ..kernel.instants import Duration, Instant, duration_us
-from ..kernel.journal import Found
 from .arguments import (
     ANY,
     body_of,
@@ -32,11 +31,10 @@ from .driving import Attempts, Driver, NotIdle, QueueAio
 from .engine import Engine
 from .faults import PlannedMishaps, QueueFaults
 from .headers import as_text
-from .inspection import STATES, WORDS, DeadLetterView, PublishedMessage, ScheduleView
+from .inspection import DeadLetterView, PublishedMessage, ScheduleView
 from .limits import plan
-from .matching import agrees, assert_matching, mismatches
+from .looking import Looking
 from .model import (
-    MESSAGE,
     Attempt,
     Delivery,
     Message,
@@ -63,16 +61,27 @@ def _new_key() -> str:
     return "sig_" + "".join(secrets.choice(BASE62) for _ in range(28))
 
 
-class Queue(Handle):
+class Queue(Looking, Handle):
     """A fake of the HTTP message queue.
 
-    `delivery` is `"driven"` or `"background"` (None: the cloud's).  `unstubbed` is what happens at
-    a destination nobody answers for: `"refuse"` or `"accept"` (200).  `dev_credentials` uses the
-    vendor's public development token and keys.  `profile` is `"free"` or `"payg"`, `limits` replaces
-    single limits (see `limits.Limits`).  `header_prefix` is that of outgoing headers, `"Upstash"` or
-    `"Service"`.  `signature_clock` is `"receiver"`, `"real"` or `"virtual"`.  `leak_check` is
-    `"off"`, `"pending"`, `"dead_letters"` or `"all"`: what a test must not leave behind.
-    `callback_retries` is `"inherit"` or a number.  Durations as everywhere.
+    Who delivers, and where: `delivery` is `"driven"` or `"background"` (None: the cloud's);
+    `unstubbed` is what happens at a destination nobody answers for, `"refuse"` or `"accept"` (200);
+    `raise_exceptions` lets what leaves a handler leave the driving call too; `attempt_cap` is the
+    most real seconds of an attempt over a socket or in a loop; `loop_limit` is how many deliveries
+    may cause each other at one instant; `leak_check` is `"off"`, `"pending"`, `"dead_letters"` or
+    `"all"`, what a test must not leave behind.
+
+    The service: `profile` is `"free"` or `"payg"`, `limits` replaces single limits (see
+    `limits.Limits`); `retries` is the default, `callback_retries` `"inherit"` or a number for
+    callbacks; `delayed_callbacks` allows what the service refuses; `dedup_window`, `dlq_retention`
+    and `message_grace` (how long a finished message can be read) are durations;
+    `production_checks` refuses destinations without a public address, as the service does.
+
+    On the wire: `dev_credentials` uses the vendor's public development token and keys;
+    `header_prefix` of what goes out is `"Upstash"` or `"Service"`, `region` its region;
+    `signature_clock` is `"receiver"`, `"real"` or `"virtual"`; `source_id` writes callbacks with
+    `"both"` spellings of the source's id, the `"service"`'s or the `"seed"`'s; `no_answer_status`
+    stands in callbacks and records where no HTTP answer came.
 
     Raises `ContractError` for a setting without meaning.
     """
@@ -413,179 +422,7 @@ class Queue(Handle):
         """
         return self._driver.run(self._driver.run_until_idle(within))
 
-    # -- looking ---------------------------------------------------------------------------------
-
-    def messages(
-        self,
-        state: str | None = None,
-        url: object = None,
-        label: object = None,
-        kind: str | None = None,
-        queue: str | None = None,
-    ) -> Found[PublishedMessage]:
-        """The messages, callbacks included, in the order they were published.
-
-        `state` is `pending`, `in_flight`, `delivered`, `dead_lettered` or `cancelled`, or one of the
-        service's own words.  `url` and `label` are text (`*` matches anything), a pattern or a
-        predicate.
-        """
-        self.clock.settle()
-        if state is not None and state not in STATES and str(state).upper() not in WORDS:
-            raise ContractError(f"unknown state {state!r}, expected one of {', '.join(STATES)}")
-        found: Found[PublishedMessage] = Found()
-        with self.engine.lock:
-            records = list(self.engine.messages.values())
-        for record in records:
-            words = (WORDS[record.state], record.state, record.state.lower())
-            if state is not None and state not in words:
-                continue
-            if url is not None and not agrees(as_text(record.url), url):
-                continue
-            if label is not None and not any(agrees(one, label) for one in record.settings.labels):
-                continue
-            if kind is not None and record.kind != kind:
-                continue
-            if queue is not None and record.queue_name != queue:
-                continue
-            found.append(PublishedMessage(self.engine, record.id))
-        return found
-
-    def message(self, message_id: str) -> PublishedMessage:
-        """The message of that id; `ContractError` when there is none."""
-        # Of a first-era message to a topic, the delivery to its first endpoint.
-        own_id = self.engine.groups_of_tasks.get(message_id, [message_id])[0]
-        if own_id not in self.engine.messages:
-            raise ContractError(f"this queue has no message {message_id!r}")
-        return PublishedMessage(self.engine, own_id)
-
-    def attempts(
-        self, id: str | PublishedMessage | None = None, *, url: object = None
-    ) -> Found[Attempt]:
-        """The attempts, oldest first: all, of one message, or to a URL."""
-        self.clock.settle()
-        wanted = id.id if isinstance(id, PublishedMessage) else id
-        messages = self.engine.messages
-        with self.engine.lock:
-            return Found(
-                one
-                for one in self.engine.attempts
-                if (
-                    wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
-                )
-                and (url is None or agrees(as_text(one.url), url))
-            )
-
-    def dead_letters(self, url: object = None) -> Found[DeadLetterView]:
-        """The dead letters that have not expired, oldest first."""
-        self.clock.settle()
-        found = (
-            DeadLetterView(self.engine, row.id, row.message_id, row.at_us)
-            for row in self.engine.dead_letters.all()
-        )
-        return Found(one for one in found if url is None or agrees(one.url, url))
-
-    def schedules(self) -> Found[ScheduleView]:
-        """The schedules, in the order they were created."""
-        return Found(ScheduleView(self.engine, one) for one in list(self.engine.schedules.by_id))
-
-    def pending(self) -> Found[PublishedMessage]:
-        """The messages that have not come to an end."""
-        self.clock.settle()
-        return Found(PublishedMessage(self.engine, one) for one in list(self.engine.pending))
-
-    # -- asserting -------------------------------------------------------------------------------
-
-    def assert_published(
-        self,
-        url: object = None,
-        *,
-        json: object = ANY,
-        body: object = ANY,
-        headers: Mapping[str, object] | None = None,
-        label: object = None,
-        method: str | None = None,
-        queue: str | None = None,
-        times: int | None = None,
-    ) -> Found[PublishedMessage]:
-        """The messages that were published like this; fails unless there is one, or `times`.
-
-        Callbacks do not count: the queue published them, not the application.
-        """
-        self.clock.settle()
-        asked: dict[str, Any] = {"url": url, "json": json, "body": body, "headers": headers}
-        asked |= {"label": label, "method": method, "queue": queue}
-
-        def why_not(message: PublishedMessage) -> list[str]:
-            return mismatches(message, **asked)
-
-        return assert_matching(
-            "a message to be published",
-            self.messages(kind=MESSAGE),
-            why_not,
-            times=times,
-            asked=_asked(asked),
-        )
-
-    def assert_not_published(self, url: object = None, **where: Any) -> None:
-        """Fail when any message was published like this."""
-        self.assert_published(url, times=0, **where)
-
-    def assert_delivered(
-        self,
-        url: object = None,
-        *,
-        json: object = ANY,
-        body: object = ANY,
-        headers: Mapping[str, object] | None = None,
-        label: object = None,
-        times: int | None = None,
-    ) -> Found[PublishedMessage]:
-        """The messages that were delivered like this; fails unless there is one, or `times`.
-
-        Never drives: what is due and not yet attempted is not delivered.
-        """
-        return self._assert_state(
-            "a message to be delivered", "delivered", times, url, json, body, headers, label
-        )
-
-    def assert_dead_lettered(
-        self,
-        url: object = None,
-        *,
-        json: object = ANY,
-        body: object = ANY,
-        headers: Mapping[str, object] | None = None,
-        label: object = None,
-        times: int | None = None,
-    ) -> Found[PublishedMessage]:
-        """The messages that were given up; fails unless there is one, or exactly `times`."""
-        return self._assert_state(
-            "a message to be dead-lettered", "dead_lettered", times, url, json, body, headers, label
-        )
-
-    def _assert_state(
-        self,
-        what: str,
-        state: str,
-        times: int | None,
-        url: object,
-        json: object,
-        body: object,
-        headers: Mapping[str, object] | None,
-        label: object,
-    ) -> Found[PublishedMessage]:
-        asked: dict[str, Any] = {"url": url, "json": json, "body": body, "headers": headers}
-        asked["label"] = label
-
-        def why_not(message: PublishedMessage) -> list[str]:
-            return mismatches(message, state=state, **asked)
-
-        return assert_matching(what, self.messages(), why_not, times=times, asked=_asked(asked))
-
-    def assert_idle(self) -> None:
-        """Fail when a message has not come to an end."""
-        if self.engine.pending:
-            raise AssertionError(f"the queue is not idle: {self._driver.waiting()}")
+    # -- what happens inside ---------------------------------------------------------------------
 
     def unmet(self) -> list[str]:
         """Return what the leak check finds left behind, in words."""
@@ -595,8 +432,6 @@ class Queue(Handle):
         if self.leak_check in ("dead_letters", "all"):
             found += [f"left as a dead letter:\n{one.timeline}" for one in self.dead_letters()]
         return found
-
-    # -- what happens inside ---------------------------------------------------------------------
 
     def _attempted(
         self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
@@ -635,14 +470,6 @@ class Queue(Handle):
 
     def _looped(self, text: str) -> None:
         self.context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
-
-
-def _asked(asked: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{name}={value!r}"
-        for name, value in asked.items()
-        if value is not None and value is not ANY
-    )
 
 
 __all__ = ["Attempts", "Loop", "NotIdle", "Queue"]
