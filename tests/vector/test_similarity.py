@@ -208,3 +208,22 @@ def test_without_a_product_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = np.eye(similarity.SHORT, dtype=np.float32)
     found = rank_dense(matrix_of(vectors), Similarity.COSINE, [Search(vectors[5], 2)], NOTHING)[0]
     assert found.rows.tolist() == [5, 0]
+
+
+@pytest.mark.parametrize("name", list(Similarity))
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rows_that_float32_products_put_in_a_wrong_order(name: Similarity, batch: int) -> None:
+    """Hundreds of rows a rounding error apart: only the exact scores know which come first."""
+    generator = np.random.default_rng(11)
+    base = generator.standard_normal(96)
+    base /= np.linalg.norm(base)
+    noise = generator.standard_normal((600, 96)) * 3e-8
+    vectors = (base + noise).astype(np.float32)
+    query = base.astype(np.float32)
+    matrix = matrix_of(vectors)
+    for found in rank_dense(matrix, name, [Search(query, 5)] * batch, NOTHING):
+        assert unpacked(found) == expected(name, vectors, query, 5)
+    keeps = set(range(1, 600, 2))
+    search = Search(query, 5, accept=keeps.__contains__)
+    for found in rank_dense(matrix, name, [search] * batch, NOTHING):
+        assert unpacked(found) == expected(name, vectors, query, 5, sorted(keeps))
