@@ -45,6 +45,7 @@ READ_BYTES = 64 * 1024
 OUTBOX_LIMIT = 32 * 1024 * 1024
 """Bytes pushed to a client that does not read, beyond which its connection is closed."""
 HANG_SECONDS = 60.0
+_DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
 RESP_TYPE = "application/x-resp"
 
 _LISTENER_WORDS = (
@@ -134,6 +135,7 @@ class PortConnection:
         self._running = False
         self._late: list[bytes] = []
         self._executing: int | None = None
+        self._gone = False
 
     # -- the connection's own thread -------------------------------------------------------------
 
@@ -195,6 +197,10 @@ class PortConnection:
         try:
             app.clock.settle()
             self._wait_for_pause(argv)
+            if self._signal.closed:
+                # Cut off while it was held back: it never reaches the engine.
+                call.outcome = "dropped"
+                return False
             if not app.faults.active:
                 call.status, call.answer = self._perform(argv, put=True)
                 call.outcome = "answered"
@@ -333,18 +339,35 @@ class PortConnection:
         self._waiter = waiter
         if self._signal.closed:
             waiter.signal.close()
+
+        def over() -> bool | None:
+            return True if waiter.done or self._has_gone() else None
+
         try:
             with self.connection.watched(waiter.signal.close):
-                engine.clock.wait(
-                    waiter.signal, lambda: True if waiter.done else None, waiter.deadline_us
-                )
+                engine.clock.wait(waiter.signal, over, waiter.deadline_us)
         finally:
             self._waiter = None
             self._running = True
             reply = engine.unblock(waiter)
-        if waiter.signal.closed and not waiter.done:
+        if not waiter.done and (waiter.signal.closed or self._gone):
             self.session.closing = True
         return NO_REPLY if self.session.closing else reply
+
+    def _has_gone(self) -> bool:
+        """Whether the client has closed its side, behind commands it may have sent before."""
+        sock = self.connection.sock
+        if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
+            return False
+        try:
+            data = sock.recv(READ_BYTES, _DONT_WAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        self._gone = not data
+        self.reader.feed(data)
+        return self._gone
 
     def _wait_for_pause(self, argv: list[bytes]) -> None:
         """Hold the command back while CLIENT PAUSE lasts."""

@@ -438,6 +438,17 @@ class TestWaiting:
         assert client.ended()
         client.close()
 
+    @pytest.mark.skipif(not hasattr(socket, "MSG_DONTWAIT"), reason="cannot be seen here")
+    def test_who_goes_behind_further_commands(self, server: KVServer, client: Client) -> None:
+        client.raw(b"BLPOP k 0\r\nSET late 1\r\n")
+        blocked(server)
+        client.raw(b"SET later 1\r\n")
+        client.close()
+        blocked(server, 0)
+        server.execute("RPUSH", "k", "v")
+        until(lambda: not server.engine.connected)
+        assert server.values() == {"k": ["v"]}
+
     def test_what_is_sent_behind_it_waits(self, server: KVServer, client: Client) -> None:
         client.raw(b"BLPOP k 0\r\nPING\r\n")
         blocked(server)
@@ -561,6 +572,18 @@ class TestClients:
         assert two.silent()
         server.execute("CLIENT", "UNPAUSE")
         assert two.read() == b"1"
+
+    def test_who_is_cut_off_in_a_pause_does_nothing(
+        self, server: KVServer, connect: Callable[..., Client]
+    ) -> None:
+        one, two = connect(), connect()
+        one("CLIENT PAUSE 60000 WRITE")
+        two.send("SET k 1")
+        assert two.silent()
+        server.end_connections()
+        assert two.ended()
+        assert server.keys() == []
+        server.assert_called("SET", outcome="dropped")
 
     def test_a_pause_ends_on_the_clock(self) -> None:
         context = Context.alone(now=NOW)
