@@ -12,14 +12,13 @@ it. Every command is a call in the journal and passes through the faults, like a
 from __future__ import annotations
 
 import contextlib
-import json
 import selectors
 import socket
 import ssl
 import threading
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -31,6 +30,7 @@ from .errors import CommandError
 from .monitor import without_secrets
 from .registry import LOOKUP, CommandSpec
 from .reply import NO_REPLY, Blocked, Push, Reply, Status, to_resp
+from .resp_answers import Raw, as_resp, written
 from .resp_parser import CommandReader, ProtocolFault, way_in
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class PortConnection:
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "answered"
-            call.answer = _as_reply(response, self.session.resp)
+            call.answer = _as_resp(response, self.session.resp)
             self._put(call.answer)
             return True
         call.outcome = OUTCOMES[response.kind]
@@ -234,7 +234,7 @@ class PortConnection:
     def _befall(self, effect: Effect) -> None:
         self._send()
         if effect.kind == "truncate" and effect.answer is not None:
-            self._put(_as_reply(effect.answer, self.session.resp)[: effect.keep])
+            self._put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
             self._send()
         elif effect.kind == "hang":
             deadline = monotonic() + HANG_SECONDS
@@ -308,7 +308,7 @@ class PortConnection:
         session = self.session
         if self._said:
             reply = self._with_said(reply)
-        data = b"" if reply is NO_REPLY else _resp(reply, session.resp)
+        data = b"" if reply is NO_REPLY else written(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":
             if not _chooses_replies(argv):
                 session.reply_mode = "on"
@@ -329,7 +329,7 @@ class PortConnection:
             return reply
         spoken = [b"".join(to_resp(push, self.session.resp) for push in said)]
         return [
-            _Raw(spoken.pop() if spoken else b"") if item is NO_REPLY else item for item in reply
+            Raw(spoken.pop() if spoken else b"") if item is NO_REPLY else item for item in reply
         ]
 
     def _wait(self, waiter: Waiter) -> Reply:
@@ -466,12 +466,6 @@ class PortConnection:
         self.engine.abandon(self.session)
 
 
-class _Raw(bytes):
-    """Bytes of the protocol that stand where a reply would."""
-
-    __slots__ = ()
-
-
 def _comes_after(message: list[Any]) -> bool:
     """Whether a message a client gave cause to itself stands behind its reply."""
     if not isinstance(message, Push):
@@ -482,17 +476,6 @@ def _comes_after(message: list[Any]) -> bool:
 _MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
 
 
-def _is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
-    return isinstance(reply, list) and any(isinstance(item, _Raw) for item in reply)
-
-
-def _resp(reply: Reply, version: int) -> bytes:
-    if _is_raw_list(reply):
-        parts = [item if isinstance(item, _Raw) else to_resp(item, version) for item in reply]
-        return b"*%d\r\n" % len(reply) + b"".join(parts)
-    return to_resp(reply, version)
-
-
 def _facts(words: list[str]) -> dict[str, Any]:
     return {"command": [words[0].upper()], "words": [words], "encoding": ""}
 
@@ -501,35 +484,7 @@ def _chooses_replies(argv: list[bytes]) -> bool:
     return len(argv) > 1 and argv[0].upper() == b"CLIENT" and argv[1].upper() == b"REPLY"
 
 
-def _as_reply(answer: Answer, version: int) -> bytes:
-    """What a fault answers, in the native protocol."""
+def _as_resp(answer: Answer, version: int) -> bytes:
     body = answer.body
     assert isinstance(body, bytes)
-    if answer.content_type == RESP_TYPE:
-        return body
-    try:
-        value = json.loads(body)
-    except ValueError:
-        value = None
-    if isinstance(value, dict) and "result" in value:
-        return to_resp(_reply_of(value["result"]), version)
-    text = (
-        value["error"] if isinstance(value, dict) and "error" in value else body.decode("latin-1")
-    )
-    if answer.status < 400 and not (isinstance(value, dict) and "error" in value):
-        return to_resp(body, version)
-    text = str(text).strip()
-    word = text.split(" ")[0]
-    if not word.isupper():
-        text = f"ERR {text}"
-    return to_resp(CommandError(text.encode("utf-8", "surrogateescape")))
-
-
-def _reply_of(value: Any) -> Reply:
-    if isinstance(value, list):
-        return [_reply_of(item) for item in value]
-    if isinstance(value, str):
-        return Status(b"OK") if value == "OK" else value.encode("utf-8", "surrogateescape")
-    if value is None or isinstance(value, int):
-        return None if value is None else int(value)
-    return json.dumps(value).encode()
+    return body if answer.content_type == RESP_TYPE else as_resp(body, answer.status, version)
