@@ -1,19 +1,57 @@
 // The official Kafka REST client over its whole surface, against one fake broker.
 // Topics are made, faults set and time moved through FAKE_CONTROL; everything else is the client.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { beforeEach, describe, test } from "node:test";
 import { Kafka, UpstashError } from "@upstash/kafka";
 
 const { UPSTASH_KAFKA_REST_URL, UPSTASH_KAFKA_REST_USERNAME, UPSTASH_KAFKA_REST_PASSWORD } = process.env;
 
-const kafka = new Kafka({
+const used = new Set();
+const usedParameters = new Set();
+
+/** Notes the names of all fields in what a function of the client is given. */
+function noteParameters(value) {
+  if (Array.isArray(value)) for (const item of value) noteParameters(item);
+  else if (value !== null && typeof value === "object") {
+    for (const [name, part] of Object.entries(value)) {
+      usedParameters.add(name);
+      noteParameters(part);
+    }
+  }
+}
+
+/** The names of an object's public functions, its own and its class's. */
+const publicFunctions = (label, object) =>
+  [...Object.keys(object), ...Object.getOwnPropertyNames(Object.getPrototypeOf(object))]
+    .filter((name) => name !== "constructor" && typeof object[name] === "function")
+    .map((name) => `${label}.${name}`);
+
+/** The object with every call of a public function noted under the label. */
+const noting = (label, object) =>
+  new Proxy(object, {
+    get(target, name) {
+      const value = target[name];
+      if (typeof value !== "function") return value;
+      return (...parameters) => {
+        used.add(`${label}.${name}`);
+        noteParameters(parameters);
+        return value.apply(target, parameters);
+      };
+    },
+  });
+
+const configuration = {
   url: UPSTASH_KAFKA_REST_URL + "/",
   username: UPSTASH_KAFKA_REST_USERNAME,
   password: UPSTASH_KAFKA_REST_PASSWORD,
-});
-const producer = kafka.producer();
-const consumer = kafka.consumer();
-const admin = kafka.admin();
+};
+noteParameters(configuration);
+const kafka = noting("kafka", new Kafka(configuration));
+const parts = { producer: kafka.producer(), consumer: kafka.consumer(), admin: kafka.admin() };
+const producer = noting("producer", parts.producer);
+const consumer = noting("consumer", parts.consumer);
+const admin = noting("admin", parts.admin);
 
 /** Ask the Python side for something: `control("advance", "5s")`. */
 async function control(word, ...args) {
@@ -307,5 +345,49 @@ describe("errors and retries", () => {
     await withoutWaiting(() => producer.produce(topic, "once", { partition: 0 }));
     const messages = await consumer.fetch({ topic, partition: 0, offset: 0, timeout: 0 });
     assert.deepEqual(messages.map((m) => [m.offset, m.value]), [[0, "once"], [1, "once"]]);
+  });
+});
+
+// Names of fields in the client's declarations that no caller gives, and why.
+const notGiven = {
+  status: "a field of an answer",
+  result: "a field of an answer",
+  error: "a field of an answer",
+  instances: "a field of an answer",
+  name: "a field of an answer",
+  partitions: "a field of an answer",
+  baseUrl: "part of the client's own transport",
+  body: "part of the client's own transport",
+  path: "part of the client's own transport",
+  retries: "part of the client's own transport, out of its user's reach",
+};
+
+describe("the whole surface", () => {
+  test("no public function of the client was left out", () => {
+    const known = [
+      ...publicFunctions("kafka", new Kafka(configuration)),
+      ...Object.entries(parts).flatMap(([label, object]) => publicFunctions(label, object)),
+    ];
+    assert.ok(known.length >= 14, known.join(" "));
+    assert.deepEqual(
+      known.filter((name) => !used.has(name)),
+      [],
+    );
+  });
+
+  test("no parameter of the client was left out", () => {
+    const declarations = new URL("node_modules/@upstash/kafka/dist/index.d.ts", import.meta.url);
+    const fields = /^\s+(?:readonly |protected |private )*([A-Za-z_]\w*)\??:/gm;
+    const declared = [...readFileSync(declarations, "utf8").matchAll(fields)].map(([, name]) => name);
+    assert.ok(new Set(declared).size > 25);
+    assert.deepEqual(
+      [...new Set(declared)].filter((name) => !usedParameters.has(name) && !(name in notGiven)),
+      [],
+    );
+    // A name that is gone from the client needs no reason any more.
+    assert.deepEqual(
+      Object.keys(notGiven).filter((name) => !declared.includes(name)),
+      [],
+    );
   });
 });
