@@ -32,8 +32,10 @@ from urllib.parse import urlsplit
 
 TOKEN = "load"
 KEYS = 500
+JOURNAL = 500
+"""Entries the journals keep: a journal that fills up would look like a leak."""
 WARM_UP = 15_000
-"""Requests until the journal is full and memory may not grow any more."""
+"""Requests until pools and buffers have their size and memory may not grow any more."""
 GROWTH = 8.0
 """Megabytes a server may grow by afterwards: pools and buffers, not data."""
 EXITS_WITHIN = 2.0
@@ -156,7 +158,7 @@ def serving(count: int, *options: str) -> Iterator[list[Server]]:
         for _ in range(count):
             process = subprocess.Popen(
                 [sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "--json",
-                 "--kv-token", TOKEN, *options],
+                 "--kv-token", TOKEN, "--journal-entries", str(JOURNAL), *options],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             assert process.stdout is not None

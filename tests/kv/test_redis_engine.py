@@ -20,12 +20,15 @@ from typing import Any, ClassVar
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("redis")
 if os.name == "nt":
     pytest.skip("the servers need Unix sockets", allow_module_level=True)
 
 from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.kernel.app import Answer, Request
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.instants import monotonic
@@ -97,7 +100,16 @@ def make(
 ) -> Callable[..., KVServer]:
     """Makes servers; the inherited tests get theirs from it too."""
     made = functools.partial(KVServer, engine=f"unix://{path_of(real)}", isolation=isolation)
-    monkeypatch.setattr(test_routes, "KVServer", made)
+
+    def made_if_possible(*arguments: Any, **settings: Any) -> KVServer:
+        try:
+            return made(*arguments, **settings)
+        except ContractError as error:
+            if "in-memory engine" not in str(error):
+                raise
+            pytest.skip(str(error))
+
+    monkeypatch.setattr(test_routes, "KVServer", made_if_possible)
     return made
 
 
@@ -165,6 +177,10 @@ class TestLimits(test_routes.TestLimits):
     def test_daily_limit_until_midnight(self, context: Context) -> None:
         """The limit ends with a day of the clock."""
 
+    @pytest.mark.skip(reason=VIRTUAL_TIME)
+    def test_commands_per_second(self, context: Context) -> None:
+        """The limit ends with a second of the clock."""
+
 
 class TestStreams(test_routes.TestStreams):
     def test_monitor(self, http: httpx.Client) -> None:
@@ -179,6 +195,10 @@ class TestStreams(test_routes.TestStreams):
     @pytest.mark.skip(reason=VIRTUAL_TIME)
     def test_silence_is_filled_with_heartbeats(self, server: KVServer) -> None:
         """Heartbeats come after seconds of the clock."""
+
+    @pytest.mark.skip(reason="CONFIG SET reaches beyond a handle's share of a real server")
+    def test_keys_that_expire_while_everybody_only_listens(self, server: KVServer) -> None:
+        """Key-space events are switched on for the whole server."""
 
     def test_a_subscription_outlives_a_broken_connection(
         self, server: KVServer, http: httpx.Client, real: RealServer
@@ -209,6 +229,33 @@ class TestAvailability(test_routes.TestAvailability):
 
 class TestJournal(test_routes.TestJournal):
     pass
+
+
+class TestAnyInput:
+    def test_the_answer_is_one_the_service_gives(self, server: KVServer) -> None:
+        words = st.sampled_from([spec.name for spec in specs()]) | st.text(max_size=4)
+        argument = (
+            st.text(max_size=3) | st.integers() | st.sampled_from(["0", "1", "k", "STORE", "*"])
+        )
+        lines = st.builds(lambda name, rest: [*name.split(), *rest], words, st.lists(argument))
+
+        @settings(max_examples=200, deadline=None, database=None)
+        @given(
+            path=st.sampled_from(["/", "/pipeline", "/multi-exec"]),
+            body=test_routes.ANY_BODY
+            | st.lists(lines, max_size=4).map(lambda found: json.dumps(found).encode())
+            | lines.map(lambda line: json.dumps(line).encode()),
+        )
+        def check(path: str, body: bytes) -> None:
+            headers = [("Authorization", f"Bearer {server.token}")]
+            answer = server.app.answer(Request("POST", path, headers, body))
+            assert isinstance(answer, Answer)
+            assert answer.status in (200, 400), (body, answer.body)
+            assert "bug" not in [problem.kind for problem in server.app.problems]
+
+        check()
+        httpx.get(server.url + "/flushall", headers=server.headers)
+        assert server.keys() == []
 
 
 class TestHandle:
