@@ -364,6 +364,8 @@ class Broker(Handle):
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let a phantom instance join that never consumes by itself; it idles like any other."""
+        if isinstance(topics, str):
+            raise ContractError(f"topics={topics!r} is one text: give a list of names")
         self.clock.settle()
         with _as_misuse(), self.engine.locked() as now:
             at, member = self.engine.groups.enter(group, instance, list(topics), {}, now)
@@ -421,10 +423,8 @@ class Broker(Handle):
 
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
         """Make the next client batch larger than ``keep`` fail with 503 after that many messages."""
-        if keep < 0 or times < 1:
-            raise ContractError(
-                f"partial_produce needs keep >= 0 and times >= 1, got {keep}, {times}"
-            )
+        whole("partial_produce's keep", keep, 0)
+        whole("partial_produce's times", times, 1)
         self.engine.fail_batches(keep, times)
 
     # -- looking ---------------------------------------------------------------------------------
