@@ -16,6 +16,7 @@ from typing import Any
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathMatch
 from jsonpath.exceptions import JSONPathError
 from jsonpath.function_extensions import ExpressionType, FilterFunction
+from jsonpath.match import NodeList
 from jsonpath.segments import JSONPathChildSegment
 from jsonpath.selectors import Filter, NameSelector
 
@@ -23,7 +24,7 @@ from .linear_regex import LinearRegex, RegexError
 
 __all__ = ["Location", "Path", "PathError", "compile_path"]
 
-MOST_NODES = 300_000
+MOST_NODES = 150_000
 """Nodes one query may look at."""
 _LONGEST = 4096
 """Bytes of a path."""
@@ -70,7 +71,7 @@ class _Node(JSONPathMatch):
     __slots__ = ("budget",)
 
     def __init__(self, obj: object, parts: Parts, root: Any, budget: _Budget) -> None:
-        budget.spend(1 + len(parts) // 10)  # each level costs a generator and a place
+        budget.spend(1 + len(parts) // 4)  # each level costs a generator and a place
         self._filter_context = {}
         self.children = []
         self.obj = obj
@@ -119,7 +120,7 @@ class _Environment(JSONPathEnvironment):
 
 
 def _single(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, NodeList):
         return value[0].obj if len(value) == 1 else None
     return value
 

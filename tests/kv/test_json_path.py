@@ -181,3 +181,19 @@ def test_a_query_looks_at_so_many_values_only(path: str) -> None:
 def test_expressions_count_by_their_length() -> None:
     with pytest.raises(PathError, match="more than"):
         compile_path(b"$[?(@ =~ 'a{100}b')]").find(["a" * 100_000])
+
+
+class TestHostileQueries:
+    @pytest.mark.parametrize(
+        "path", ["$" + "[0,0]" * 60, "$" + "..*" * 30, "$..*..*..*..*", "$" + "[*,0]" * 90]
+    )
+    def test_a_query_that_multiplies_itself_ends(self, path: str) -> None:
+        root: object = [1]
+        for _ in range(100):
+            root = [root]
+        with pytest.raises(PathError, match="looks at more than"):
+            compile_path(path.encode()).find(root)
+
+    def test_expressions_match_no_lists(self) -> None:
+        assert compile_path(b'$[?(@=~"a")]').find([["a"], "b", "a", [["a"]]])[0].parts == (2,)
+        assert compile_path(b'$[?(@=~"(a+)+$")]').find([[1], [[2]], {}]) == []

@@ -77,6 +77,34 @@ def _span(start: int, end: int, length: int) -> tuple[int, int]:
     return start, min(end, length - 1)
 
 
+_BLOCK = 1 << 16
+"""Bytes looked at together: numbers of the size of a huge value would cost its memory many times."""
+
+
+def _count(value: String, start: int, end: int) -> int:
+    """How many bits are set between two bytes, both inclusive."""
+    blocks = range(start, end + 1, _BLOCK)
+    return sum(
+        int.from_bytes(value[at : min(at + _BLOCK, end + 1)], "big").bit_count() for at in blocks
+    )
+
+
+def _first(value: String, bit: int, start: int, end: int) -> int | None:
+    """The place of the first such bit between two places, both inclusive."""
+    without = (b"\0" if bit else b"\xff") * _BLOCK
+    for low in range(start & ~7, end + 1, _BLOCK * 8):
+        if value[low >> 3 : (low >> 3) + _BLOCK] == without:
+            continue
+        first, last = max(low, start), min(low + _BLOCK * 8 - 1, end)
+        width = last - first + 1
+        number = _bits(value, first, last)
+        if not bit:
+            number ^= (1 << width) - 1
+        if number:
+            return first + width - number.bit_length()
+    return None
+
+
 def _bits(value: String, start: int, end: int) -> int:
     """The bits between two places, both inclusive, as one number."""
     first, last = start >> 3, end >> 3
@@ -92,7 +120,7 @@ def bitcount(session: Session, args: Args) -> Reply:
     if value is None:
         return 0
     if len(args) == 1:
-        return int.from_bytes(value, "big").bit_count()
+        return _count(value, 0, len(value) - 1)
     if len(args) not in (3, 4):
         raise CommandError(errors.SYNTAX)
     start, end = parse_int(args[1]), parse_int(args[2])
@@ -100,9 +128,16 @@ def bitcount(session: Session, args: Args) -> Reply:
         return 0
     if _in_bits(args, 3):
         start, end = _span(start, end, len(value) * 8)
-        return _bits(value, start, end).bit_count() if start <= end else 0
+        if start > end:
+            return 0
+        first, last = start // 8, end // 8
+        if first == last:
+            return _bits(value, start, end).bit_count()
+        inside = _count(value, first + 1, last - 1)
+        edges = _bits(value, start, first * 8 + 7).bit_count()
+        return inside + edges + _bits(value, last * 8, end).bit_count()
     start, end = _span(start, end, len(value))
-    return int.from_bytes(value[start : end + 1], "big").bit_count() if start <= end else 0
+    return _count(value, start, end)
 
 
 @command("BITPOS")
@@ -125,12 +160,9 @@ def bitpos(session: Session, args: Args) -> Reply:
         return -1
     if not in_bits:
         start, end = start * 8, end * 8 + 7
-    width = end - start + 1
-    number = _bits(value, start, end)
-    if not bit:
-        number ^= (1 << width) - 1
-    if number:
-        return start + width - number.bit_length()
+    place = _first(value, bit, start, end)
+    if place is not None:
+        return place
     # To the right of the value all is clear, unless the range was closed.
     return -1 if bit or len(args) > 3 else end + 1
 
@@ -184,10 +216,15 @@ def bitop(session: Session, args: Args) -> Reply:
     if not length:
         session.db.delete(target)
         return 0
-    numbers = [int.from_bytes(value, "big") << 8 * (length - len(value)) for value in values]
-    result = _combine(operation, numbers, (1 << 8 * length) - 1)
     # A buffer, as OBJECT ENCODING calls a result `raw` however short it is.
-    session.db.set(target, bytearray(result.to_bytes(length, "big")))
+    result = bytearray(length)
+    for at in range(0, length, _BLOCK):
+        size = min(_BLOCK, length - at)
+        blocks = [value[at : at + size] for value in values]
+        numbers = [int.from_bytes(block, "big") << 8 * (size - len(block)) for block in blocks]
+        number = _combine(operation, numbers, (1 << 8 * size) - 1)
+        result[at : at + size] = number.to_bytes(size, "big")
+    session.db.set(target, result)
     return length
 
 

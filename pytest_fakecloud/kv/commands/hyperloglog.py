@@ -14,10 +14,9 @@ def _find(session: Session, key: bytes) -> bytes | None:
     value = session.db.string(key)
     if value is None:
         return None
-    value = bytes(value)
-    if not hll.is_hyperloglog(value):
+    if value[:4] != b"HYLL" or not hll.is_hyperloglog(value := bytes(value)):
         raise CommandError(errors.NOT_HYPERLOGLOG)
-    return value
+    return bytes(value)
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:

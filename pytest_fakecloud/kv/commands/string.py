@@ -25,15 +25,20 @@ def check_length(session: Session, size: int) -> None:
         raise CommandError(errors.STRING_TOO_LONG)
 
 
+_FAR = 1 << 20
+
+
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
     """The string under a key as a buffer of at least ``size`` bytes, zeros behind its end."""
-    if type(value) is bytearray:
-        buffer = value
-    else:
-        buffer = bytearray(value or b"")
-        session.db.set(key, buffer, keep_ttl=True, event="")
-    if len(buffer) < size:
-        buffer.extend(bytes(size - len(buffer)))
+    present = value or b""
+    if type(present) is bytearray and size - len(present) < _FAR:
+        buffer = present
+        buffer.extend(bytes(max(0, size - len(present))))
+        return buffer
+    # One block of the final size: a far offset costs its memory once, as it does the server.
+    buffer = bytearray(max(size, len(present)))
+    buffer[: len(present)] = present
+    session.db.set(key, buffer, keep_ttl=True, event="")
     return buffer
 
 
@@ -364,7 +369,6 @@ def lcs(session: Session, args: Args) -> Reply:
     values = [session.db.lookup(key) for key in args[:2]]
     if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)
-    first, second = (bytes(value or b"") for value in values)
     want_length = want_ranges = with_lengths = False
     minimum = 0
     at = 2
@@ -384,10 +388,10 @@ def lcs(session: Session, args: Args) -> Reply:
         at += 1
     if want_length and want_ranges:
         raise CommandError(errors.LCS_LEN_AND_IDX)
-    if (len(first) + 1) * (len(second) + 1) * 4 > session.engine.config.number(
-        "proto-max-bulk-len"
-    ):
+    lengths = [len(value or b"") + 1 for value in values]
+    if lengths[0] * lengths[1] * 4 > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.LCS_TOO_LONG)
+    first, second = (bytes(value or b"") for value in values)
     if want_length:
         return common_length(first, second)
     matches = common_matches(first, second)

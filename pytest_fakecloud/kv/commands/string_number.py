@@ -27,7 +27,7 @@ def _increment(session: Session, key: bytes, amount: int) -> Reply:
     if value is None:
         number = 0
     else:
-        found = try_int(value if type(value) is bytes else bytes(value))
+        found = try_int(value if type(value) is bytes else bytes(value[:21]))
         if found is None:
             raise CommandError(errors.NOT_INTEGER)
         number = found

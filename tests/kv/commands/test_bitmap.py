@@ -158,3 +158,33 @@ class TestBitfield:
         text = "ERR BITFIELD_RO only supports the GET subcommand"
         assert run.error("BITFIELD_RO k SET u8 0 1") == text
         assert run.error("BITFIELD k SET u8 0 x") == "ERR value is not an integer or out of range"
+
+
+class TestHugeValues:
+    """Values longer than the block that is looked at together."""
+
+    def test_far_bits(self, run: Run) -> None:
+        assert run("SETBIT k 9999999 1") == 0
+        assert run("STRLEN k") == 1_250_000
+        assert run("BITCOUNT k") == 1
+        assert run("BITPOS k 1") == 9_999_999
+        assert run("BITPOS k 0") == 0
+        assert run("BITOP NOT n k") == 1_250_000
+        assert run("BITCOUNT n") == 9_999_999
+        assert run("BITPOS n 0") == 9_999_999
+        assert run("BITPOS n 1") == 0
+        assert run("BITPOS k 1 5 9999998 BIT") == -1
+        assert run("BITCOUNT n 3 9999998 BIT") == 9_999_996
+        assert run("BITCOUNT n 1 -2") == 9_999_984
+        assert run("BITOP XOR both k n short") == 1_250_000
+        assert run("BITPOS both 0") == 10_000_000
+
+    def test_a_value_grows_bit_by_bit(self, run: Run) -> None:
+        for offset in range(0, 4000, 7):
+            assert run(f"SETBIT k {offset} 1") == 0
+        assert run("BITCOUNT k") == 572
+
+    @pytest.mark.parametrize("offset", ["4294967296", "#536870912"])
+    def test_what_would_be_too_long_takes_no_memory(self, run: Run, offset: str) -> None:
+        assert run.error(f"BITFIELD k SET u8 {offset} 1") == BIT_OFFSET
+        assert run("EXISTS k") == 0
