@@ -656,3 +656,31 @@ def test_the_true_monotonic_clock_is_not_moved_by_tools() -> None:
         assert 0 <= monotonic() - first < 60
     with time_machine.travel("1990-05-05T00:00:00Z"):
         assert 0 <= monotonic() - first < 60
+
+
+def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
+    clock = Clock()
+    clock.check_real_time()
+    fired: list[int] = []
+    clock.call_at(clock.now_us(), fired.append)
+    first = clock.tie_to_real_time("because of a server")
+    second = clock.tie_to_real_time("because of another")
+    first()
+    first()
+    for move in (
+        lambda: clock.advance(1),
+        lambda: clock.move_to("2100-01-01T00:00:00Z"),
+        clock.advance_to_next,
+        clock.freeze,
+    ):
+        with pytest.raises(ContractError, match="because of another"):
+            move()
+    assert clock.mode == "running"
+    clock.run_due()
+    assert len(fired) == 1
+    second()
+    clock.advance(3600)
+    with pytest.raises(ContractError, match="not at the process's time"):
+        clock.check_real_time()
+    with pytest.raises(ContractError, match="frozen"):
+        Clock(mode="frozen").check_real_time()

@@ -266,3 +266,16 @@ def test_a_failure_without_any_call_says_so(journal: Journal) -> None:
         journal.assert_called("SET")
     assert journal.assert_called("SET", times=0) == []
     journal.assert_not_called()
+
+
+def test_a_bounded_journal_forgets_the_oldest() -> None:
+    parent = Journal(lambda: 0)
+    parent.keep = 8
+    journal = Journal(lambda: 0, parent=parent)
+    for number in range(100):
+        journal.add_event("tick", str(number))
+        for each in (journal, parent):
+            assert len(each) <= 10
+            assert each.events().last.text == str(number)
+    assert [event.number for event in parent.events()] == list(range(101 - len(parent), 101))
+    assert parent.entries == journal.entries
