@@ -198,7 +198,8 @@ class Attempt:
         answer: object = self.status
         if answer is None:
             answer = self.state if self.exception is None else f"{self.exception!r}"
-        return f"<Attempt {self.number} {self.url} at {self.at.isoformat()} -> {answer}>"
+        waited = f" after {self.waited} ({self.wait_reason})" if self.waited_us else ""
+        return f"<Attempt {self.number} {self.url} at {self.at.isoformat()}{waited} -> {answer}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,9 @@ def test_attempts(queue: Queue) -> None:
     assert (three.status, three.is_final, three.exception) == (200, True, None)
     assert queue.attempts(url="https://app.*") == queue.attempts() == message.attempts
     assert queue.attempts(url="https://elsewhere/") == []
+    # What a driving call returns says by itself what it waited for.
+    assert repr(one) == f"<Attempt 1 {DEST} at 2026-01-01T00:00:00+00:00 -> 500>"
+    assert "+00:00 after 0:00:12.182494 (backoff e^2.5) -> 500>" in repr(two)
 
 
 def test_dead_letters(queue: Queue) -> None:
