@@ -278,7 +278,9 @@ class PortConnection:
                     return refusal
             return engine.execute(session, argv)
         except CommandError as error:
-            return CommandError(self.app.text_of(error).encode("utf-8", "surrogateescape"))
+            if self.app.int_text == "int" and error.text == errors.NOT_INTEGER:
+                return CommandError(errors.NOT_INTEGER_VENDOR)
+            return error
 
     def _refusal(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
         """What the state of the connection or a limit has against a command, or None."""

@@ -294,6 +294,10 @@ class TestProtocol:
         )
         assert [client.read() for _ in range(5)] == [b"1", OK, b"3", OK, b"4"]
 
+    def test_errors_quote_bytes_as_they_came(self, client: Client) -> None:
+        text = b"ERR unknown command '\xff\xfe', with args beginning with: "
+        assert client(b"\xff\xfe") == Error(text)
+
     def test_error_text_of_the_dialect(self) -> None:
         with KVServer(Context.alone(), int_text="int") as server:
             client = Client(server)
