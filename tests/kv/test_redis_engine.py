@@ -38,9 +38,13 @@ from pytest_fakecloud.kv.redis_names import Names, find_spec
 from pytest_fakecloud.kv.registry import specs
 from pytest_fakecloud.transport import client_cost
 
+from ..clients.surface import Used
 from . import test_routes
 from .comparison.servers import RealServer, available
 from .test_routes import EVENTS, events
+
+test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")
+SCENARIOS = tuple(test_upstash_redis.SCENARIOS)
 
 VIRTUAL_TIME = "a real server lives in real time"
 BINARIES = dict(available())
@@ -256,6 +260,39 @@ class TestAnyInput:
         check()
         httpx.get(server.url + "/flushall", headers=server.headers)
         assert server.keys() == []
+
+
+VENDOR = "has commands of the vendor's that neither Redis nor Valkey knows"
+NOT_EVERYWHERE = {
+    "documents": "JSON takes a server with a module for it",
+    "several_at_once": "JSON takes a server with a module for it",
+    "expiring_fields": VIRTUAL_TIME,
+    "keys": VIRTUAL_TIME,
+    "strings": VIRTUAL_TIME,
+    "streams": VENDOR,
+    "scripts": "SCRIPT FLUSH reaches beyond a handle's share of a real server",
+}
+
+
+class TestOfficialClient:
+    """The scenarios of the official Python client, sync and async."""
+
+    @pytest.mark.parametrize("flavour", [0, 1], ids=["sync", "async"])
+    @pytest.mark.parametrize("name", SCENARIOS)
+    def test_scenario(
+        self, make: Callable[..., KVServer], name: str, flavour: int, monkeypatch: Any
+    ) -> None:
+        if name in NOT_EVERYWHERE:
+            pytest.skip(NOT_EVERYWHERE[name])
+
+        class Running(Context):
+            @classmethod
+            def alone(cls, **options: Any) -> Context:
+                return Context.alone()
+
+        monkeypatch.setattr(test_upstash_redis, "Context", Running)
+        monkeypatch.setattr(test_upstash_redis, "KVServer", make)
+        test_upstash_redis.run(name, test_upstash_redis.FLAVOURS[flavour], Used())
 
 
 class TestHandle:
