@@ -62,7 +62,9 @@ class Attempting:
                 outcome = engine.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
-            if engine.lane == "background" and isinstance(error, Exception):
+            # In the dispatcher's thread nobody could catch it, and that one has more to deliver.
+            alone = not engine.clock.driving
+            if engine.lane == "background" and (alone or isinstance(error, Exception)):
                 return begun.attempt
             raise
         return self.finish(begun, outcome)

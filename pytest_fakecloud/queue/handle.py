@@ -453,6 +453,15 @@ class Queue(Looking, Handle):
             exception=outcome.exception,
             traceback=handler_traceback(outcome),
         )
+        ended = outcome.exception
+        if self.delivery == "background" and not self.clock.driving and _leaves(ended):
+            self.context.problems.report(
+                "unmet",
+                f"{self.name}: a handler that was called in the background ended with"
+                f" {attempt_note(outcome)}",
+                exception=ended,
+                handle=self.name,
+            )
         error = self.sender.to_raise(delivery, outcome)
         if error is not None and self.delivery == "driven":
             raise error
@@ -470,6 +479,11 @@ class Queue(Looking, Handle):
 
     def _looped(self, text: str) -> None:
         self.context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
+
+
+def _leaves(error: BaseException | None) -> bool:
+    """Whether it is meant to pass everything, such as `pytest.fail()`."""
+    return error is not None and not isinstance(error, Exception)
 
 
 __all__ = ["Attempts", "Loop", "NotIdle", "Queue"]

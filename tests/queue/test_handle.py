@@ -548,6 +548,25 @@ def test_a_handler_may_raise_out_of_the_driving_call() -> None:
         assert message.state == "pending"
 
 
+def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on() -> None:
+    with Cloud(clock="frozen") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.call(DEST, lambda request: pytest.fail("not expected"))
+        # On its own thread there is nobody to hear it but the end of the test.
+        failed = queue.publish(DEST, retries=0, callback=capture.callback_url)
+        capture.callbacks.wait_for(1)
+        assert failed.attempts.only().state == "failed"
+        problem = cloud.problems.only()
+        assert (problem.kind, "ended with Failed: not expected" in problem.text) == ("unmet", True)
+        # In a driving call it leaves the call.
+        queue.publish(DEST, delay="1m", retries=0)
+        with pytest.raises(pytest.fail.Exception):
+            queue.advance("1m")
+        queue.destinations.accept(CALLBACK)
+        queue.publish(CALLBACK, callback=capture.callback_url)
+        capture.callbacks.wait_for(2)
+
+
 def test_the_clock_drives_as_well(queue: Queue) -> None:
     queue.destinations.accept()
     message = queue.publish(DEST, delay="1h")
