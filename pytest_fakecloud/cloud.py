@@ -49,6 +49,8 @@ SERVICES: Mapping[str, tuple[str, str]] = {
 
 PLACE_SETTINGS = ("host", "port", "token")
 """Settings that every handle takes besides its own."""
+DELIVERS = "queue"
+"""The fixture whose handles have work for the thread in the background."""
 SHORTCUTS = ("kv_server", "vector_index", "broker", "queue")
 """Fixtures whose handles can be reached in process."""
 
@@ -97,7 +99,7 @@ class Cloud:
         self._allowed: list[tuple[str, dict[str, object]]] = []
         self._context = Context(self.clock, Ids(self.seed), self.journal, self._recorded, delivery)
         self._starting = threading.RLock()
-        self._dispatcher = Dispatcher(self.clock, self._delivery_failed)
+        self._dispatcher: Dispatcher | None = None
         self._listeners: list[Callable[[Handle], None]] = []
         self._exits: list[Callable[[], None]] = []
         self._transport = transport
@@ -214,6 +216,8 @@ class Cloud:
             )
         own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
         with self._starting:
+            if self._dispatcher is None and fixture == DELIVERS:
+                self._dispatcher = Dispatcher(self.clock, self._delivery_failed)
             self._context.place = {k: settings[k] for k in ("host", "port") if k in settings}
             self._context.wanted_token = settings.get("token")
             try:
@@ -365,7 +369,8 @@ class Cloud:
         if self.closed:
             return
         self.closed = True
-        self._dispatcher.stop()
+        if self._dispatcher is not None:
+            self._dispatcher.stop()
         for handle in reversed(list(self._context.handles)):
             handle.close()
         while self._exits:

@@ -446,14 +446,16 @@ def fakecloud_session(
 
 
 @pytest.fixture
-def fakecloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
+def fakecloud(
+    request: pytest.FixtureRequest, fakecloud_settings: dict[str, Any]
+) -> Iterator[Cloud]:
     """The test's Cloud: its clock, its seed, and more fakes than the fixtures give.
 
     ``fakecloud.clock.advance("24h")`` moves time for all fakes of the test;
     ``fakecloud.kv_server(name="second")`` starts another one at once.
     """
     item = request.node
-    own = request.getfixturevalue("fakecloud_settings")
+    own = fakecloud_settings
     settings = settings_for(item, own)
     _strict_kinds(settings["strict"])
     item.stash[STRICT] = settings["strict"]
