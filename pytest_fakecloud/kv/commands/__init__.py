@@ -14,6 +14,8 @@ from . import hash_expiry as hash_expiry
 from . import hyperloglog as hyperloglog
 from . import introspection as introspection
 from . import json as json
+from . import json_about as json_about
+from . import json_change as json_change
 from . import list as list
 from . import process as process
 from . import pubsub as pubsub
