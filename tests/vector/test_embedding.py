@@ -199,3 +199,15 @@ def test_a_model_must_make_the_vectors_of_the_kind(setting: str, kind: Kind, wha
 def test_a_setting_without_meaning_is_a_contract_error(setting: Any) -> None:
     with pytest.raises(ContractError, match="embedding="):
         Embedder(setting, Kind.DENSE, None)
+
+
+@pytest.mark.parametrize("kind", [Kind.SPARSE, Kind.HYBRID])
+def test_the_words_of_a_query_weigh_the_same(kind: Kind) -> None:
+    embedder = Embedder(True, kind, None)
+    _, asked = embedder.embed("green green tea", query=True)
+    _, stored = embedder.embed("green green tea")
+    assert asked is not None
+    assert stored is not None
+    assert asked.values.tolist() == [1.0, 1.0]
+    assert stored.indices.tolist() == asked.indices.tolist()
+    assert stored.values[0] > stored.values[1] > 0

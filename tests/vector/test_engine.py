@@ -602,3 +602,10 @@ def test_threads_may_do_everything_at_once() -> None:
         thread.join(30)
     assert failures == []
     assert sorted(all_ids(index)) == sorted(f"{n}-{s}" for n in range(6) for s in range(0, 60, 2))
+
+
+def test_an_upsert_over_the_quota_leaves_no_namespace_behind() -> None:
+    index = engine(limits=Limits(daily_updates=1))
+    with pytest.raises(VectorError, match="Exceeded daily update limit"):
+        put(index, "new", a=(1, 0), b=(0, 1))
+    assert index.namespaces() == [""]

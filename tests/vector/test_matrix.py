@@ -69,3 +69,14 @@ def test_a_copy_is_independent() -> None:
     assert matrix.count == 20
     assert twin.values[0].tolist() == [0, 1]
     assert twin.values[69].tolist() == [49, 49]
+
+
+def test_what_is_kept_decides_whether_products_can_be_trusted() -> None:
+    matrix = Matrix(2)
+    for vector in floats(1, 0), floats(1e30, 0), floats(1e-30, 0):
+        matrix.append(vector)
+    assert not matrix.tame
+    for rows, tame in (([0, 1, 2], False), ([0, 1], False), ([0, 2], False), ([0], True)):
+        twin = matrix.copy()
+        twin.keep(np.array(rows, np.intp))
+        assert (rows, twin.tame) == (rows, tame)
