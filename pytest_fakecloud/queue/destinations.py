@@ -145,9 +145,9 @@ class _Call(DestinationRoute):
                 if handled is None:
                     return _own_loop_late(delivery, deadlines, self.where)
                 value = handled[0]
-            return as_reply(value).outcome(delivery, self.where)
         except Exception as error:
             return _raised(error, self.where)
+        return as_reply(value).outcome(delivery, self.where)
 
     async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
@@ -157,9 +157,9 @@ class _Call(DestinationRoute):
                 if handled is None:
                     return _late(delivery, deadlines, self.where)
                 value = handled[0]
-            return as_reply(value).outcome(delivery, self.where)
         except Exception as error:
             return _raised(error, self.where)
+        return as_reply(value).outcome(delivery, self.where)
 
 
 class _Answers(DestinationRoute):
@@ -235,7 +235,8 @@ class Destinations:
         """Deliver to a function (or coroutine function) of a `DeliveredRequest`.
 
         It returns a status, `(status, body)`, `(status, body, headers)`, a `Reply`, a body, or None
-        for 200.
+        for 200.  Anything else is a slip of the test and not an answer: the driving call raises
+        `ContractError`.
         """
         if not callable(fn):
             raise ContractError(f"expected a function of one request, got {fn!r}")

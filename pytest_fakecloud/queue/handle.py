@@ -454,11 +454,11 @@ class Queue(Looking, Handle):
             traceback=handler_traceback(outcome),
         )
         ended = outcome.exception
-        if self.delivery == "background" and not self.clock.driving and _leaves(ended):
+        if self.delivery == "background" and _leaves(ended, driving=self.clock.driving):
             self.context.problems.report(
                 "unmet",
-                f"{self.name}: a handler that was called in the background ended with"
-                f" {attempt_note(outcome)}",
+                f"{self.name}: attempt {attempt.number} at {as_text(delivery.url)}, made in the"
+                f" background: {attempt_note(outcome)}",
                 exception=ended,
                 handle=self.name,
             )
@@ -481,9 +481,11 @@ class Queue(Looking, Handle):
         self.context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
 
 
-def _leaves(error: BaseException | None) -> bool:
-    """Whether it is meant to pass everything, such as `pytest.fail()`."""
-    return error is not None and not isinstance(error, Exception)
+def _leaves(error: BaseException | None, *, driving: bool) -> bool:
+    """Whether what ended a handler must be heard, and no driving call raises it."""
+    if isinstance(error, Exception):
+        return isinstance(error, ContractError)
+    return error is not None and not driving
 
 
 __all__ = ["Attempts", "Loop", "NotIdle", "Queue"]

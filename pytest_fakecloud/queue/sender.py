@@ -86,7 +86,8 @@ class Sender:
         """Perform one delivery and return what came of it.
 
         Never raises for what a destination does: exceptions are on the outcome.  What is no
-        `Exception` (`KeyboardInterrupt`, `pytest.fail()` in a handler) passes through.
+        `Exception` (`KeyboardInterrupt`, `pytest.fail()` in a handler) passes through, and a
+        function that returns no answer is a `ContractError`.
         """
         route = self._route(delivery.url)
         if route is not None:

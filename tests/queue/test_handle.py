@@ -557,7 +557,10 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
         capture.callbacks.wait_for(1)
         assert failed.attempts.only().state == "failed"
         problem = cloud.problems.only()
-        assert (problem.kind, "ended with Failed: not expected" in problem.text) == ("unmet", True)
+        assert problem.kind == "unmet"
+        assert problem.text == (
+            f"queue: attempt 1 at {DEST}, made in the background: Failed: not expected"
+        )
         # In a driving call it leaves the call.
         queue.publish(DEST, delay="1m", retries=0)
         with pytest.raises(pytest.fail.Exception):
@@ -565,6 +568,31 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
         queue.destinations.accept(CALLBACK)
         queue.publish(CALLBACK, callback=capture.callback_url)
         capture.callbacks.wait_for(2)
+
+
+@pytest.mark.parametrize("delivery", ["driven", "background"])
+def test_what_is_no_answer_is_never_taken_for_a_failing_destination(delivery: Any) -> None:
+    with Cloud(now=NOW) as cloud:
+        queue = cloud.queue(delivery=delivery)
+        queue.destinations.call(DEST, lambda request: 1.5)
+        message = queue.publish(DEST, delay="1m")
+        if delivery == "driven":
+            with pytest.raises(ContractError, match=r"1\.5 is not an answer"):
+                queue.advance("1m")
+            assert cloud.problems == []
+        else:
+            queue.advance("1m")
+            assert "ContractError: 1.5 is not an answer" in cloud.problems.only().text
+        assert isinstance(message.attempts.only().exception, ContractError)
+
+
+def test_a_clock_moved_by_a_background_handler_is_told() -> None:
+    with Cloud(clock="frozen") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.call(DEST, lambda request: queue.advance("1h"))
+        queue.publish(DEST, retries=0, callback=capture.callback_url)
+        assert capture.callbacks.wait_for(1)[0].status == 500
+        assert "the clock is already being advanced" in cloud.problems.only().text
 
 
 def test_the_clock_drives_as_well(queue: Queue) -> None:
