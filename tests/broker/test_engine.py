@@ -13,6 +13,7 @@ from pytest_fakecloud.broker.engine import Engine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     BrokerEngine,
+    Header,
     Message,
     Record,
     TopicPartition,
@@ -250,3 +251,16 @@ def test_nothing_waits_in_an_engine_that_is_closed() -> None:
     fetch = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 60_000))
     consume = Parked(lambda: broker.consume("g", "i", ["t"], 60_000, {}))
     assert (fetch.result(), consume.result()) == ([], [])
+
+
+def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:
+    broker = engine()
+    broker.create_topic("small", 1, max_message_bytes=10)
+    fits = Message("small", "12", "345", headers=(Header("6", "789\u00e9"),))
+    with pytest.raises(BrokerError, match="The message is 11 bytes"):
+        broker.produce([fits])
+    assert broker.produce([fits._replace(headers=(Header("6", "789"),))])[0].offset == 0
+    with pytest.raises(BrokerError, match="The message is 11 bytes") as caught:
+        broker.produce([fits._replace(headers=(Header("6", "7890"), Header("", "1")))])
+    assert caught.value.status == 413
+    assert broker.offsets("latest", [TopicPartition("small", 0)])[0].offset == 1
