@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -33,6 +34,9 @@ CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
 """Seconds for a connection and for a reply, unless the URL says otherwise."""
 _REDIRECTIONS = 5
+_command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
+_FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
+"""What a pool of redis-py 5.2 wants to be told, and a later one does not."""
 
 Login = tuple[bytes, bytes]
 """A user's name and password."""
@@ -222,7 +226,7 @@ class Link:
         """A connection of one's own until it is given back; raises ``Unreachable``."""
         pool = self._pool(login)
         try:
-            connection = pool.get_connection()
+            connection = pool.get_connection(*_FOR)
         except (RedisError, OSError) as error:
             raise self.unreachable(error) from None
         connection.of_pool = pool

@@ -55,6 +55,8 @@ def _available(spec: CommandSpec) -> str:
     if not spec.over_rest:
         return "no"
     reason = REASONS.get(spec.name) or REASONS.get(spec.name.split()[0])
+    if reason and reason.startswith("accepted"):
+        return f"yes, {reason}"
     return f"refused: {reason}" if reason else "yes"
 
 

@@ -91,7 +91,10 @@ def _resp(value: Any) -> Reply:
 
 @command("JSON.DEBUG MEMORY")
 def json_debug_memory(session: Session, args: Args) -> Reply:
-    """About how many bytes what a path finds takes (decided here: its text and 8 bytes a value)."""
+    """About how many bytes what a path finds takes.
+
+    Decided here: its text and 8 bytes a value.
+    """
     path = optional_path(args, "json.debug|memory")
     document = document_of(session, args[0])
     if document is None:
