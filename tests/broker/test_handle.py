@@ -708,6 +708,21 @@ def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhil
     assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
 
 
+def test_an_instance_that_was_consuming_when_it_was_copied_idles_like_any_other(
+    broker: Broker, rest: Rest
+) -> None:
+    broker.clock.wait_cap = 60
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.restore(broker.snapshot())
+    assert poll.result() == []
+    assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
+    broker.clock.advance("299s")
+    assert list(rest.assignments("g")) == ["i"]
+    broker.clock.advance("1s")
+    assert rest.assignments("g") == {}
+
+
 def test_what_a_plan_allows_is_there_again_after_a_restore(make_broker: Make) -> None:
     broker = make_broker(limits=Limits(messages_per_day=1))
     rest = Rest(broker)
