@@ -406,7 +406,10 @@ class Queue(Looking, Handle):
         return self._driver.run(self._driver.deliver_due())
 
     def advance(self, duration: Duration) -> Attempts:
-        """Move time forward, making every attempt that falls due on the way at its instant."""
+        """Move time forward, making every attempt that falls due on the way at its instant.
+
+        Raises `ContractError` while another advance is under way, from inside a handler as well.
+        """
         return self._driver.run(self._driver.advance(duration))
 
     def move_to(self, instant: Instant) -> Attempts:
