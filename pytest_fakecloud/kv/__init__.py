@@ -10,7 +10,10 @@ Where things are::
     reply.py      what commands return; JSON and RESP          errors.py    every error text
     syntax.py     reading and writing numbers                  glob.py      patterns
     values/       data structures without commands             commands/    one module per group
+    capacity.py   limits of the data; quota.py  of requests    pubsub.py    who listens
+    notifications.py  events of keys, by class                 config.py    CONFIG's parameters
     routes.py     the REST interface                           handle.py    KVServer
+    resp_port.py  the native protocol                          redis_engine.py  real servers
 
 How to add a command:
 
@@ -26,7 +29,8 @@ How to add a command:
    ``args`` has the arguments only: arity, permission and key expiry are dealt with before. Check
    syntax before types, types before writing; raise ``CommandError(errors.X)``. Read with
    ``session.db.get / string / lookup``, write with ``set`` and ``get_or_create``, then
-   ``touch(key)`` and ``remove_if_empty(key)`` after changes in place. Time is
+   ``touch(key)`` and ``remove_if_empty(key)`` after changes in place; both tell the keyspace event
+   of the command's name, unless told another (see ``notifications.py``). Time is
    ``session.now_ms``, randomness ``session.engine.random``, settings
    ``session.engine.config``. The docstring's first sentence is
    the summary in COMMAND DOCS and in the support table. A command that blocks returns ``Blocked``
