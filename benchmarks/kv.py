@@ -65,14 +65,18 @@ def commands() -> list[bool]:
         session = engine.session()
         theirs = peer()
 
-        def ours(words: list[bytes] = words, engine: Engine = engine, session: Any = session) -> None:
+        def ours(
+            words: list[bytes] = words, engine: Engine = engine, session: Any = session
+        ) -> None:
             engine.execute(session, list(words))
 
         def other(words: list[bytes] = words, theirs: Any = theirs) -> None:
             theirs(list(words))
 
         table = compare({"ours": ours, "fakeredis": other}, rounds=15)
-        label = f"{name}: fakeredis {table['fakeredis'].best:.1f} us, ours {table['ours'].best:.1f} us"
+        label = (
+            f"{name}: fakeredis {table['fakeredis'].best:.1f} us, ours {table['ours'].best:.1f} us"
+        )
         results.append(line(label, table.ratio("fakeredis", "ours"), at_least=2.0))
     return results
 
@@ -93,7 +97,10 @@ def sorted_sets() -> list[bool]:
         numbers = count()
 
         def add(
-            engine: Engine = engine, session: Any = session, size: int = size, numbers: Any = numbers
+            engine: Engine = engine,
+            session: Any = session,
+            size: int = size,
+            numbers: Any = numbers,
         ) -> None:
             number = next(numbers)
             member = b"m%d" % (number * 104729 % size)

@@ -20,6 +20,7 @@ __all__ = ["find_consumer", "find_group"]
 
 """Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
 
+
 def find_consumer(
     session: Session, key: bytes, group: Group, name: bytes, event: str = ""
 ) -> Consumer:

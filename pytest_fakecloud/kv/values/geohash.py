@@ -27,9 +27,7 @@ UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
 
 def in_bounds(longitude: float, latitude: float) -> bool:
     """Whether a pair can be stored: ±180 and ±85.05112878 degrees."""
-    return (
-        LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
-    )
+    return LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
 
 
 def _spread(number: int) -> int:
@@ -127,9 +125,7 @@ def _latitude_distance(south: float, north: float) -> float:
     return _EARTH_RADIUS * abs(north * _DEGREE - south * _DEGREE)
 
 
-def distance(
-    longitude1: float, latitude1: float, longitude2: float, latitude2: float
-) -> float:
+def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: float) -> float:
     """Metres along the sphere (haversine) between two positions."""
     v = math.sin((longitude2 * _DEGREE - longitude1 * _DEGREE) / 2)
     if v == 0.0:

@@ -134,10 +134,7 @@ def _pack_dense(unpacked: bytes | bytearray) -> bytes:
     packed = bytearray()
     for at in range(0, REGISTERS, 4):
         three = (
-            unpacked[at]
-            | unpacked[at + 1] << 6
-            | unpacked[at + 2] << 12
-            | unpacked[at + 3] << 18
+            unpacked[at] | unpacked[at + 1] << 6 | unpacked[at + 2] << 12 | unpacked[at + 3] << 18
         )
         packed += three.to_bytes(3, "little")
     return bytes(packed)

@@ -51,10 +51,9 @@ class SetValue:
         """
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"
-        if (
-            self._peak <= config.number("set-max-listpack-entries")
-            and self._longest <= config.number("set-max-listpack-value")
-        ):
+        if self._peak <= config.number(
+            "set-max-listpack-entries"
+        ) and self._longest <= config.number("set-max-listpack-value"):
             return "listpack"
         return "hashtable"
 

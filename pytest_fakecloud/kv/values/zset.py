@@ -94,10 +94,9 @@ class SortedSet:
 
     def encoding(self, config: Config) -> str:
         """The word OBJECT ENCODING answers: `listpack` while small, else `skiplist`."""
-        if (
-            self._peak <= config.number("zset-max-listpack-entries")
-            and self._longest <= config.number("zset-max-listpack-value")
-        ):
+        if self._peak <= config.number(
+            "zset-max-listpack-entries"
+        ) and self._longest <= config.number("zset-max-listpack-value"):
             return "listpack"
         return "skiplist"
 

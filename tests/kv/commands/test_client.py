@@ -191,7 +191,9 @@ class TestTracking:
         )
         port("CLIENT TRACKING OFF")
         port("CLIENT TRACKING ON OPTIN")
-        assert port.error("CLIENT TRACKING ON OPTOUT").startswith("ERR You can't switch OPTIN/OPTOUT")
+        assert port.error("CLIENT TRACKING ON OPTOUT").startswith(
+            "ERR You can't switch OPTIN/OPTOUT"
+        )
 
 
 class TestAll:

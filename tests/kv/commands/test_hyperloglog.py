@@ -53,7 +53,12 @@ def test_registers_are_shown_and_make_the_value_dense(run: Run) -> None:
 
 def test_a_corrupt_value_is_named_as_such(run: Run) -> None:
     cut = b"HYLL\x01" + bytes(10) + b"\x80" + b"\x7f"
-    for line in (["PFCOUNT", "h"], ["PFADD", "h", "a"], ["PFMERGE", "h"], ["PFDEBUG", "GETREG", "h"]):
+    for line in (
+        ["PFCOUNT", "h"],
+        ["PFADD", "h", "a"],
+        ["PFMERGE", "h"],
+        ["PFDEBUG", "GETREG", "h"],
+    ):
         run("SET", "h", cut)
         assert run.error(*line) == "INVALIDOBJ Corrupted HLL object detected"
     run("SET", "h", b"HYLL\x01" + bytes(10) + b"\x80" + b"\x00" * 10)

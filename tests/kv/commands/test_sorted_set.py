@@ -113,7 +113,9 @@ def test_the_seed_decides_what_zrandmember_gives(run: Run) -> None:
     assert len(set(some)) == 30
     again = run("ZRANDMEMBER z -300 WITHSCORES")
     assert len(again) == 600
-    assert all(b"m%d" % score == member for member, score in zip(again[::2], again[1::2], strict=True))
+    assert all(
+        b"m%d" % score == member for member, score in zip(again[::2], again[1::2], strict=True)
+    )
 
 
 def test_a_count_nobody_can_want_is_refused_at_once(run: Run) -> None:

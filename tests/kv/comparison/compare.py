@@ -140,9 +140,7 @@ class Comparison:
             found = []
         return _flat(found) if isinstance(found, list | Typed) else []
 
-    def _same_shape(
-        self, line: list[bytes], ours: Any, reply: Any, population: list[Any]
-    ) -> bool:
+    def _same_shape(self, line: list[bytes], ours: Any, reply: Any, population: list[Any]) -> bool:
         """Chance may choose others, but as many, all from the collection, and no pair torn apart."""
         many = isinstance(reply, list | Typed)
         if many and isinstance(ours, list | Typed) and _kind(reply) == _kind(ours):

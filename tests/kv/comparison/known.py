@@ -48,7 +48,6 @@ def _same_numbers(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> bool:
     return any(_as_numbers(reply) == _as_numbers(ours) for reply in theirs.values())
 
 
-
 def _only_valkey(*commands: bytes) -> Callable[[list[bytes], Any, dict[str, Any]], bool]:
     return lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() in commands
 

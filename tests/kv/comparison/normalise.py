@@ -149,7 +149,9 @@ RULES: tuple[Normalisation, ...] = (
         "ids made from the clock differ by the time between two servers",
         _clock_ids,
     ),
-    Normalisation(frozenset({"XINFO"}), "instants of delivery are each server's now", _milliseconds),
+    Normalisation(
+        frozenset({"XINFO"}), "instants of delivery are each server's now", _milliseconds
+    ),
     Normalisation(
         frozenset({"XINFO", "XPENDING"}), "idle times are measured on each server's clock", _idle
     ),

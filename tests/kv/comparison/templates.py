@@ -175,9 +175,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-RANDOM = frozenset(
-    {"SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"}
-)
+RANDOM = frozenset({"SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"})
 """Commands whose answer is chance: compared by invariant."""
 
 UNORDERED = frozenset(

@@ -53,7 +53,9 @@ class Values:
     def val(self) -> bytes:
         roll = self.rng.random()
         if roll < 0.5:
-            return self.rng.choice((b"a", b"b", b"c", b"hello", b"foobar", b"ohmytext", b"mynewtext"))
+            return self.rng.choice(
+                (b"a", b"b", b"c", b"hello", b"foobar", b"ohmytext", b"mynewtext")
+            )
         if roll < 0.8:
             return self.num()
         if roll < 0.85:
@@ -124,7 +126,9 @@ class Values:
         return self.rng.choice((b"4102444800000", b"4102444800001", b"1", b"0", b"-5", b"abc"))
 
     def pattern(self) -> bytes:
-        return self.rng.choice((b"*", b"a*", b"*1", b"str?", b"[a-h]*", b"nothing", b"\\*", b"*[^0]"))
+        return self.rng.choice(
+            (b"*", b"a*", b"*1", b"str?", b"[a-h]*", b"nothing", b"\\*", b"*[^0]")
+        )
 
     def getpattern(self) -> bytes:
         return self.rng.choice((b"#", b"str*", b"w_*", b"hash0->*", b"nothing"))
@@ -164,7 +168,19 @@ class Values:
         if roll < 0.9:
             return repr(round(self.rng.uniform(-5, 10), self.rng.randrange(1, 6))).encode()
         return self.rng.choice(
-            (b"inf", b"-inf", b"1e20", b"1e-7", b"nan", b"abc", b"0.1", b"3.3", b"1e300", b"+2", b"-0")
+            (
+                b"inf",
+                b"-inf",
+                b"1e20",
+                b"1e-7",
+                b"nan",
+                b"abc",
+                b"0.1",
+                b"3.3",
+                b"1e300",
+                b"+2",
+                b"-0",
+            )
         )
 
     def scored(self) -> list[bytes]:
@@ -227,7 +243,9 @@ class Values:
         roll = self.rng.random()
         if roll < 0.9:
             return b"%d-%d" % (max(self.last_ms - self.rng.randrange(12), 0), self.rng.randrange(3))
-        return self.rng.choice((b"0", b"5", b"0-0", b"abc", b"%d-%d" % ((1 << 64) - 1, (1 << 64) - 1)))
+        return self.rng.choice(
+            (b"0", b"5", b"0-0", b"abc", b"%d-%d" % ((1 << 64) - 1, (1 << 64) - 1))
+        )
 
     def idstart(self) -> bytes:
         roll = self.rng.random()

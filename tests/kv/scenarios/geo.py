@@ -184,8 +184,7 @@ SCENARIOS: dict[str, Scenario] = {
             error("ERR unsupported unit provided. please use M, KM, FT, MI"),
         ),
         (
-            "GEORADIUSBYMEMBER_RO g Agrigento 100 km WITHCOORD WITHDIST WITHHASH COUNT 1 "
-            "DESC",
+            "GEORADIUSBYMEMBER_RO g Agrigento 100 km WITHCOORD WITHDIST WITHHASH COUNT 1 DESC",
             [
                 [
                     b"Palermo",
@@ -298,8 +297,7 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km WITHDIST",
             error(
-                "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD "
-                "options"
+                "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
             ),
         ),
         (

@@ -12,8 +12,7 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XADD s 1-1 a 1",
             error(
-                "ERR The ID specified in XADD is equal or smaller than the target stream top "
-                "item"
+                "ERR The ID specified in XADD is equal or smaller than the target stream top item"
             ),
         ),
         ("XADD s 1-* a 2", b"1-2"),
@@ -217,11 +216,15 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         (
             "XREAD GROUP g c STREAMS a 0",
-            error("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."),
+            error(
+                "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+            ),
         ),
         (
             "XREAD NOACK STREAMS a 0",
-            error("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."),
+            error(
+                "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
+            ),
         ),
         ("XREAD BLOCK abc STREAMS a 0", error("ERR timeout is not an integer or out of range")),
         ("XREAD BLOCK -1 STREAMS a 0", error("ERR timeout is negative")),
@@ -235,8 +238,7 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XADD s 3-1 a 1",
             error(
-                "ERR The ID specified in XADD is equal or smaller than the target stream top "
-                "item"
+                "ERR The ID specified in XADD is equal or smaller than the target stream top item"
             ),
         ),
         (
@@ -275,16 +277,14 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XSETID s 7-7 ENTRIESADDED 1",
             error(
-                "ERR The entries_added specified in XSETID is smaller than the target stream "
-                "length"
+                "ERR The entries_added specified in XSETID is smaller than the target stream length"
             ),
         ),
         ("XSETID s 7-7 ENTRIESADDED abc", error("ERR value is not an integer or out of range")),
         (
             "XSETID s 7-7 MAXDELETEDID 8-8",
             error(
-                "ERR The ID specified in XSETID is smaller than the provided "
-                "max_deleted_entry_id"
+                "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
             ),
         ),
         (
@@ -325,8 +325,7 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XGROUP CREATE s g4 0 FOO",
             error(
-                "ERR unknown subcommand or wrong number of arguments for 'CREATE'. Try "
-                "XGROUP HELP."
+                "ERR unknown subcommand or wrong number of arguments for 'CREATE'. Try XGROUP HELP."
             ),
         ),
         ("XGROUP CREATECONSUMER s g alice", 1),
@@ -367,8 +366,7 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XGROUP SETID s g 5 FOO",
             error(
-                "ERR unknown subcommand or wrong number of arguments for 'SETID'. Try XGROUP "
-                "HELP."
+                "ERR unknown subcommand or wrong number of arguments for 'SETID'. Try XGROUP HELP."
             ),
         ),
         (
@@ -452,15 +450,13 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XINFO STREAM s FOO",
             error(
-                "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO "
-                "HELP."
+                "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP."
             ),
         ),
         (
             "XINFO STREAM s FULL COUNT",
             error(
-                "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO "
-                "HELP."
+                "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP."
             ),
         ),
         ("XINFO STREAM s FULL COUNT abc", error("ERR value is not an integer or out of range")),
@@ -540,15 +536,13 @@ SCENARIOS: dict[str, Scenario] = {
         (
             "XREADGROUP GROUP none bob STREAMS s >",
             error(
-                "NOGROUP No such key 's' or consumer group 'none' in XREADGROUP with GROUP "
-                "option"
+                "NOGROUP No such key 's' or consumer group 'none' in XREADGROUP with GROUP option"
             ),
         ),
         (
             "XREADGROUP GROUP g bob STREAMS none >",
             error(
-                "NOGROUP No such key 'none' or consumer group 'g' in XREADGROUP with GROUP "
-                "option"
+                "NOGROUP No such key 'none' or consumer group 'g' in XREADGROUP with GROUP option"
             ),
         ),
         (

@@ -11,9 +11,7 @@ from pytest_fakecloud.kv.values.packing import Reader, Writer
 from pytest_fakecloud.kv.values.stream import Stream, format_id, make_id
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["add", "add", "add", "delete", "length", "id"]), st.integers(0, 90)
-    ),
+    st.tuples(st.sampled_from(["add", "add", "add", "delete", "length", "id"]), st.integers(0, 90)),
     max_size=100,
 )
 
