@@ -105,17 +105,26 @@ class Cloud:
         self._transport = transport
         self._shares_tls_context = share_tls_context
         self.authority: Authority | None = None
-        self._set_up_transport(tls)
         self.fixture_settings: Mapping[str, Any] = {}
         """Settings of the fixtures' handles, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
         self.closed = False
-        if process_time:
-            from .process_time import ProcessTime
+        try:
+            self._set_up_transport(tls)
+            if process_time:
+                from .process_time import ProcessTime
 
-            steering = ProcessTime(self.clock)
-            steering.start()
-            self._exits.append(steering.stop)
+                steering = ProcessTime(self.clock)
+                steering.start()
+                self._exits.append(steering.stop)
+        except BaseException:
+            # A cloud that never was must not keep what it changed in the process.
+            self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        while self._exits:
+            self._exits.pop()()
 
     def _delivery_failed(self, error: BaseException) -> None:
         self._recorded.report(
@@ -373,8 +382,7 @@ class Cloud:
             self._dispatcher.stop()
         for handle in reversed(list(self._context.handles)):
             handle.close()
-        while self._exits:
-            self._exits.pop()()
+        self._give_back()
 
     def __enter__(self) -> Self:
         return self

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import httpx
 import pytest
 import requests
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Cloud, ContractError
 
 NAMES = ("NO_PROXY", "no_proxy")
 
@@ -56,3 +57,11 @@ def test_what_somebody_sets_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> 
     with Cloud():
         monkeypatch.setenv("NO_PROXY", "mine.test")
     assert os.environ["NO_PROXY"] == "mine.test"
+
+
+def test_a_cloud_that_cannot_be_made_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trustme", None)
+    before = dict(os.environ)
+    with pytest.raises(ContractError, match="needs trustme"):
+        Cloud(tls=True)
+    assert dict(os.environ) == before

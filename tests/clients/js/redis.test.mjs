@@ -155,9 +155,10 @@ describe("several at once", () => {
       redis.set("a", "1"),
       redis.incr("a"),
       redis.json.set("j", "$", { n: 1 }),
-      redis.get("a"),
     ]);
-    assert.deepEqual(replies, ["OK", 2, "OK", 2]);
+    assert.deepEqual(replies, ["OK", 2, "OK"]);
+    // Apart, because what the client groups with what is its own business.
+    assert.equal(await redis.get("a"), 2);
   });
 });
 
