@@ -1,11 +1,11 @@
-"""All figures in one command: ``python -m benchmarks [kernel plugin kv vector broker queue]``."""
+"""All figures in one command: ``python -m benchmarks [kernel plugin kv vector broker queue load]``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-MODULES = ("kernel", "plugin", "kv", "vector", "broker", "queue")
+MODULES = ("kernel", "plugin", "kv", "vector", "broker", "queue", "load")
 
 
 def main() -> int:
