@@ -6,6 +6,7 @@ Found through ctypes in the library that confluent-kafka brings; for tests only.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import confluent_kafka
 
 from pytest_fakecloud.broker.kafka_cluster import Cluster
 
-__all__ = ["MockCluster", "library"]
+__all__ = ["SETTINGS", "MockCluster", "library"]
+
+SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=2"
+"""What the mock cluster needs of a client: no static members, and none that it has to wake."""
 
 
 def library() -> str | None:
@@ -49,6 +53,9 @@ class MockCluster:
             ("rd_kafka_mock_cluster_destroy", None, [pointer]),
             ("rd_kafka_mock_cluster_bootstraps", text, [pointer]),
             ("rd_kafka_mock_topic_create", number, [pointer, text, number, number]),
+            ("rd_kafka_mock_topic_delete", number, [pointer, text]),
+            ("rd_kafka_mock_partition_delete_records", number,
+             [pointer, text, ctypes.c_int32, ctypes.c_int64]),
             ("rd_kafka_mock_group_initial_rebalance_delay_ms", None, [pointer, ctypes.c_int32]),
             ("rd_kafka_mock_broker_set_down", number, [pointer, ctypes.c_int32]),
             ("rd_kafka_mock_broker_set_up", number, [pointer, ctypes.c_int32]),
@@ -70,6 +77,15 @@ class MockCluster:
         code = self._so.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1)
         assert code == 0, f"the mock cluster answers {code}"
 
+    def delete_topic(self, name: str) -> None:
+        self._so.rd_kafka_mock_topic_delete(self._cluster, name.encode())
+
+    def delete_records(self, name: str, partition: int, before: int) -> None:
+        code = self._so.rd_kafka_mock_partition_delete_records(
+            self._cluster, name.encode(), partition, before
+        )
+        assert code == 0, f"the mock cluster answers {code}"
+
     def fail_next(self, request: int, *codes: int) -> None:
         """Answer the next requests of a kind (their number in Kafka's protocol) with errors."""
         self._so.rd_kafka_mock_push_request_errors_array(
@@ -87,14 +103,19 @@ class MockCluster:
         self._so.rd_kafka_destroy(self._client)
 
     def administered(self) -> type[Cluster]:
-        """A ``Cluster`` whose topics are made here: the mock has no controller to make them."""
+        """A ``Cluster`` with its admin part done here: the mock has no controller to do it."""
         mock = self
 
         class Administered(Cluster):
             def create_topic(self, name: str, partitions: int, config: Any) -> None:
                 mock.create_topic(name, partitions)
 
+            def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
+                for (topic, partition), offset in before.items():
+                    mock.delete_records(topic, partition, offset)
+
             def delete(self, topics: list[str], groups: list[str]) -> None:
-                pass
+                for topic in topics:
+                    mock.delete_topic(topic)
 
         return Administered

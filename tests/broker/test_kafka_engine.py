@@ -29,7 +29,7 @@ from pytest_fakecloud.transport import client_cost
 
 from . import test_routes
 from .conftest import CLIENTS, Parked, Rest, eventually
-from .mock_cluster import MockCluster, library
+from .mock_cluster import SETTINGS, MockCluster, library
 
 LIBRARY = library()
 if LIBRARY is None:
@@ -54,7 +54,6 @@ SKIPPED = {
     "test_header_prefixes_are_a_setting": "its groups share instances without records to wait for",
 }
 SESSION = {"session_timeout": "1300ms"}
-SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=2"
 
 
 class Present(int):
