@@ -6,7 +6,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
@@ -215,9 +215,13 @@ class App:
         self.faults = faults
         self.problems = problems
         self.name = name
-        self.table = RouteTable(self.routes())
         faults.render = self.render_error
         faults.dump = self.dump
+
+    @cached_property
+    def table(self) -> RouteTable:
+        """The routes, ready to be looked up; made with the first request."""
+        return RouteTable(self.routes())
 
     # -- the dialect -----------------------------------------------------------------------------
 

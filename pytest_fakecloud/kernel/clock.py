@@ -139,19 +139,16 @@ class Clock:
         self._dispatching = False
         self._idle = threading.Condition(self._lock)
         self._breach: ContractError | None = None
-        self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
+        self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
-        start_us = None if now is None else instant_us(now)
+        self._start_us = None if now is None else instant_us(now)
+        self._starts_frozen = mode == "frozen" or (mode is None and now is not None)
+        self._frozen_us, self._offset_us = self._begin(_process_us())
 
-        def start(process_us: int) -> tuple[int | None, int]:
-            first_us = process_us if start_us is None else start_us
-            if mode == "frozen" or (mode is None and now is not None):
-                return first_us, 0
-            return None, first_us - process_us
-
-        self._start = start
-        self._frozen_us, self._offset_us = start(_process_us())
+    def _begin(self, process_us: int) -> tuple[int | None, int]:
+        first_us = process_us if self._start_us is None else self._start_us
+        return (first_us, 0) if self._starts_frozen else (None, first_us - process_us)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -273,7 +270,7 @@ class Clock:
         whoever owns them replaces them. Raises ``ContractError`` while an advance is under way.
         """
         with self._drive(), self._lock:
-            self._frozen_us, self._offset_us = self._start(_process_us())
+            self._frozen_us, self._offset_us = self._begin(_process_us())
         self._moved()
 
     def next_due(self, lanes: Iterable[Lane] = LANES) -> datetime | None:
@@ -389,6 +386,8 @@ class Clock:
         """A new signal that also wakes at every move of this clock."""
         signal = Signal()
         with self._lock:
+            if self._signals is None:
+                self._signals = weakref.WeakSet()
             self._signals.add(signal)
         return signal
 
@@ -513,7 +512,7 @@ class Clock:
 
     def _moved(self) -> None:
         with self._lock:
-            signals = list(self._signals)
+            signals = list(self._signals or ())
         for signal in signals:
             signal.notify()
         for listener in self._listeners:

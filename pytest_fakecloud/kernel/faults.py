@@ -244,9 +244,7 @@ class _Delay(Fault):
         self._seconds = seconds
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        # On an event, so that closing the fake ends it; its wait is not moved by tools that
-        # freeze the process's time.
-        self.plan.closing.wait(self._seconds)
+        self.plan.pause(self._seconds)
         return serve()
 
 
@@ -379,8 +377,6 @@ class FaultPlan:
 
     def __init__(self, stream: RandomStream, clock: Clock) -> None:
         self.clock = clock
-        self.closing = threading.Event()
-        """Set when the handle closes: ends delays."""
         self.gate: Callable[[bool], None] | None = None
         """Stops (True) and starts (False) listening, where the handle has a server of its own."""
         self.render: Callable[[ServiceError], Answer] = _plain_error
@@ -393,6 +389,8 @@ class FaultPlan:
         """The faults that can still fire, from the outside in."""
         self._all: list[Fault] = []
         self._shut = False
+        self._closed = False
+        self._closing: threading.Event | None = None
 
     # -- preparing -------------------------------------------------------------------------------
 
@@ -543,9 +541,22 @@ class FaultPlan:
             fault._taken_back = True
         self._look_at_gate()
 
+    def pause(self, seconds: float) -> None:
+        """Wait so many real seconds, or until the handle closes."""
+        with self._lock:
+            if self._closing is None:
+                # An event's wait is not moved by tools that freeze the process's time.
+                self._closing = threading.Event()
+            if self._closed:
+                self._closing.set()
+        self._closing.wait(seconds)
+
     def close(self) -> None:
         """End the delays that are under way."""
-        self.closing.set()
+        with self._lock:
+            self._closed = True
+            if self._closing is not None:
+                self._closing.set()
 
     # -- for the pipeline and for services -------------------------------------------------------
 

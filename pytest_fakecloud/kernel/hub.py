@@ -85,7 +85,7 @@ class Connection:
     def leave(self) -> None:
         """Announce that the engine has been left."""
         self.inside = False
-        if self.ended:
+        if self.ended and self.mount.left is not None:
             self.mount.left.set()
 
     @contextlib.contextmanager
@@ -224,7 +224,7 @@ class Mount:
         self.protocol = protocol
         self.host = host
         self.lock = threading.Lock()
-        self.left = threading.Event()
+        self.left: threading.Event | None = None
         self.closed = False
         self.on_close: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
@@ -359,8 +359,10 @@ class Mount:
                 connection.sock.close()
 
     def _shut_down(self) -> list[Connection]:
-        self.left.clear()
         live = list(self._live)
+        if live and self.left is None:
+            # Before any is ended: whoever leaves from then on looks for it.
+            self.left = threading.Event()
         for connection in live:
             connection._end()
         return live
@@ -368,6 +370,10 @@ class Mount:
     def _let_go(self, live: list[Connection], callbacks: list[Callable[[], None]]) -> None:
         for callback in callbacks:
             callback()
+        if not live:
+            return
+        assert self.left is not None
+        self.left.clear()
         me = threading.current_thread()
         busy = [c for c in live if c.inside and c.worker is not me]
         deadline = monotonic() + LEAVE_SECONDS

@@ -34,6 +34,7 @@ __all__ = [
     "members_of",
     "password_hash",
     "read_only_user",
+    "tester",
 ]
 
 Reason = Literal["command", "key", "channel"]
@@ -229,6 +230,9 @@ class RestToken:
     hash: str
 
 
+_NOTHING = [Selector()]
+
+
 class AclUser:
     """A user made of rules.
 
@@ -246,8 +250,16 @@ class AclUser:
         self.passwordless = False
         self.hashes: list[str] = []
         self.sanitizes: bool | None = None
-        self.selectors = [Selector()]
+        self.selectors = _NOTHING
         self.unrestricted = False
+
+    def draft(self) -> AclUser:
+        """One whose rules can be changed; ``adopt`` it to make the changes count."""
+        other = AclUser(self.name, self.dialect)
+        other.adopt(self)
+        other.hashes = list(self.hashes)
+        other.selectors = [selector.copy() for selector in self.selectors]
+        return other
 
     def copy(self) -> AclUser:
         """One that later changes of this one leave alone."""
@@ -257,9 +269,10 @@ class AclUser:
 
     def adopt(self, other: AclUser) -> None:
         """Take over everything from another user but its name; who is logged in keeps this one."""
+        # Hashes and selectors are shared: nobody changes those of a user, only those of a draft.
         self.on, self.passwordless = other.on, other.passwordless
-        self.hashes, self.sanitizes = list(other.hashes), other.sanitizes
-        self.selectors = [selector.copy() for selector in other.selectors]
+        self.hashes, self.sanitizes = other.hashes, other.sanitizes
+        self.selectors = other.selectors
         self.settle()
 
     def settle(self) -> None:
@@ -368,9 +381,15 @@ def first_user(dialect: Dialect) -> AclUser:
     """The user ``default`` as a server begins with it: everything, without a password."""
     user = AclUser("default", dialect)
     user.on = user.passwordless = True
-    user.selectors = [_everything().copy()]
+    user.selectors = [_everything()]
     user.settle()
     return user
+
+
+@cache
+def tester(dialect: Dialect) -> AclUser:
+    """Whoever works through a handle: may do everything, whatever rules the users are given."""
+    return first_user(dialect)
 
 
 _ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DISCARD")
@@ -400,5 +419,5 @@ def read_only_user(dialect: Dialect) -> AclUser:
     """
     user = AclUser("default_ro", dialect)
     user.on = True
-    user.selectors = [_reads().copy()]
+    user.selectors = [_reads()]
     return user

@@ -29,7 +29,7 @@ class _Invalid(Exception):
 
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
     """Apply rules to a user in order: all of them, or none when one raises ``CommandError``."""
-    draft = user.copy()
+    draft = user.draft()
     for rule in _merged(rules):
         try:
             _apply(draft, rule)

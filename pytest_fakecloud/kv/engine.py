@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..kernel.clock import Clock
+from ..kernel.clock import Clock, Signal
 from ..kernel.ids import Ids
 from . import commands as _commands
 from .acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, read_only_user
@@ -90,8 +90,7 @@ class Engine:
         self.last_save_us = self.started_us
         self.paused_until_us = 0
         self.paused_writes_only = False
-        self.resumed = clock.signal()
-        """Notified when a pause changes."""
+        self._resumed: Signal | None = None
         self.rest_tokens: dict[str, RestToken] = {}
         """REST tokens made for users; a token ends with its user and with its password."""
         self.pubsub = PubSub()
@@ -341,6 +340,14 @@ class Engine:
                 keyspace.frequencies = Frequencies(self.config, self.random)
 
     # -- pausing ---------------------------------------------------------------------------------
+
+    @property
+    def resumed(self) -> Signal:
+        """Notified when a pause changes."""
+        with self.lock:
+            if self._resumed is None:
+                self._resumed = self.clock.signal()
+            return self._resumed
 
     def pause(self, until_us: int, writes_only: bool) -> None:
         """Let the database port hold commands back until an instant; 0 ends it."""

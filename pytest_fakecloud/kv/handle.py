@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 from ..kernel.auth import new_token
 from ..kernel.errors import ContractError
 from ..kernel.handle import Context, Handle, Snapshot
-from .acl import first_user
+from .acl import tester
 from .between import Between, Place
 from .contents import Scalar, commands_for, encode, plain, python_value
 from .engine import Engine
@@ -86,8 +86,7 @@ class KVServer(Handle):
                     "limits of the in-memory engine: leave out engine="
                 )
             self.engine = _real_engine(context, engine, isolation, dialect)
-        # The tester may do everything, whatever rules the users are given.
-        self._session = self.engine.session(first_user(dialect))
+        self._session = self.engine.session(tester(dialect))
         self._credentials = Credentials()
         self._password = ""
         self._port: DatabasePort | None = None

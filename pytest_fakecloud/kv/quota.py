@@ -21,13 +21,17 @@ class Quota:
         self._now_us = now_us
         self._lock = threading.Lock()
         self._windows = [
-            _Window(_DAY_US, limits.daily_limit, MAX_DAILY_REQUESTS),
-            _Window(_SECOND_US, limits.max_requests_per_second, MAX_REQUESTS),
+            _Window(width_us, limit, error)
+            for width_us, limit, error in (
+                (_DAY_US, limits.daily_limit, MAX_DAILY_REQUESTS),
+                (_SECOND_US, limits.max_requests_per_second, MAX_REQUESTS),
+            )
+            if limit is not None
         ]
 
     def __bool__(self) -> bool:
         """Whether there is any limit."""
-        return any(window.limit is not None for window in self._windows)
+        return bool(self._windows)
 
     def refusal(self, commands: int = 1) -> bytes | None:
         """Count that many commands at once; the error, and nothing counted, if they do not fit."""
@@ -52,7 +56,7 @@ class Quota:
 class _Window:
     __slots__ = ("error", "limit", "number", "used", "width_us")
 
-    def __init__(self, width_us: int, limit: int | None, error: bytes) -> None:
+    def __init__(self, width_us: int, limit: int, error: bytes) -> None:
         self.width_us = width_us
         self.limit = limit
         self.error = error
@@ -63,4 +67,4 @@ class _Window:
         number = now_us // self.width_us
         if number != self.number:
             self.number, self.used = number, 0
-        return self.limit is None or self.used + commands <= self.limit
+        return self.used + commands <= self.limit

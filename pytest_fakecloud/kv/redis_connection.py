@@ -172,6 +172,11 @@ class Link:
             return str(self._options["path"])
         return f"{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
 
+    @property
+    def user(self) -> bytes:
+        """The name of the link's own user."""
+        return (self._options.get("username") or "default").encode()
+
     def select(self, database: int) -> None:
         """Use another database from now on."""
         self.database = self._options["db"] = database

@@ -52,6 +52,8 @@ __all__ = ["Isolation", "RedisCopy", "RedisEngine"]
 Isolation = Literal["prefix", "database", "none"]
 _CLAIM_MS = 600_000
 _REFRESH = 60.0
+_MARK = b"fakecloud-"
+"""How the names begin that handles make for themselves on a server."""
 _PAGE = b"1000"
 _BATCH = 500
 
@@ -61,10 +63,12 @@ class RedisCopy:
     """Keys as DUMP writes them, with the instant they expire at (0: never), and users' rules.
 
     ``keys`` is None for a copy nobody took: the data of a server that is not the handle's own.
+    ``functions`` are libraries as FUNCTION DUMP writes them, None where they are not the handle's.
     """
 
     keys: dict[bytes, tuple[bytes, int]] | None
     users: dict[bytes, list[bytes]] = field(default_factory=dict)
+    functions: bytes | None = None
 
 
 class RedisSession:
@@ -170,14 +174,14 @@ class RedisEngine:
         self.closed = False
 
     def _share(self, prefix: str | None) -> Names:
-        mark = b"fakecloud-" + secrets.token_hex(6).encode()
+        mark = _MARK + secrets.token_hex(6).encode()
         keys = b""
         if self.isolation == "prefix":
             keys = prefix.encode() if prefix is not None else mark + b":"
             if self.link.clustered and b"{" not in keys:
                 keys = b"{" + keys.rstrip(b":") + b"}:"
         if self.isolation == "database":
-            mark = b"fakecloud-db%d" % self.link.database
+            mark = _MARK + b"db%d" % self.link.database
         if prefix is not None:
             mark = keys.strip(b"{}:")
         shared = self.isolation != "none"
@@ -329,10 +333,13 @@ class RedisEngine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> RedisCopy:
-        """The handle's keys as DUMP writes them, and its users; scripts stay on the server.
+        """The handle's keys as DUMP writes them, and its users.
 
-        The first copy, which a handle takes of itself to return to, is not taken of data that are
-        not its own.
+        With ``isolation="none"`` the users are all but ``default`` and the link's own, and the
+        libraries of functions are copied too; a handle that shares the server has none, because
+        they would be everybody's. Scripts are not copied, since no server tells which ones it
+        caches, and neither are parameters (CONFIG SET). The first copy, which a handle takes of
+        itself to return to, is not taken of data that are not its own.
         """
         first, self._first_copy = self._first_copy, False
         if first and self.isolation == "none":
@@ -350,10 +357,18 @@ class RedisEngine:
                     raise payload
                 if payload is not None:
                     held[key] = (payload, now_ms + left if left >= 0 else 0)
-        return RedisCopy(held, self._user_rules())
+        return RedisCopy(held, self._user_rules(), self._functions())
+
+    def _functions(self) -> bytes | None:
+        if self.names.shared:
+            return None
+        # A server from before Redis 7, or one that does not let this login see them.
+        with suppress(CommandError):
+            return cast("bytes", self.link.call([b"FUNCTION", b"DUMP"]))
+        return None
 
     def restore(self, saved: RedisCopy) -> None:
-        """Put keys and users back; what has expired since stays away.
+        """Put keys, users and functions back; what has expired since stays away.
 
         Raises ``ContractError`` where there is nothing to return to.
         """
@@ -376,6 +391,8 @@ class RedisEngine:
                 self.link.call([b"ACL", b"DELUSER", name])
         for name, rules in saved.users.items():
             self.link.call([b"ACL", b"SETUSER", name, b"reset", *rules])
+        if saved.functions is not None:
+            self.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
 
     def clear(self) -> None:
         """Remove the handle's keys."""
@@ -384,8 +401,6 @@ class RedisEngine:
             self.link.call([b"UNLINK", *keys[at : at + _BATCH]])
 
     def _user_rules(self) -> dict[bytes, list[bytes]]:
-        if not self.names.users:
-            return {}
         try:
             lines = cast("list[bytes]", self.link.call([b"ACL", b"LIST"]))
         except CommandError:
@@ -393,9 +408,14 @@ class RedisEngine:
         found = {}
         for line in lines:
             _, name, *rules = line.split(b" ")
-            if name.startswith(self.names.users):
+            if self._is_own(name):
                 found[name] = _joined(rules)
         return found
+
+    def _is_own(self, user: bytes) -> bool:
+        if self.names.shared:
+            return user.startswith(self.names.users)
+        return user not in (b"default", self.link.user) and not user.startswith(_MARK)
 
     # -- the end ---------------------------------------------------------------------------------
 
