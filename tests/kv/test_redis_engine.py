@@ -220,6 +220,7 @@ def at_the_start_of_a_second(server: KVServer) -> int:
     return server.clock.now_us() // 1_000_000
 
 
+@pytest.mark.usefixtures("make")
 class TestLimits(test_routes.TestLimits):
     def test_daily_limit_until_midnight(  # type: ignore[override]
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
