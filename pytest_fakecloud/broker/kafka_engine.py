@@ -97,12 +97,12 @@ class KafkaEngine:
     ) -> None:
         if isolation not in ("prefix", "none"):
             raise ContractError(f"isolation={isolation!r} is unknown: give 'prefix' or 'none'")
-        _check_settings(settings)
+        self._address = address = Address(url)
+        _check_settings(settings, static=address.static)
         clock.check_real_time()
         self.settings = settings
         self.clock = clock
         self.isolation = isolation
-        self._address = address = Address(url)
         self._cluster = cluster if cluster is not None else Cluster(address)
         self._kept = isolation == "none" or address.prefix is not None
         self._mark = "" if isolation == "none" else address.prefix or _mark()
@@ -598,20 +598,24 @@ class KafkaEngine:
                 raise errors.unknown_instance(group, instance)
             self.store(group, wanted)
             return
+        if member.state == "expired":
+            raise errors.unknown_member(group, instance)
+        if member.state == "rebalancing":
+            raise errors.rebalance_in_progress(group)
         real = {(self._real(t), p): o for t, p, o in wanted} or member.delivered()
         if not real:
             return
-        assigned = member.assigned
-        for topic, partition in real:
-            if assigned and (topic, partition) not in assigned:
-                raise errors.not_assigned(group, instance, self._shown(topic), partition)
-        if assigned:
-            self._commit(member.ask, real)
-        else:
-            # Still joining: the group takes it from anybody as long as it has no members.
+        if member.state == "joining":
+            # The group takes it from anybody as long as it has no members.
             self.store(
                 group, [TopicPartitionOffset(self._shown(t), p, real[t, p]) for t, p in real]
             )
+        else:
+            assigned = member.assigned
+            for topic, partition in real:
+                if (topic, partition) not in assigned:
+                    raise errors.not_assigned(group, instance, self._shown(topic), partition)
+            self._commit(member.ask, real)
         member.committed(real)
         self._told(group, instance, real)
 
@@ -867,13 +871,15 @@ def _mark() -> str:
     return f"fakecloud-{secrets.token_hex(5)}."
 
 
-def _check_settings(settings: Settings) -> None:
+def _check_settings(settings: Settings, *, static: bool) -> None:
     limits = settings.limits
     for name in ("messages_per_day", "messages_per_second", "storage_bytes", "max_partitions"):
         if getattr(limits, name) is not None:
             raise real_only(f"the limit {name}")
     if settings.join_delay_ms:
         raise real_only("join_delay=")
+    if not settings.delete_leaves and not static:
+        raise real_only("delete_leaves=False without static members (static=false)")
     if settings.heartbeats != "background":
         raise real_only(f"heartbeats={settings.heartbeats!r}")
     if settings.interleave != "rotate":

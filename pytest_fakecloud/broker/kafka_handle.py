@@ -127,7 +127,7 @@ class KafkaBroker(Broker):
         delivered = {self._public(tp): at for tp, at in member.delivered().items()}
         return MemberView(
             name,
-            "active" if assigned else "joining",
+            member.state if member.state in ("active", "expired") else "joining",
             tuple(self._public((topic, 0)).topic for topic in member.topics),
             [self._public(tp) for tp in assigned],
             dict(delivered),

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Place
@@ -58,6 +58,8 @@ class KafkaInstance:
         self.epoch = 0
         """Grows when what waits was thrown away: a request that waits then ends."""
         self.stopped = False
+        self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
+        """``joining`` until its first assignment; ``expired`` when the group went on without it."""
         self._keep = keep
         self._idle = None if idle_ms is None else idle_ms / 1000
         self._tell = tell
@@ -89,7 +91,7 @@ class KafkaInstance:
                 list(topics),
                 on_assign=self._assign,
                 on_revoke=self._revoke,
-                on_lost=self._revoke,
+                on_lost=self._lose,
             )
         )
 
@@ -240,18 +242,27 @@ class KafkaInstance:
             self._assigned = {(place.topic, place.partition) for place in places}
             self._delivered.clear()
             self._problems.clear()
+            self.state = "active"
         self._paused = False
         self._tell("assigned", _shown(places), {"partitions": len(places)})
         self.signal.notify()
 
     def _revoke(self, consumer: Any, places: list[Any]) -> None:
+        self._give_up("rebalancing")
+        self._tell("revoked", _shown(places), {"partitions": len(places)})
+
+    def _lose(self, consumer: Any, places: list[Any]) -> None:
+        self._give_up("expired")
+        self._tell("expire", f"its session is over; lost {_shown(places)}", {})
+
+    def _give_up(self, state: Literal["rebalancing", "expired"]) -> None:
         with self._lock:
             self._assigned.clear()
             self._waiting.clear()
             self._delivered.clear()
             self._problems.clear()
+            self.state = state
             self.epoch += 1
-        self._tell("revoked", _shown(places), {"partitions": len(places)})
         self.signal.notify()
 
     def _problem(self, tp: tuple[str, int]) -> BrokerError:

@@ -1,5 +1,6 @@
 """The REST face over Kafka: the tests of the routes again, on librdkafka's mock cluster.
 
+Where time is moved in a test of the routes, one of the same name here takes its place, in real time.
 What the mock cluster or any real one cannot do is skipped with its reason, listed in ``SKIPPED``.
 """
 
@@ -35,23 +36,16 @@ LIBRARY = library()
 if LIBRARY is None:
     pytest.skip("this librdkafka shows no mock cluster", allow_module_level=True)
 
-VIRTUAL = "a real cluster lives in real time"
 NO_TIMES = "the mock cluster has no offsets by time (librdkafka issue 4755)"
-NO_DELETION = "the mock cluster has no DeleteRecords"
-OWN = "uses what only the in-memory engine has; a test of its own is below"
 SKIPPED = {
-    "test_fetch_waits_a_second_unless_told": VIRTUAL,
-    "test_a_produce_wakes_only_the_fetches_of_its_partition": OWN,
-    "test_commit_stores_all_offsets_or_none": "the mock cluster has no static members, so who gets "
-    "which partition is open; a test of its own is below",
-    "test_commit_during_a_rebalance_is_refused": VIRTUAL,
-    "test_a_late_commit_after_the_session_expired_is_refused": VIRTUAL,
-    "test_processing_outlives_a_session_that_only_consume_keeps": VIRTUAL,
-    "test_offsets": NO_DELETION,
+    "test_a_produce_wakes_only_the_fetches_of_its_partition": "looks into the in-memory engine; "
+    "what a client sees of it is the test before, which runs here",
+    "test_processing_outlives_a_session_that_only_consume_keeps": "heartbeats='consume' is refused "
+    "with a real cluster (TestSettings), whose clients keep their sessions by themselves",
+    "test_a_deleted_instance_can_keep_its_partitions_for_a_while": "only a static member does, and "
+    "the mock cluster has none that can be relied on; refused without (TestSettings)",
+    "test_offsets_at_a_time": NO_TIMES,
     "test_a_timestamp_in_seconds_is_never_scaled": NO_TIMES,
-    "test_other_choices": VIRTUAL,
-    "test_the_journal_knows_topic_group_and_instance": OWN,
-    "test_header_prefixes_are_a_setting": "its groups share instances without records to wait for",
 }
 SESSION = {"session_timeout": "1300ms"}
 
@@ -156,6 +150,52 @@ def rest(broker: Broker) -> Rest:
     return PatientRest(broker)
 
 
+# -- the tests of the routes that move time, in real time ------------------------------------------
+
+
+def test_fetch_waits_a_second_unless_told(rest: Rest) -> None:
+    started = monotonic()
+    assert rest("POST", "/fetch", {"topic": "orders", "partition": 1, "offset": 0}) == []
+    assert monotonic() - started > 0.9
+
+
+def test_commit_during_a_rebalance_is_refused(make_broker: Callable[..., Broker]) -> None:
+    # The mock cluster takes a second less than the session for a rebalance.
+    rest = PatientRest(make_broker(session_timeout="2s"))
+    rest.consume("g", "a", "orders")
+    rest.http.post("/consume/g/b", json={"topic": "orders", "timeout": 0})
+    refused = []
+
+    def formed() -> bool:
+        answer = rest.http.post("/commit/g/a", json=[{**test_routes.POSITION, "offset": 1}])
+        if answer.status_code == 409:
+            refused.append(answer.json()["error"])
+        return all(rest.assignments("g").values())
+
+    eventually(formed)
+    assert any("rebalanc" in error for error in refused), refused
+    for name, has in rest.assignments("g").items():
+        rest.commit("g", name, *(("orders", number, 2) for number in has["orders"]))
+    assert rest.committed("g", "orders", 0, 1, 2) == [2, 2, 2]
+
+
+def test_a_late_commit_after_the_session_expired_is_refused(
+    broker: Broker, rest: Rest, mock: MockCluster
+) -> None:
+    heartbeat, unknown_member = 12, 25
+    rest.produce("orders", "slow", partition=0)
+    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+    assert rest.values("g", "a", "orders", **options) == ["slow"]
+    mock.fail_next(heartbeat, unknown_member)
+    eventually(lambda: broker.journal.events("expire"))
+    assert broker.group("g").members.only().state == "expired"
+    assert "session" in rest.commit("g", "a", ("orders", 0, 1), status=409)["error"]
+    assert rest.committed("g", "orders", 0) == [-1]
+    assert rest.values("g", "a", "orders") == ["slow"]
+    rest.commit("g", "a", ("orders", 0, 1))
+    assert rest.committed("g", "orders", 0) == [1]
+
+
 class TestGroups:
     EARLIEST: ClassVar[dict[str, str]] = {"Auto_Offset_Reset": "earliest"}
 
@@ -202,15 +242,6 @@ class TestGroups:
         assert broker.engine.prefix not in error  # type: ignore[attr-defined]
         rest.commit("g", "a", ("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0))
         assert rest.values("g", "a", "orders") == ["x"]
-
-    def test_a_commit_needs_the_partition(self, broker: Broker, rest: Rest) -> None:
-        rest.consume("g", "a", "orders")
-        rest.consume("g", "b", "orders")
-        eventually(lambda: all(rest.assignments("g").values()))
-        (other,) = {0, 1, 2} & set(rest.assignments("g")["b"]["orders"][:1])
-        error = rest.commit("g", "a", ("orders", other, 1), status=409)["error"]
-        assert f"orders-{other} is not assigned to instance 'a'" in error
-        rest.commit("g", "a", ("orders", 0, 1), ("orders", 0, 2), status=400)
 
     def test_the_journal_has_calls_and_events(self, broker: Broker, rest: Rest) -> None:
         rest.consume("g", "a", "orders")
@@ -369,6 +400,7 @@ class TestSettings:
             ({"join_delay": "1s"}, "in-memory engine"),
             ({"heartbeats": "consume"}, "in-memory engine"),
             ({"interleave": "random"}, "in-memory engine"),
+            ({"delete_leaves": False}, "static members"),
             ({"engine": "amqp://x"}, "'kafka://127.0.0.1:9092'"),
             ({"engine": "kafka://127.0.0.1:1?request.timeout=0.2"}, "cannot use the cluster"),
             ({"engine": "kafka://h?request.timeout=x"}, "number of seconds"),

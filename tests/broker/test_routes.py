@@ -12,7 +12,7 @@ import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 
-from .conftest import EARLIEST, START_MS, Parked, Rest, until_parked
+from .conftest import EARLIEST, START_MS, Parked, Rest, eventually, until_parked
 
 Make = Callable[..., Broker]
 
@@ -194,7 +194,25 @@ def test_fetch_waits_a_second_unless_told(broker: Broker, rest: Rest) -> None:
     assert poll.result() == []
 
 
+def test_a_produce_ends_only_the_fetches_of_its_partition(make_broker: Make) -> None:
+    broker = make_broker(topics={"t": 5})
+    broker.clock.wait_cap = 10
+
+    def fetch(rest: Rest, partition: int) -> Parked:
+        body = {"topic": "t", "partition": partition, "offset": 0, "timeout": 60_000}
+        return Parked(lambda: rest("POST", "/fetch", body))
+
+    polls = {number: fetch(Rest(broker), number) for number in range(5)}
+    until_parked(broker, 5)
+    rest = Rest(broker)
+    for number in (3, 0, 4, 1, 2):
+        assert all(poll.waiting for poll in polls.values())
+        rest.produce("t", f"to {number}", partition=number)
+        assert [r["value"] for r in polls.pop(number).result()] == [f"to {number}"]
+
+
 def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) -> None:
+    """Seen from inside: the others are not even woken to look."""
     broker = make_broker(topics={"t": 20})
     broker.clock.wait_cap = 10
     rest = Rest(broker)
@@ -258,7 +276,6 @@ def test_header_prefixes_are_a_setting(make_broker: Make) -> None:
     rest.produce("orders", "a")
     body = {"topic": "orders", "timeout": 0}
     assert rest("POST", "/consume/g/i", body, headers=EARLIEST) == []
-    assert len(rest("POST", "/consume/g/j", body, headers={"X-Auto-Offset-Reset": "earliest"})) == 0
     assert len(rest("POST", "/consume/h/i", body, headers={"X-Auto-Offset-Reset": "earliest"})) == 1
 
 
@@ -279,11 +296,14 @@ def test_commit_stores_all_offsets_or_none(make_broker: Make) -> None:
     rest = Rest(make_broker())
     rest.consume("g", "a", "orders")
     rest.consume("g", "b", "orders")
-    error = rest.commit("g", "a", ("orders", 0, 1), ("orders", 2, 1), status=409)
-    assert "orders-2 is not assigned to instance 'a'" in error["error"]
-    rest.commit("g", "a", ("orders", 0, 1), ("orders", 0, 2), status=400)
-    assert rest.committed("g", "orders", 0, 2) == [-1, -1]
-    rest.commit("g", "a", ("orders", 0, 1), ("orders", 0, 1))
+    eventually(lambda: all(len(has) for has in rest.assignments("g").values()))
+    own, other = (rest.assignments("g")[name]["orders"][0] for name in "ab")
+    error = rest.commit("g", "a", ("orders", own, 1), ("orders", other, 1), status=409)
+    assert f"orders-{other} is not assigned to instance 'a'" in error["error"]
+    rest.commit("g", "a", ("orders", own, 1), ("orders", own, 2), status=400)
+    assert rest.committed("g", "orders", 0, 1, 2) == [-1, -1, -1]
+    rest.commit("g", "a", ("orders", own, 1), ("orders", own, 1))
+    assert rest.committed("g", "orders", own, other) == [1, -1]
 
 
 def test_commit_during_a_rebalance_is_refused(make_broker: Make) -> None:
@@ -329,26 +349,34 @@ def test_topics(make_broker: Make) -> None:
     assert Rest(make_broker(topics={}))("GET", "/topics/") == {}
 
 
+def offsets(rest: Rest, method: str, at: object, *partitions: int) -> list[int]:
+    body = [{"topic": "orders", "partition": n} for n in partitions]
+    return [tp["offset"] for tp in rest(method, f"/offsets/{at}?timeout=500", body)]
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_offsets(broker: Broker, rest: Rest, method: str) -> None:
-    rest(
-        "POST",
-        "/produce/orders",
-        [{"value": "x", "timestamp": t, "partition": 0} for t in (50, 10, 90)],
-    )
-    broker.delete_records("orders", before=1, partition=0)
-
-    def offsets(at: object, *partitions: int) -> list[int]:
-        body = [{"topic": "orders", "partition": n} for n in partitions]
-        return [tp["offset"] for tp in rest(method, f"/offsets/{at}?timeout=500", body)]
-
-    assert offsets("earliest", 0, 1) == [1, 0]
-    assert offsets("latest", 1, 0) == [0, 3]
-    assert [offsets(at, 0) for at in (0, 10, 11, 90, 91)] == [[1], [1], [2], [2], [-1]]
+def test_offsets_of_the_ends(broker: Broker, rest: Rest, method: str) -> None:
+    rest.produce("orders", "a", "b", "c", partition=0)
+    assert broker.delete_records("orders", before=1, partition=0) == 1
+    assert offsets(rest, method, "earliest", 0, 1) == [1, 0]
+    assert offsets(rest, method, "latest", 1, 0) == [0, 3]
     assert rest(method, "/offsets/latest", {"topic": "orders", "partition": 0}) == [
         {"topic": "orders", "partition": 0, "offset": 3}
     ]
     assert rest(method, "/offsets/latest", []) == []
+    body = {"topic": "orders", "partition": 0, "offset": 0}
+    assert "out of range" in rest("POST", "/fetch", body, status=400)["error"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_offsets_at_a_time(broker: Broker, rest: Rest, method: str) -> None:
+    batch = [{"value": "x", "timestamp": t, "partition": 0} for t in (50, 10, 90)]
+    rest("POST", "/produce/orders", batch)
+    found = [offsets(rest, method, at, 0) for at in (0, 10, 11, 50, 51, 90, 91)]
+    assert found == [[0], [0], [0], [0], [2], [2], [-1]]
+    broker.delete_records("orders", before=1, partition=0)
+    found = [offsets(rest, method, at, 0) for at in (0, 10, 11, 90, 91)]
+    assert found == [[1], [1], [2], [2], [-1]]
 
 
 def test_a_timestamp_in_seconds_is_never_scaled(rest: Rest) -> None:
@@ -596,14 +624,26 @@ def test_a_second_consume_can_be_refused(make_broker: Make) -> None:
     assert len(poll.result()) == 1
 
 
-def test_other_choices(make_broker: Make) -> None:
-    rest = Rest(make_broker(instance_limit="group", resubscribe="ignore", topics={"a": 1, "b": 1}))
+def test_instances_can_be_counted_by_group(make_broker: Make) -> None:
+    rest = Rest(make_broker(instance_limit="group", topics={"a": 1, "b": 1}))
     for name in "123":
         rest.consume(f"g{name}", "i", "a")
-    rest.consume("g1", "i", "b")
-    assert rest.assignments("g1") == {"i": {"a": [0]}}
-    rest.consume("g1", "j", "a")
+    rest.consume("g1", "j", "b")
     rest.consume("g1", "k", "a", status=400)
+
+
+def test_other_topics_later_can_be_ignored(make_broker: Make) -> None:
+    rest = Rest(make_broker(resubscribe="ignore", topics={"a": 1, "b": 1}))
+    rest.consume("g", "i", "a")
+    rest.consume("g", "i", "b")
+    assert rest.assignments("g") == {"i": {"a": [0]}}
+    rest = Rest(make_broker(topics={"a": 1, "b": 1}))
+    rest.consume("g", "i", "a")
+    rest.consume("g", "i", "b")
+    eventually(lambda: rest.assignments("g") == {"i": {"b": [0]}})
+
+
+def test_a_deleted_instance_can_keep_its_partitions_for_a_while(make_broker: Make) -> None:
     broker = make_broker(delete_leaves=False)
     rest = Rest(broker)
     rest.consume("g", "a", "orders")
@@ -656,6 +696,9 @@ def test_faults_match_routes_topics_and_groups(broker: Broker, rest: Rest) -> No
 
 def test_the_journal_knows_topic_group_and_instance(broker: Broker, rest: Rest) -> None:
     rest.consume("g", "i", "orders")
-    call = broker.assert_called("consume", times=1, topic="orders", group="g").only()
+    call = broker.assert_called("consume", topic="orders", group="g").last
     assert call.facts["instance"] == "i"
+    rest("POST", "/commit/g/i")
+    assert broker.assert_called("commit", times=1, group="g").only().facts["instance"] == "i"
+    broker.assert_called("commit", times=0, group="h")
     broker.assert_not_called("produce")
