@@ -43,6 +43,7 @@ from .errors import (
 from .redis_acl import RedisUser, RestTokens, prepare_acl
 from .redis_connection import Link, Unreachable, open_link
 from .redis_names import Names, Prepared, find_spec
+from .redis_scripts import RedisScripts
 from .redis_streams import MonitorFeed, Subscriptions
 from .registry import CommandSpec
 from .reply import OK, QUEUED, Reply, Status
@@ -153,6 +154,7 @@ class RedisEngine:
         self.monitors = MonitorFeed(self.link, lambda: self.names)
         self.rest_tokens = RestTokens(self.link, self.names)
         self.users = _Users(self.rest_tokens)
+        self._scripts = RedisScripts() if dialect == "vendor" else None
         self.read_only = self.users["default_ro"]
         try:
             self.link.pin(self.names.keys)
@@ -249,6 +251,8 @@ class RedisEngine:
         try:
             if prepared is None:
                 prepared = self.names.prepare(spec, argv)
+                if self._scripts is not None:
+                    self._scripts.adapt(name, prepared)
             return self._run(session, prepared, argv)
         except CommandError as error:
             session.aborted = True
