@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -20,6 +21,7 @@ from .kernel.handle import Context, Delivery, Handle, Snapshot
 from .kernel.ids import Ids
 from .kernel.instants import Instant
 from .kernel.journal import Found, Journal
+from .transport.changes import Changes
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from .queue.capture import CallbackCapture, Destination
     from .queue.handle import Queue
     from .remote import RemoteCloud
+    from .transport.intercept import Interception
     from .transport.tls import Authority
     from .vector.handle import VectorIndex
 
@@ -102,15 +105,24 @@ class Cloud:
         self._dispatcher: Dispatcher | None = None
         self._listeners: list[Callable[[Handle], None]] = []
         self._exits: list[Callable[[], None]] = []
-        self._transport = transport
-        self._shares_tls_context = share_tls_context
+        self._in_process = transport == "inprocess"
         self.authority: Authority | None = None
         self.fixture_settings: Mapping[str, Any] = {}
         """Settings of the fixtures' handles, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
         self.closed = False
         try:
-            self._set_up_transport(tls)
+            self._changes = Changes(
+                shares_tls_context=share_tls_context, in_process=self._in_process
+            )
+            self._exits.append(self._changes.close)
+            self._context.interceptor = self._intercept
+            if tls:
+                from .transport.tls import Authority
+
+                self.authority = Authority()
+                self._context.tls = self.authority.server_context
+                self._exits.append(self.authority.close)
             if process_time:
                 from .process_time import ProcessTime
 
@@ -131,39 +143,21 @@ class Cloud:
             "bug", f"a delivery in the background failed: {error!r}", exception=error
         )
 
-    def _set_up_transport(self, tls: bool) -> None:
-        from .transport import client_cost, environment
+    def _intercept(self, handle: Handle, origin: str) -> Interception:
         from .transport.intercept import Interception
 
-        self._context.interceptor = lambda handle, origin: Interception(
-            handle, origin, self.authority.ca_file if self.authority else None
-        )
-        environment.enter()
-        self._exits.append(environment.leave)
-        if self._shares_tls_context:
-            client_cost.enter()
-            self._exits.append(client_cost.leave)
-        if tls:
-            from .transport.tls import Authority
-
-            self.authority = Authority()
-            self._context.tls = self.authority.server_context
-            self._exits.append(self.authority.close)
+        return Interception(handle, origin, self.authority.ca_file if self.authority else None)
 
     def _open_transport(self, handle: Handle) -> None:
-        if self._shares_tls_context:
-            from .transport import client_cost
-
-            client_cost.refresh()
+        self._changes.refresh()
         app = getattr(handle, "app", None)
-        if self._transport == "inprocess" and app is not None and handle.fixture in SHORTCUTS:
+        if self._in_process and app is not None and handle.fixture in SHORTCUTS:
             from .transport.inprocess import origins
             from .transport.intercept import parse_origin
 
             origin = parse_origin(handle.url)
             origins.add(origin, app)
-            origins.refresh()
-            handle.on_close(lambda: origins.remove(origin))
+            handle.on_close(partial(origins.remove, origin))
 
     @staticmethod
     def connect(url: str, token: str | None = None) -> RemoteCloud:
@@ -216,13 +210,8 @@ class Cloud:
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
         handle_class = _handle_class(fixture)
-        known = [*setting_names(handle_class), *PLACE_SETTINGS]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise ContractError(
-                f"{fixture} has no setting {', '.join(map(repr, unknown))}; "
-                f"it has: {', '.join(known)}"
-            )
+        if settings:
+            _refuse_unknown(fixture, handle_class, settings)
         own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
         with self._starting:
             if self._dispatcher is None and fixture == DELIVERS:
@@ -421,11 +410,23 @@ class AioCloud:
         return await in_thread(self._cloud.replay, file, **options)
 
 
+@cache
 def _handle_class(fixture: str) -> type[Handle]:
     if fixture not in SERVICES:
         raise ContractError(f"{fixture!r} is no service; the services are: {', '.join(SERVICES)}")
     module, name = SERVICES[fixture]
     return cast("type[Handle]", getattr(importlib.import_module(module), name))
+
+
+def _refuse_unknown(
+    fixture: str, handle_class: type[Handle], settings: Mapping[str, Any]
+) -> None:
+    known = [*setting_names(handle_class), *PLACE_SETTINGS]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ContractError(
+            f"{fixture} has no setting {', '.join(map(repr, unknown))}; it has: {', '.join(known)}"
+        )
 
 
 _setting_names: dict[type[Handle], tuple[str, ...]] = {}

@@ -18,14 +18,28 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer
     from .queue.capture import CallbackCapture, Destination
     from .queue.handle import Queue
+    from .transport.changes import Changes
     from .vector.handle import VectorIndex
 
 CLOUD = pytest.StashKey["Cloud"]()
-STRICT = pytest.StashKey[object]()
+STRICT = pytest.StashKey[tuple[str, ...]]()
 SESSION = pytest.StashKey["SessionCloud"]()
+OVERRIDDEN = pytest.StashKey[bool]()
+_present: dict[pytest.Config, pytest.Item] = {}
+"""The test that each run of this process is at; a run inside a test's run comes last.
+
+Fixtures look here because asking for ``request`` costs each test some 40 us.
+"""
 SERVICE_NAMES = ("kv_server", "vector_index", "broker", "queue")
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
+FIXTURES = frozenset(
+    (
+        *SERVICE_NAMES,
+        *("callback_capture", "destination", "fakecloud", "fakecloud_env"),
+        *("fakecloud_kv", "fakecloud_vector", "fakecloud_broker", "fakecloud_queue"),
+    )
+)
 
 
 class FakecloudWarning(pytest.PytestWarning):
@@ -135,6 +149,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the session's fakes."""
+    _present.pop(config, None)
     session = config.stash.get(SESSION, None)
     if session is not None:
         session.close()
@@ -153,6 +168,7 @@ class SessionCloud:
         self._known: list[Any] | None = None
         self._seed: Any = "session"
         self._seed_is_given = False
+        self._kept: Changes | None = None
         self.early: tuple[str, ...] = ()
 
     @property
@@ -194,13 +210,34 @@ class SessionCloud:
             for variable, value in handle.env.items():
                 self._environment.setenv(variable, value)
 
-    def begin_test(self, name: str) -> None:
+    def keep_changes(self, settings: Mapping[str, Any]) -> None:
+        """Leave in place what a test's cloud changes in the process, for the next test with fakes.
+
+        Taking it back and doing it again is a good part of what a fake costs a test.
+        """
+        if self._kept is None:
+            from .transport.changes import Changes
+
+            self._kept = Changes(
+                shares_tls_context=settings["share_tls_context"],
+                in_process=settings["transport"] == "inprocess",
+            )
+
+    def take_changes_back(self) -> None:
+        """Leave the process as it was: a test without fakes comes, or none at all."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def begin_test(self, item: pytest.Item) -> None:
         """Return every handle to its baseline; nothing of an earlier test is left.
 
         Randomness starts over from the test's own seed, whatever ran before it.
         """
+        if self._kept is not None and FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            self.take_changes_back()
         if not self._seed_is_given:
-            self._seed = self._config.getoption("--fakecloud-seed", None) or name
+            self._seed = self._config.getoption("--fakecloud-seed", None) or item.nodeid
         if self._cloud is not None:
             if self._known is not None:
                 self._cloud.keep_only(self._known)
@@ -219,6 +256,7 @@ class SessionCloud:
     def close(self) -> None:
         """End the session's fakes and give the environment back."""
         self._environment.undo()
+        self.take_changes_back()
         if self._cloud is not None:
             self._cloud.close()
 
@@ -333,7 +371,9 @@ def _start(settings: Mapping[str, Any], delivery: Any) -> Cloud:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Reset the session's fakes, and refuse a marker with unknown keys whatever the fixtures."""
-    session_of(item.config).begin_test(item.nodeid)
+    _present.pop(item.config, None)
+    _present[item.config] = item
+    session_of(item.config).begin_test(item)
     if item.get_closest_marker("fakecloud") is not None:
         settings_for(item)
 
@@ -352,7 +392,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _check(cloud: Cloud, item: pytest.Item) -> None:
-    kinds = _strict_kinds(item.stash.get(STRICT, True))
+    kinds = item.stash[STRICT]
     problems = [problem for problem in cloud.problems if problem.kind in kinds]
     if not problems:
         _warn_of_refused_clients(cloud)
@@ -384,18 +424,21 @@ def pytest_runtest_makereport(
     """Add the journal of the test's fakes to its report."""
     report = yield
     cloud = item.stash.get(CLOUD, None)
+    if cloud is None:
+        return report
+    if call.when == "teardown":
+        # The items live as long as the run, and the data of their fakes would with them.
+        del item.stash[CLOUD]
+        return report
     recordings = item.config.getoption("--fakecloud-record")
-    if cloud is not None and recordings and call.when == "call":
+    if recordings and call.when == "call":
         from .control.record import write as record
         from .timeline import file_name
 
         folder = item.config.invocation_params.dir / recordings
         record(cloud, folder / f"{file_name(item.nodeid)}.har")
     when = item.config.getoption("--fakecloud-journal")
-    if cloud is not None and (
-        (when == "always" and call.when == "call")
-        or (when == "failed" and report.failed and call.when in ("setup", "call"))
-    ):
+    if (when == "always" and call.when == "call") or (when == "failed" and report.failed):
         from .report import section
 
         folder = item.config.getoption("--fakecloud-report")
@@ -445,39 +488,66 @@ def fakecloud_session(
     return session_of(pytestconfig).cloud(fakecloud_session_settings)
 
 
-def _cloud_of(request: pytest.FixtureRequest) -> Cloud:
-    """The test's cloud, made by whichever of its fixtures asks first, and closed with that one.
+def _test_cloud() -> Cloud:
+    """The cloud of the test that runs, made by whichever of its fixtures asks first.
 
     Not through the fixture ``fakecloud``, because each fixture more costs a test some 40 us.
     """
-    item = request.node
+    item = next(reversed(_present.values()))
     found: Cloud | None = item.stash.get(CLOUD, None)
     if found is not None and not found.closed:
         return found
-    own = request.getfixturevalue("fakecloud_settings")
+    own = _fixture_value(item, "fakecloud_settings") if _is_overridden(item) else {}
     settings = settings_for(item, own)
-    _strict_kinds(settings["strict"])
-    item.stash[STRICT] = settings["strict"]
-    if session_of(request.config).in_use:
+    item.stash[STRICT] = _strict_kinds(settings["strict"])
+    session = session_of(item.config)
+    if session.in_use:
         _refuse_per_test(item, own)
-        cloud: Cloud = request.getfixturevalue("fakecloud_session")
+        cloud: Cloud = _fixture_value(item, "fakecloud_session")
     else:
+        session.keep_changes(settings)
         cloud = _start(settings, "driven")
-        request.addfinalizer(cloud.close)
+        item.addfinalizer(cloud.close)
     item.stash[CLOUD] = cloud
     if settings["env"]:
-        _publish_env(cloud, request.getfixturevalue("monkeypatch"))
+        _publish_env(cloud, _fixture_value(item, "monkeypatch"))
     return cloud
 
 
+def _fixture_value(item: pytest.Item, name: str) -> Any:
+    """What ``request.getfixturevalue`` gives, without a request."""
+    found: Any = item
+    return found._request.getfixturevalue(name)
+
+
+def _is_overridden(item: pytest.Item) -> bool:
+    """Whether a test has a ``fakecloud_settings`` other than ours, which is empty.
+
+    Asked once for all tests of a module or class: getting a fixture's value costs each test 20 us.
+    """
+    name, parent = "fakecloud_settings", item.parent
+    if parent is None or name in getattr(item, "fixturenames", ()):
+        return True
+    found = parent.stash.get(OVERRIDDEN, None)
+    if found is None:
+        try:
+            known = item.session._fixturemanager.getfixturedefs(name, item)
+            found = known is None or len(known) != 1
+        except Exception:
+            # Not for plugins to rely on, so another pytest may have another one.
+            found = True
+        parent.stash[OVERRIDDEN] = found
+    return found
+
+
 @pytest.fixture
-def fakecloud(request: pytest.FixtureRequest) -> Cloud:
+def fakecloud() -> Cloud:
     """The test's Cloud: its clock, its seed, and more fakes than the fixtures give.
 
     ``fakecloud.clock.advance("24h")`` moves time for all fakes of the test;
     ``fakecloud.kv_server(name="second")`` starts another one at once.
     """
-    return _cloud_of(request)
+    return _test_cloud()
 
 
 def _refuse_per_test(item: pytest.Item, own: Mapping[str, Any]) -> None:
@@ -492,92 +562,92 @@ def _refuse_per_test(item: pytest.Item, own: Mapping[str, Any]) -> None:
 
 
 @pytest.fixture
-def kv_server(request: pytest.FixtureRequest) -> KVServer:
+def kv_server() -> KVServer:
     """A key-value server (Redis' command language over REST), fresh for this test.
 
     Point code at ``kv_server.url`` and ``kv_server.token``, or take ``kv_server.client()``; look
     inside with ``kv_server.value(key)``, ``.values()``, ``.ttl(key)``.
     """
-    handle: KVServer = _cloud_of(request).fixture_handle("kv_server")
+    handle: KVServer = _test_cloud().fixture_handle("kv_server")
     return handle
 
 
 @pytest.fixture
-def vector_index(request: pytest.FixtureRequest) -> VectorIndex:
+def vector_index() -> VectorIndex:
     """A vector index, fresh for this test.
 
     Its dimension is that of the first upsert unless the marker sets one; look inside with
     ``vector_index.vectors()``, check with ``assert_upserted`` and ``assert_queried``.
     """
-    handle: VectorIndex = _cloud_of(request).fixture_handle("vector_index")
+    handle: VectorIndex = _test_cloud().fixture_handle("vector_index")
     return handle
 
 
 @pytest.fixture
-def broker(request: pytest.FixtureRequest) -> Broker:
+def broker() -> Broker:
     """A partitioned log with consumer groups, fresh for this test.
 
     Make topics with ``broker.create_topic("orders", partitions=3)``; look inside with
     ``broker.records("orders")`` and ``broker.group("g")``.
     """
-    handle: Broker = _cloud_of(request).fixture_handle("broker")
+    handle: Broker = _test_cloud().fixture_handle("broker")
     return handle
 
 
 @pytest.fixture
-def queue(request: pytest.FixtureRequest) -> Queue:
+def queue() -> Queue:
     """An HTTP message queue that delivers, retries and calls back, fresh for this test.
 
     Nothing is delivered until the test drives it: ``queue.run_until_idle()``,
     ``queue.advance("24h")``, ``queue.deliver_due()``.
     """
-    handle: Queue = _cloud_of(request).fixture_handle("queue")
+    handle: Queue = _test_cloud().fixture_handle("queue")
     return handle
 
 
 @pytest.fixture
-def callback_capture(request: pytest.FixtureRequest) -> CallbackCapture:
+def callback_capture() -> CallbackCapture:
     """A receiver of the queue's callbacks and failure callbacks.
 
     Publish with ``callback_capture.callback_url`` and ``.failure_url``; look at ``.callbacks`` and
     ``.failures``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
     """
-    handle: CallbackCapture = _cloud_of(request).fixture_handle("callback_capture")
+    handle: CallbackCapture = _test_cloud().fixture_handle("callback_capture")
     return handle
 
 
 @pytest.fixture
-def destination(request: pytest.FixtureRequest) -> Destination:
+def destination() -> Destination:
     """A pytest-httpserver with ``.url``, to receive deliveries; unmet expectations fail the test."""
-    handle: Destination = _cloud_of(request).fixture_handle("destination")
+    handle: Destination = _test_cloud().fixture_handle("destination")
     return handle
 
 
 @pytest.fixture
-def fakecloud_kv(request: pytest.FixtureRequest) -> KVServer:
+def fakecloud_kv() -> KVServer:
     """The same fake as ``kv_server``, by a name no suite has of its own."""
-    handle: KVServer = _cloud_of(request).fixture_handle("kv_server")
+    handle: KVServer = _test_cloud().fixture_handle("kv_server")
     return handle
 
 
 @pytest.fixture
-def fakecloud_vector(request: pytest.FixtureRequest) -> VectorIndex:
+def fakecloud_vector() -> VectorIndex:
     """The same fake as ``vector_index``, by a name no suite has of its own."""
-    handle: VectorIndex = _cloud_of(request).fixture_handle("vector_index")
+    handle: VectorIndex = _test_cloud().fixture_handle("vector_index")
     return handle
 
 
 @pytest.fixture
-def fakecloud_broker(request: pytest.FixtureRequest) -> Broker:
+def fakecloud_broker() -> Broker:
     """The same fake as ``broker``, by a name no suite has of its own."""
-    handle: Broker = _cloud_of(request).fixture_handle("broker")
+    handle: Broker = _test_cloud().fixture_handle("broker")
     return handle
 
 
 @pytest.fixture
-def fakecloud_queue(request: pytest.FixtureRequest) -> Queue:
+def fakecloud_queue() -> Queue:
     """The same fake as ``queue``, by a name no suite has of its own."""
-    handle: Queue = _cloud_of(request).fixture_handle("queue")
+    handle: Queue = _test_cloud().fixture_handle("queue")
     return handle
 
 

@@ -22,7 +22,7 @@ from .errors import STATUSES, BrokerError
 # The types that come with the library leave out half of this module.
 _api: Any = _admin
 
-__all__ = ["Address", "Cluster", "Unavailable", "silent", "translated"]
+__all__ = ["Address", "Cluster", "Unavailable", "real_only", "silent", "translated"]
 
 REQUEST_TIMEOUT = 5.0
 """Seconds an admin request may take, unless the address says otherwise."""
@@ -62,6 +62,13 @@ def translated(error: Any) -> BrokerError:
     if kind is None or kind not in STATUSES:
         return Unavailable(error.str())
     return BrokerError(kind, error.str())
+
+
+def real_only(what: str) -> ContractError:
+    """The error for what only the in-memory engine can do."""
+    return ContractError(
+        f"{what} is not possible with a real cluster: use the in-memory engine (leave out engine=)"
+    )
 
 
 def silent() -> logging.Logger:

@@ -12,7 +12,8 @@ from ..kernel.instants import monotonic
 from ..kernel.journal import Found
 from .errors import BrokerError
 from .handle import Broker
-from .kafka_engine import KafkaEngine, real_only
+from .kafka_cluster import real_only
+from .kafka_engine import KafkaEngine
 from .kafka_instance import KafkaInstance
 from .model import Record, TopicPartition, TopicPartitionOffset
 from .views import GroupView, MemberView, TopicView

@@ -137,7 +137,7 @@ class Clock:
         self._held_us: int | None = None
         self._driver: int | None = None
         self._dispatching = False
-        self._idle = threading.Condition(self._lock)
+        self._idle: threading.Condition | None = None
         self._breach: ContractError | None = None
         self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
@@ -310,8 +310,8 @@ class Clock:
         while (
             not stopped() and (due := self.next_due_us(lanes)) is not None and due <= self.now_us()
         ):
-            with self._idle:
-                if not self._idle.wait_for(lambda: self._driver is None, _PATIENCE):
+            with self._lock:
+                if not self._wait_until_idle():
                     return fired
                 self._driver = threading.get_ident()
                 self._dispatching = True
@@ -321,10 +321,9 @@ class Clock:
                     timer.callback(timer.due_us)
                     fired += 1
             finally:
-                with self._idle:
-                    self._driver = None
+                with self._lock:
                     self._dispatching = False
-                    self._idle.notify_all()
+                    self._go_idle()
         return fired
 
     def settle(self) -> None:
@@ -466,9 +465,9 @@ class Clock:
 
     @contextmanager
     def _drive(self) -> Iterator[None]:
-        with self._idle:
+        with self._lock:
             if self._dispatching and self._driver != threading.get_ident():
-                self._idle.wait_for(lambda: self._driver is None, _PATIENCE)
+                self._wait_until_idle()
             if self._driver is not None:
                 self._breach = ContractError(
                     "the clock is already being advanced: an advance cannot be called from inside "
@@ -481,9 +480,18 @@ class Clock:
         try:
             yield
         finally:
-            with self._idle:
-                self._driver = None
-                self._idle.notify_all()
+            with self._lock:
+                self._go_idle()
+
+    def _wait_until_idle(self) -> bool:
+        if self._idle is None:
+            self._idle = threading.Condition(self._lock)
+        return self._idle.wait_for(lambda: self._driver is None, _PATIENCE)
+
+    def _go_idle(self) -> None:
+        self._driver = None
+        if self._idle is not None:
+            self._idle.notify_all()
 
     def _forward(self, target_us: int) -> int:
         now = self.now_us()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import functools
 import os
 import secrets
 import selectors
@@ -232,8 +233,7 @@ class Mount:
         self._token: str | None = None
         self._live: set[Connection] = set()
         self._listening = True
-        self._listener = hub.bind(host, port)
-        self.port: int = port or self._listener.getsockname()[1]
+        self._listener, self.port = hub.bind(host, port)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -317,7 +317,7 @@ class Mount:
             if _CAN_STOP_LISTENING:
                 self._listener.listen(BACKLOG)
             else:  # pragma: no cover - not Linux
-                self._listener = self.hub.bind(self.host, self.port)
+                self._listener, _ = self.hub.bind(self.host, self.port)
             self._listening = True
             self.hub.register(self._listener, self)
 
@@ -453,10 +453,7 @@ class Hub:
         closed when it returns. Raises ``ContractError`` when a given address cannot be had.
         """
         if protocol is None:
-            # Only here, so that the hub alone does not import the HTTP server.
-            from .server import serve_http
-
-            protocol = serve_http
+            protocol = _http()
         if self._selector is None:
             self._start()
         mount = Mount(self, app, host, port, tls, protocol)
@@ -480,8 +477,8 @@ class Hub:
 
     # -- for mounts and connections --------------------------------------------------------------
 
-    def bind(self, host: str, port: int) -> socket.socket:
-        """A listening socket on the port, or on the next free one when it is 0."""
+    def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
+        """A listening socket on the port, or on the next free one when it is 0; and which it is."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # The protocol is named because libraries look for it before they set TCP_NODELAY.
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -495,8 +492,7 @@ class Hub:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if port:
                 sock.bind((host, port))
-            else:
-                self._bind_next(sock, host)
+            bound = port or self._bind_next(sock, host)
             sock.listen(BACKLOG)
         except OSError as error:
             sock.close()
@@ -508,14 +504,14 @@ class Hub:
         except BaseException:
             sock.close()
             raise
-        return sock
+        return sock, bound
 
-    def _bind_next(self, sock: socket.socket, host: str) -> None:
+    def _bind_next(self, sock: socket.socket, host: str) -> int:
         with self._lock:
             for port in self._ports:
                 try:
                     sock.bind((host, port))
-                    return
+                    return port
                 except OSError as error:
                     # Taken, or (Windows) reserved by the system: the next one.
                     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
@@ -648,6 +644,14 @@ def _drop_closed(selector: selectors.BaseSelector) -> None:
             key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
         except OSError:
             _drop(selector, key)
+
+
+@functools.cache
+def _http() -> ConnectionHandler:
+    # Only here, so that the hub alone does not import the HTTP server.
+    from .server import serve_http
+
+    return serve_http
 
 
 _hubs: weakref.WeakSet[Hub] = weakref.WeakSet()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import random as _random
 import weakref
-from collections.abc import MutableSequence, Sequence
-from functools import cached_property
+from collections.abc import Callable, MutableSequence, Sequence
+from functools import cached_property, partial
 from typing import TypeVar
 
 __all__ = ["BASE58", "BASE62", "Ids", "RandomStream"]
@@ -20,18 +20,17 @@ BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 class RandomStream:
     """A repeatable source of random values for one purpose."""
 
-    def __init__(self, seed: bytes) -> None:
+    def __init__(self, seed: Callable[[], bytes]) -> None:
         self._seed = seed
 
     @cached_property
     def _random(self) -> _random.Random:
         # Most streams of most tests are never asked for anything.
-        return _random.Random(self._seed)
+        return _random.Random(self._seed())
 
-    def reseed(self, seed: bytes) -> None:
-        """Start over from another seed."""
-        self._seed = seed
-        self._random.seed(seed)
+    def restart(self) -> None:
+        """Start over, from what is the seed by now."""
+        self._random.seed(self._seed())
 
     def random(self) -> float:
         """A number from 0 up to, and without, 1."""
@@ -81,22 +80,22 @@ class Ids:
 
     def __init__(self, seed: int | str) -> None:
         self.seed = seed
-        self._streams: list[tuple[weakref.ref[RandomStream], tuple[str, ...]]] = []
+        self._streams: list[weakref.ref[RandomStream]] = []
 
     def stream(self, *purpose: str) -> RandomStream:
         """A fresh stream for the purpose; the same words give the same values again."""
-        stream = RandomStream(self._digest(purpose))
-        self._streams.append((weakref.ref(stream), purpose))
+        stream = RandomStream(partial(self._digest, purpose))
+        self._streams.append(weakref.ref(stream))
         return stream
 
     def reseed(self, seed: int | str) -> None:
         """Start every stream over from another seed, those handed out before included."""
         self.seed = seed
-        self._streams = [pair for pair in self._streams if pair[0]() is not None]
-        for reference, purpose in self._streams:
+        self._streams = [reference for reference in self._streams if reference() is not None]
+        for reference in self._streams:
             stream = reference()
             if stream is not None:
-                stream.reseed(self._digest(purpose))
+                stream.restart()
 
     def _digest(self, purpose: tuple[str, ...]) -> bytes:
         return hashlib.sha256("/".join((str(self.seed), *purpose)).encode()).digest()

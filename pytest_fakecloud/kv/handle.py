@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
 from ..kernel.auth import new_token
@@ -66,16 +67,16 @@ class KVServer(Handle):
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
         if int_text not in ("integer", "int"):
             raise ContractError(f"int_text={int_text!r} is unknown: give 'integer' or 'int'")
-        limits = Limits(
-            _limit("max_request_size", max_request_size),
-            _limit("daily_limit", daily_limit),
-            _limit("max_pipeline_length", max_pipeline_length),
-            _limit("max_requests_per_second", max_requests_per_second),
-            _limit("max_key_size", max_key_size),
-            _limit("max_record_size", max_record_size),
-            _limit("max_data_size", max_data_size),
-            _limit("max_connections", max_connections),
-            _limit("max_pending_entries", max_pending_entries),
+        limits = _limits(
+            max_request_size=max_request_size,
+            daily_limit=daily_limit,
+            max_pipeline_length=max_pipeline_length,
+            max_requests_per_second=max_requests_per_second,
+            max_key_size=max_key_size,
+            max_record_size=max_record_size,
+            max_data_size=max_data_size,
+            max_connections=max_connections,
+            max_pending_entries=max_pending_entries,
         )
         if engine is None:
             self.engine = Engine(context.clock, context.ids, dialect, limits)
@@ -284,9 +285,12 @@ def _real_engine(
     return cast("Engine", real)
 
 
-def _limit(name: str, value: int | None) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ContractError(f"{name}={value!r}: give a whole number, or None for no limit")
-    return value
+def _limits(**given: int | None) -> Limits:
+    for name, value in given.items():
+        if value is not None and (type(value) is not int or value < 0):
+            raise ContractError(f"{name}={value!r}: give a whole number, or None for no limit")
+    return _known_limits(**given)
+
+
+# Nearly every server has the same.
+_known_limits = lru_cache(maxsize=16)(Limits)

@@ -12,7 +12,7 @@ _VARIABLES = ("NO_PROXY", "no_proxy")
 
 
 class _NoProxy:
-    """Counts the open clouds; the first sets the variables, the last gives them back."""
+    """Counts who is in; each who enters has the variables set, the last out gives them back."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,11 +23,11 @@ class _NoProxy:
     def enter(self) -> None:
         with self._lock:
             self._users += 1
-            if self._users > 1:
-                return
             # Whether there is a proxy or not: a test may well name one while its fakes are open.
             for name in _VARIABLES:
                 before = os.environ.get(name)
+                if before is not None and before == self._set.get(name):
+                    continue
                 hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
                 if HOST in hosts or "*" in hosts:
                     continue

@@ -177,19 +177,27 @@ class Origins:
             saves="intercept() while responses is active",
         )
 
-    def add(self, origin: Origin, app: App) -> None:
-        """Reach an app at an origin without a socket."""
+    def enter(self) -> None:
+        """Wrap the client libraries from now on."""
         with self._lock:
-            self._shortcuts[origin] = Shortcut(app)
             for hook in self.hooks:
                 hook.enter()
+
+    def leave(self) -> None:
+        """Wrap them no more; the last one out puts the originals back."""
+        with self._lock:
+            for hook in self.hooks:
+                hook.leave()
+
+    def add(self, origin: Origin, app: App) -> None:
+        """Reach an app at an origin without a socket, while the libraries are wrapped."""
+        with self._lock:
+            self._shortcuts[origin] = Shortcut(app)
 
     def remove(self, origin: Origin) -> None:
         """Reach it by socket again."""
         with self._lock:
-            if self._shortcuts.pop(origin, None) is not None:
-                for hook in self.hooks:
-                    hook.leave()
+            self._shortcuts.pop(origin, None)
 
     def redirect(self, origin: Origin, detour: Detour) -> bool:
         """Send what is for an origin to a fake; False when another one has the origin already."""

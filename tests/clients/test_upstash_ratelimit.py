@@ -1,7 +1,9 @@
 """The official rate limiter, unmodified, sync and async, every algorithm, on one clock with it.
 
 The limiter reads the process's clock and the server its own, so `process_time` ties the two: what
-the library computes and what the server keeps agree, and an hour takes no time.
+the library computes and what the server keeps agree, and an hour takes no time. In front of a real
+server both live in real time; what is then left to see of windows that end is asked for in short
+ones.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ import pytest
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kv.handle import KVServer
 from tests.clients.surface import Used
+from tests.kv.backing import BINARIES, MISSING, OWN, Server, eventually, started
 
 upstash_ratelimit = pytest.importorskip("upstash_ratelimit")
 pytest.importorskip("time_machine")
@@ -61,8 +66,44 @@ def loop() -> Iterator[None]:
     LOOP.close()
 
 
-Make = Callable[..., Limiter]
-Scenario = Callable[[Cloud, Make], None]
+@dataclass
+class World:
+    """One scenario's server, its limiters, and its time; ``url`` is that of a real server."""
+
+    cloud: Cloud
+    server: KVServer
+    flavour: str
+    used: Used
+    stack: ExitStack
+    real: bool
+
+    def limiter(self, algorithm: Any, **options: Any) -> Limiter:
+        """One more limiter, closed at the end."""
+        made = Limiter(self.flavour, self.server, algorithm, self.used, **options)
+        self.stack.callback(self._close, made)
+        return made
+
+    @staticmethod
+    def _close(limiter: Limiter) -> None:
+        result = limiter.close()
+        if inspect.isawaitable(result):
+            LOOP.run_until_complete(result)
+
+    def end_of(self, window_ms: int) -> float:
+        """When the window ends that it is in now, in seconds."""
+        now_ms = self.cloud.clock.now_us() // 1000
+        return (now_ms // window_ms + 1) * window_ms / 1000
+
+    def pass_time(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Let that much time pass, after which something holds."""
+        if self.real:
+            eventually(until)
+        else:
+            self.cloud.clock.advance(seconds)
+            assert until()
+
+
+Scenario = Callable[[World], None]
 SCENARIOS: list[Scenario] = []
 
 
@@ -71,78 +112,101 @@ def scenario(function: Scenario) -> Scenario:
     return function
 
 
-def run(function: Scenario, flavour: str, used: Used) -> None:
-    made: list[Limiter] = []
-    with Cloud(now=NOW, process_time=True) as cloud:
-        server = cloud.kv_server()
-
-        def make(algorithm: Any, **options: Any) -> Limiter:
-            made.append(Limiter(flavour, server, algorithm, used, **options))
-            return made[-1]
-
-        function(cloud, make)
-        for each in made:
-            result = each.close()
-            if inspect.isawaitable(result):
-                LOOP.run_until_complete(result)
+def run(function: Scenario, flavour: str, used: Used, url: str | None = None) -> None:
+    time: dict[str, Any] = {} if url else {"now": NOW, "process_time": True}
+    with ExitStack() as stack:
+        cloud = stack.enter_context(Cloud(**time))
+        server = cloud.kv_server(engine=url)
+        function(World(cloud, server, flavour, used, stack, url is not None))
 
 
 @scenario
-def fixed_window(cloud: Cloud, make: Make) -> None:
-    limit = make(FixedWindow(max_requests=3, window=10, unit="s"))
+def fixed_window(w: World) -> None:
+    limit = w.limiter(FixedWindow(max_requests=3, window=10, unit="h"))
+    end = w.end_of(36_000_000)
     assert limit.get_remaining("ann") == 3
-    assert limit.limit("ann") == Response(True, 3, 2, NOW_S + 10)
-    assert limit.limit("ann", rate=2) == Response(True, 3, 0, NOW_S + 10)
+    assert limit.limit("ann") == Response(True, 3, 2, end)
+    assert limit.limit("ann", rate=2) == Response(True, 3, 0, end)
     assert limit.limit("ann").allowed is False
     assert limit.limit("bob").allowed is True
     assert limit.get_remaining("ann") == 0
-    assert limit.get_reset("ann") == NOW_S + 10
-    cloud.clock.advance(10)
-    assert limit.limit("ann") == Response(True, 3, 2, NOW_S + 20)
+    assert limit.get_reset("ann") == end
 
 
 @scenario
-def sliding_window(cloud: Cloud, make: Make) -> None:
-    limit = make(SlidingWindow(max_requests=4, window=10, unit="s"), prefix="mine")
+def fixed_window_that_ends(w: World) -> None:
+    limit = w.limiter(FixedWindow(max_requests=2, window=500, unit="ms"))
+    if not w.real:
+        assert limit.limit("ann", rate=2) == Response(True, 2, 0, NOW_S + 0.5)
+    exhaust(limit)
+    w.pass_time(0.5, lambda: limit.limit("ann").allowed)
+    if not w.real:
+        assert limit.limit("ann") == Response(True, 2, 0, NOW_S + 1)
+
+
+def exhaust(limit: Limiter) -> None:
+    """Ask until it says no: in real time a window may end in between."""
+    eventually(lambda: not limit.limit("ann").allowed)
+
+
+@scenario
+def sliding_window(w: World) -> None:
+    limit = w.limiter(SlidingWindow(max_requests=4, window=10, unit="h"), prefix="mine")
     assert [limit.limit("ann").remaining for _ in range(4)] == [3, 2, 1, 0]
     assert limit.limit("ann").allowed is False
-    # Half a window on, half of the last window's requests still count.
-    cloud.clock.advance(15)
-    assert limit.get_remaining("ann") == 2
-    assert [limit.limit("ann").allowed for _ in range(3)] == [True, True, False]
-    assert limit.get_reset("ann") == NOW_S + 20
-    keys = cloud.handles[0].keys()  # type: ignore[attr-defined]
+    assert limit.get_remaining("ann") == 0
+    assert limit.get_reset("ann") == w.end_of(36_000_000)
+    keys = w.server.keys()
+    assert keys
     assert all(key.startswith("mine:ann") for key in keys)
 
 
 @scenario
-def token_bucket(cloud: Cloud, make: Make) -> None:
-    limit = make(TokenBucket(max_tokens=5, refill_rate=2, interval=10, unit="s"))
-    assert limit.get_remaining("ann") == 5
-    assert [limit.limit("ann").remaining for _ in range(5)] == [4, 3, 2, 1, 0]
-    assert limit.limit("ann").allowed is False
-    cloud.clock.advance(10)
-    assert limit.limit("ann", rate=2).remaining == 0
-    cloud.clock.advance("1h")
-    assert limit.get_remaining("ann") == 5
-    assert limit.get_reset("ann") >= NOW_S
+def sliding_window_that_moves(w: World) -> None:
+    limit = w.limiter(SlidingWindow(max_requests=4, window=400, unit="ms"))
+    exhaust(limit)
+    # Half a window on, half of the last window's requests still count.
+    w.pass_time(0.6, lambda: limit.get_remaining("ann") == 2)
+    if not w.real:
+        assert [limit.limit("ann").allowed for _ in range(3)] == [True, True, False]
+        assert limit.get_reset("ann") == NOW_S + 0.8
+    w.pass_time(1, lambda: limit.get_remaining("ann") == 4)
 
 
 @scenario
-def waiting_until_ready(cloud: Cloud, make: Make) -> None:
-    limit = make(FixedWindow(max_requests=1, window=1, unit="h"))
+def token_bucket(w: World) -> None:
+    limit = w.limiter(TokenBucket(max_tokens=5, refill_rate=2, interval=10, unit="h"))
+    started_s = w.cloud.clock.now_us() / 1_000_000
+    assert limit.get_remaining("ann") == 5
+    assert [limit.limit("ann").remaining for _ in range(5)] == [4, 3, 2, 1, 0]
+    assert limit.limit("ann").allowed is False
+    assert limit.get_reset("ann") >= started_s
+
+
+@scenario
+def token_bucket_that_fills(w: World) -> None:
+    limit = w.limiter(TokenBucket(max_tokens=3, refill_rate=2, interval=200, unit="ms"))
+    exhaust(limit)
+    w.pass_time(0.2, lambda: limit.limit("ann", rate=2).allowed)
+    assert w.real or limit.limit("ann").allowed is False
+    w.pass_time(0.4, lambda: limit.get_remaining("ann") == 3)
+
+
+@scenario
+def waiting_until_ready(w: World) -> None:
+    limit = w.limiter(FixedWindow(max_requests=1, window=1, unit="d"))
     assert limit.block_until_ready("ann", timeout=0.1, rate=1).allowed is True
     with pytest.raises(ValueError, match="Timeout must be positive"):
         limit.block_until_ready("ann", timeout=0)
 
 
 @scenario
-def units(cloud: Cloud, make: Make) -> None:
+def units(w: World) -> None:
     for unit, milliseconds in UNITS.items():
-        limit = make(FixedWindow(max_requests=1, window=10, unit=unit), prefix=unit)
-        window = 10 * milliseconds
-        end = (NOW_S * 1000 // window + 1) * window
-        assert limit.limit("ann") == Response(True, 1, 0, end / 1000)
+        # Windows of hours, so that none ends in the middle of real time.
+        window = max(10, 36_000_000 // milliseconds)
+        limit = w.limiter(FixedWindow(max_requests=1, window=window, unit=unit), prefix=unit)
+        assert limit.limit("ann") == Response(True, 1, 0, w.end_of(window * milliseconds))
         assert limit.limit("ann").allowed is False
 
 
@@ -150,6 +214,20 @@ def units(cloud: Cloud, make: Make) -> None:
 @pytest.mark.parametrize("function", SCENARIOS, ids=lambda function: function.__name__)
 def test_scenario(function: Scenario, flavour: str) -> None:
     run(function, flavour, Used())
+
+
+@pytest.fixture(scope="module", params=[OWN, *(BINARIES or [pytest.param("none", marks=MISSING)])])
+def real(request: pytest.FixtureRequest) -> Iterator[Server]:
+    pytest.importorskip("redis")
+    real = started(request.param)
+    yield real
+    real.close()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("function", SCENARIOS, ids=lambda function: function.__name__)
+def test_scenario_in_front_of_a_server(function: Scenario, flavour: str, real: Server) -> None:
+    run(function, flavour, Used(), real.url)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
