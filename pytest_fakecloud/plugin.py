@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Mapping
+from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -180,6 +182,38 @@ class SessionCloud:
             or self._config.getini("fakecloud_scope") == "session"
         )
 
+    @cached_property
+    def journal_when(self) -> str:
+        """When a test's report shows the journal: failed, always or never."""
+        return str(self._config.getoption("--fakecloud-journal"))
+
+    @cached_property
+    def recordings(self) -> Path | None:
+        """The folder for the archives of all tests' calls."""
+        folder = self._config.getoption("--fakecloud-record")
+        return self._config.invocation_params.dir / folder if folder else None
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        config = self._config
+        mode = config.getini("fakecloud_clock")
+        if mode not in ("running", "frozen"):
+            raise pytest.UsageError(f"fakecloud_clock = {mode} is unknown: give running or frozen")
+        return {
+            "clock": "frozen" if mode == "frozen" else None,
+            "strict": config.getini("fakecloud_strict"),
+            "env": config.getini("fakecloud_env"),
+            "seed": config.getoption("--fakecloud-seed", None),
+            "transport": config.getini("fakecloud_transport"),
+            "share_tls_context": config.getini("fakecloud_share_tls_context"),
+        }
+
+    def defaults(self, seed: Any) -> dict[str, Any]:
+        """Settings by options and ini; ``seed`` where they give none."""
+        found = dict(self._defaults)
+        found["seed"] = found["seed"] or seed
+        return found
+
     @property
     def _url(self) -> str | None:
         url: str | None = self._config.getoption("--fakecloud-url", None)
@@ -194,7 +228,7 @@ class SessionCloud:
         elif self._cloud is None:
             layers = [settings] if settings else []
             self._seed_is_given = any("seed" in layer for layer in layers)
-            merged = _merged(_defaults(self._config, self._seed), layers)
+            merged = _merged(self.defaults(self._seed), layers)
             self._seed = merged["seed"]
             self._cloud = _start(merged, "background")
         elif settings:
@@ -283,26 +317,12 @@ def settings_for(item: pytest.Item, overrides: Mapping[str, Any] | None = None) 
             raise _misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
     layers: list[Mapping[str, Any]] = [overrides] if overrides else []
     layers += [marker.kwargs for marker in reversed(markers)]
-    return _merged(_defaults(item.config, item.nodeid), layers)
+    return _merged(session_of(item.config).defaults(item.nodeid), layers)
 
 
 def _misuse(text: str) -> BaseException:
     """What a wrong setting does to its test: an error whose text is all there is to see."""
     return pytest.fail.Exception(f"fakecloud: {text}", pytrace=False)
-
-
-def _defaults(config: pytest.Config, seed: str) -> dict[str, Any]:
-    mode = config.getini("fakecloud_clock")
-    if mode not in ("running", "frozen"):
-        raise pytest.UsageError(f"fakecloud_clock = {mode} is unknown: give running or frozen")
-    return {
-        "clock": "frozen" if mode == "frozen" else None,
-        "strict": config.getini("fakecloud_strict"),
-        "env": config.getini("fakecloud_env"),
-        "seed": config.getoption("--fakecloud-seed", None) or seed,
-        "transport": config.getini("fakecloud_transport"),
-        "share_tls_context": config.getini("fakecloud_share_tls_context"),
-    }
 
 
 def _merged(settings: dict[str, Any], layers: list[Mapping[str, Any]]) -> dict[str, Any]:
@@ -328,14 +348,6 @@ def _strict_kinds(value: object) -> tuple[str, ...]:
     """The kinds of problem that fail a test, out of a bool, names, or the ini's text."""
     from .cloud import PROBLEM_KINDS
 
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("true", "1", "yes", "on"):
-            value = True
-        elif word in ("false", "0", "no", "off", ""):
-            value = False
-        else:
-            value = word.replace(",", " ").split()
     if isinstance(value, bool):
         return PROBLEM_KINDS if value else ()
     kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
@@ -346,6 +358,16 @@ def _strict_kinds(value: object) -> tuple[str, ...]:
             f"give a bool or names out of: {', '.join(PROBLEM_KINDS)}"
         )
     return kinds
+
+
+@cache
+def _strict_kinds_of_text(text: str) -> tuple[str, ...]:
+    word = text.strip().lower()
+    if word in ("true", "1", "yes", "on"):
+        return _strict_kinds(True)
+    if word in ("false", "0", "no", "off", ""):
+        return _strict_kinds(False)
+    return _strict_kinds(word.replace(",", " ").split())
 
 
 def _start(settings: Mapping[str, Any], delivery: Any) -> Cloud:
@@ -430,14 +452,13 @@ def pytest_runtest_makereport(
         # The items live as long as the run, and the data of their fakes would with them.
         del item.stash[CLOUD]
         return report
-    recordings = item.config.getoption("--fakecloud-record")
-    if recordings and call.when == "call":
+    session = session_of(item.config)
+    if session.recordings and call.when == "call":
         from .control.record import write as record
         from .timeline import file_name
 
-        folder = item.config.invocation_params.dir / recordings
-        record(cloud, folder / f"{file_name(item.nodeid)}.har")
-    when = item.config.getoption("--fakecloud-journal")
+        record(cloud, session.recordings / f"{file_name(item.nodeid)}.har")
+    when = session.journal_when
     if (when == "always" and call.when == "call") or (when == "failed" and report.failed):
         from .report import section
 
@@ -499,7 +520,9 @@ def _test_cloud() -> Cloud:
         return found
     own = _fixture_value(item, "fakecloud_settings") if _is_overridden(item) else {}
     settings = settings_for(item, own)
-    item.stash[STRICT] = _strict_kinds(settings["strict"])
+    strict = settings["strict"]
+    kinds = _strict_kinds_of_text(strict) if isinstance(strict, str) else _strict_kinds(strict)
+    item.stash[STRICT] = kinds
     session = session_of(item.config)
     if session.in_use:
         _refuse_per_test(item, own)

@@ -15,6 +15,7 @@ from .auth import new_token
 from .clock import Clock, Mode
 from .errors import ContractError
 from .faults import FaultPlan
+from .hub import default_hub
 from .ids import Ids
 from .instants import Instant
 from .journal import Call, Found, Journal
@@ -93,8 +94,6 @@ class Context:
     def mount(self, app: Any, **options: Any) -> Mount:
         """Put an app on an address of its own."""
         if self.hub is None:
-            from .hub import default_hub
-
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
@@ -148,7 +147,7 @@ class Handle:
         self._mount.on_close.append(self.faults.close)
         self._mount.on_error.append(self._server_failed)
         self.faults.gate = self._mount.gate
-        self._baseline = self.snapshot()
+        self._baseline = self.first_baseline()
         self.closed = False
         context.handles.append(self)
 
@@ -241,6 +240,14 @@ class Handle:
             )
         self.engine.restore(snapshot.data)
 
+    def first_baseline(self) -> Snapshot | None:
+        """What a new handle returns to; None, for ``new_snapshot()`` when it is asked for."""
+        return self.snapshot()
+
+    def new_snapshot(self) -> Snapshot:
+        """The data of a handle like this one that nobody has used."""
+        raise NotImplementedError
+
     def set_baseline(self) -> None:
         """Make the present data what ``reset()`` returns to."""
         self._baseline = self.snapshot()
@@ -250,7 +257,7 @@ class Handle:
 
         Address, credentials and clock stay.
         """
-        self.restore(self._baseline)
+        self.restore(self._baseline or self.new_snapshot())
         self.faults.clear()
         self.journal.clear()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
 from ..kernel.auth import new_token
@@ -79,7 +79,8 @@ class KVServer(Handle):
             max_pending_entries=max_pending_entries,
         )
         if engine is None:
-            self.engine = Engine(context.clock, context.ids, dialect, limits)
+            self._new_engine = partial(Engine, context.clock, context.ids, dialect, limits)
+            self.engine = self._new_engine()
         else:
             if limits.bounds_data or max_pending_entries != 1000:
                 raise ContractError(
@@ -171,6 +172,14 @@ class KVServer(Handle):
     def _apply_password(self) -> None:
         if isinstance(self.engine, Engine):
             self.engine.users["default"].set_password(self._password.encode())
+
+    def first_baseline(self) -> Snapshot | None:
+        """None for the in-memory engine: most tests never reset theirs."""
+        return None if isinstance(self.engine, Engine) else super().first_baseline()
+
+    def new_snapshot(self) -> Snapshot:
+        """The data of a server that nobody has used."""
+        return Snapshot(self.fixture, self._new_engine().snapshot())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
