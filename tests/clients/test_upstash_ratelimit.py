@@ -68,7 +68,7 @@ def loop() -> Iterator[None]:
 
 @dataclass
 class World:
-    """One scenario's server, its limiters, and its time; ``url`` is that of a real server."""
+    """One scenario's server, its limiters, and its time, which is ``real`` in front of a server."""
 
     cloud: Cloud
     server: KVServer
@@ -166,7 +166,7 @@ def sliding_window_that_moves(w: World) -> None:
     limit = w.limiter(SlidingWindow(max_requests=4, window=400, unit="ms"))
     exhaust(limit)
     # Half a window on, half of the last window's requests still count.
-    w.pass_time(0.6, lambda: limit.get_remaining("ann") == 2)
+    w.pass_time(0.6, lambda: limit.get_remaining("ann") >= 2)
     if not w.real:
         assert [limit.limit("ann").allowed for _ in range(3)] == [True, True, False]
         assert limit.get_reset("ann") == NOW_S + 0.8
