@@ -10,7 +10,8 @@ import pytest
 # A run in this process forgets the modules it imported, so all it may import is imported here: once
 # and not for every run, and numpy cannot be imported twice.
 for _name in (
-    "httpx", "hypothesis", "numpy", "requests", "responses", "upstash_redis", "upstash_vector", "qstash",
+    "httpx", "hypothesis", "multiprocessing.connection", "numpy", "requests", "responses",
+    "upstash_redis", "upstash_vector", "qstash",
     "pytest_fakecloud.broker.handle", "pytest_fakecloud.cloud", "pytest_fakecloud.control.record",
     "pytest_fakecloud.failures", "pytest_fakecloud.hints", "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.process_time", "pytest_fakecloud.queue.capture",

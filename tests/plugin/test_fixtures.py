@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from .conftest import Run
@@ -75,6 +77,71 @@ def test_tests_share_no_address_credentials_or_data(run: Run) -> None:
             seen.append((broker.url, broker.username, broker.password))
         """
     ).assert_outcomes(passed=3)
+
+
+def test_a_finished_test_lets_go_of_its_data(run: Run) -> None:
+    run(
+        """
+        import gc, weakref
+
+        left = []
+
+        def test_first(kv_server, broker):
+            kv_server.load({"key": "v" * 1000})
+            left.append(weakref.ref(kv_server.engine))
+            left.append(weakref.ref(broker))
+
+        def test_second():
+            gc.collect()
+            assert [each() for each in left] == [None, None]
+        """
+    ).assert_outcomes(passed=2)
+
+
+def test_a_test_without_fakes_finds_the_process_as_it_was(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    run(
+        """
+        import os
+        import httpx
+        import pytest
+        from httpx._transports import default
+
+        def state():
+            return (
+                os.environ.get("NO_PROXY"),
+                default.create_ssl_context,
+                httpx.HTTPTransport.handle_request,
+            )
+
+        untouched = state()
+
+        @pytest.mark.fakecloud(transport="inprocess")
+        def test_with(kv_server):
+            assert [a == b for a, b in zip(state(), untouched)] == [False] * 3
+
+        def test_another(kv_server, monkeypatch):
+            assert os.environ["NO_PROXY"] == "127.0.0.1"
+            monkeypatch.setenv("NO_PROXY", "elsewhere.test")
+
+        def test_what_a_test_changed_is_set_again(kv_server):
+            assert os.environ["NO_PROXY"] == "127.0.0.1"
+            del os.environ["NO_PROXY"]
+
+        def test_what_a_test_removed_is_set_again(kv_server):
+            assert os.environ["NO_PROXY"] == "127.0.0.1"
+
+        def test_without():
+            assert state() == untouched
+
+        def test_with_again(kv_server):
+            assert os.environ["NO_PROXY"] == "127.0.0.1"
+        """
+    ).assert_outcomes(passed=6)
+    assert "NO_PROXY" not in os.environ
 
 
 def test_one_cloud_has_one_clock_and_any_number_of_fakes(run: Run) -> None:
