@@ -60,12 +60,18 @@ class Engine:
     """An in-memory key-value store that speaks in commands: ``list[bytes]`` in, reply out.
 
     ``dialect`` is ``"vendor"`` (the REST service: one database, its own additions) or ``"redis"``
-    (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester. All
+    (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester;
+    ``started_us`` is the instant since which it runs, by its own account. All
     state is behind one re-entrant ``lock``.
     """
 
     def __init__(
-        self, clock: Clock, ids: Ids, dialect: Dialect = "vendor", limits: Limits | None = None
+        self,
+        clock: Clock,
+        ids: Ids,
+        dialect: Dialect = "vendor",
+        limits: Limits | None = None,
+        started_us: int | None = None,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -76,9 +82,10 @@ class Engine:
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
-        self.now_us = self.started_us = clock.now_us()
+        self.now_us = clock.now_us()
         """The clock as the running command, script or transaction sees it."""
         self.now_ms = self.now_us // 1000
+        self.started_us = self.now_us if started_us is None else started_us
         self.users: dict[str, AclUser] = {"default": first_user(dialect)}
         self.read_only = read_only_user(dialect)
         """Who the read-only token stands for; among the users where the vendor has it."""

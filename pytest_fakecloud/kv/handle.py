@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from ..kernel.auth import new_token
 from ..kernel.errors import ContractError
@@ -14,7 +15,7 @@ from .between import Between, Place
 from .contents import Scalar, commands_for, encode, plain, python_value
 from .engine import Engine
 from .glob import matcher
-from .model import Dialect, Limits
+from .model import DIALECTS, Dialect, Limits, Session
 from .reply import Blocked
 from .routes import Credentials, KVApp
 
@@ -41,7 +42,6 @@ class KVServer(Handle):
     service: ClassVar[str] = "kv"
     fixture: ClassVar[str] = "kv_server"
 
-    engine: Engine
     app: KVApp
 
     def __init__(
@@ -63,7 +63,7 @@ class KVServer(Handle):
         engine: str | None = None,
         isolation: Literal["prefix", "database", "none"] = "prefix",
     ) -> None:
-        if dialect not in get_args(Dialect):
+        if dialect not in DIALECTS:
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
         if int_text not in ("integer", "int"):
             raise ContractError(f"int_text={int_text!r} is unknown: give 'integer' or 'int'")
@@ -78,27 +78,47 @@ class KVServer(Handle):
             max_connections=max_connections,
             max_pending_entries=max_pending_entries,
         )
+        self._making = threading.Lock()
+        self._engine: Engine | None = None
         if engine is None:
-            self._new_engine = partial(Engine, context.clock, context.ids, dialect, limits)
-            self.engine = self._new_engine()
+            self._new_engine = partial(
+                Engine, context.clock, context.ids, dialect, limits, context.clock.now_us()
+            )
         else:
             if limits.bounds_data or max_pending_entries != 1000:
                 raise ContractError(
                     "max_key_size, max_record_size, max_data_size and max_pending_entries are "
                     "limits of the in-memory engine: leave out engine="
                 )
-            self.engine = _real_engine(context, engine, isolation, dialect)
-        self._session = self.engine.session(tester(dialect))
+            self._engine = _real_engine(context, engine, isolation, dialect)
+        self.dialect = dialect
         self._credentials = Credentials()
-        self._password = ""
+        self._password = new_token(32)
         self._port: DatabasePort | None = None
-        self._set_password()
-        app = KVApp(self.engine, self._credentials, limits, int_text)
+        app = KVApp(self._find_engine, context.clock, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
         self._credentials.standard = self.token
         self._credentials.read_only = new_token()
         if engine is not None:
-            self._mount.on_close.append(cast("RedisEngine", self.engine).close)
+            self._mount.on_close.append(cast("RedisEngine", self._engine).close)
+
+    def _find_engine(self) -> Engine:
+        with self._making:
+            if self._engine is None:
+                # Suites give each test all their fakes, and most tests use one: the others cost
+                # no more than an address.
+                self._engine = self._new_engine()
+                self._apply_password()
+            return self._engine
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the commands: in memory, made when it is first needed, or a real server."""
+        return self._engine or self._find_engine()
+
+    @cached_property
+    def _session(self) -> Session:
+        return self.engine.session(tester(self.dialect))
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -118,7 +138,8 @@ class KVServer(Handle):
 
         Connections of the database port that have logged in stay, as with any change of a password.
         """
-        self._set_password()
+        self._password = new_token(32)
+        self._apply_password()
         return self.rotate_token()
 
     @property
@@ -165,17 +186,13 @@ class KVServer(Handle):
         if self._port is not None:
             self._port.mount.reset_connections()
 
-    def _set_password(self) -> None:
-        self._password = new_token(32)
-        self._apply_password()
-
     def _apply_password(self) -> None:
-        if isinstance(self.engine, Engine):
-            self.engine.users["default"].set_password(self._password.encode())
+        if isinstance(self._engine, Engine):
+            self._engine.users["default"].set_password(self._password.encode())
 
     def first_baseline(self) -> Snapshot | None:
         """None for the in-memory engine: most tests never reset theirs."""
-        return None if isinstance(self.engine, Engine) else super().first_baseline()
+        return None if self._engine is None else super().first_baseline()
 
     def new_snapshot(self) -> Snapshot:
         """The data of a server that nobody has used."""

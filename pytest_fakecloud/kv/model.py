@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .tracking import TrackingOptions
 
 __all__ = [
+    "DIALECTS",
     "Config",
     "Dialect",
     "Limits",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 Dialect = Literal["vendor", "redis"]
+DIALECTS: tuple[Dialect, ...] = ("vendor", "redis")
 Transport = Literal["local", "rest", "port"]
 
 

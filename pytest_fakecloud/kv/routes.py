@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import orjson
 
 from ..kernel.app import Answer, App, Request, Stream
 from ..kernel.auth import bearer_token, same
+from ..kernel.clock import Clock
 from ..kernel.errors import ServiceError
 from ..kernel.routing import Route
 from . import errors
@@ -47,29 +50,36 @@ class _Format:
 class KVApp(App):
     """The service as HTTP.
 
-    ``credentials`` are the default tokens, ``limits`` the bounds of requests, ``betweens`` what
-    runs between the commands of a pipeline. ``int_text`` chooses the word in the error about values
-    that are no integers: stock servers write ``integer``, the vendor's documentation ``int``.
+    ``engine`` gives the engine when it is needed; ``credentials`` are the default tokens, ``limits``
+    the bounds of requests, ``betweens`` what runs between the commands of a pipeline. ``int_text``
+    chooses the word in the error about values that are no integers: stock servers write
+    ``integer``, the vendor's documentation ``int``.
     """
 
     service: ClassVar[str] = "kv"
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Callable[[], Engine],
+        clock: Clock,
         credentials: Credentials,
         limits: Limits,
         int_text: Literal["integer", "int"] = "integer",
     ) -> None:
-        self.engine = engine
+        self._find_engine = engine
         self.int_text = int_text
         self.credentials = credentials
         self.limits = limits
-        self.quota = Quota(limits, engine.clock.now_us)
+        self.quota = Quota(limits, clock.now_us)
         self.betweens = Betweens()
         self.connections: set[object] = set()
         """What is open for long: connections of the database port, event streams."""
         self._sync = itertools.count(1)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What runs the commands."""
+        return self._find_engine()
 
     def routes(self) -> list[Route]:
         """The four forms, and the three streams."""

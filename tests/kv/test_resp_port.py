@@ -710,7 +710,7 @@ class TestJournalAndFaults:
 
 def test_a_real_server_has_a_port_of_its_own() -> None:
     with KVServer(Context.alone()) as server:
-        server.engine = object()  # type: ignore[assignment]
+        server._engine = object()  # type: ignore[assignment]
         with pytest.raises(ContractError, match="connect to the server"):
             _ = server.database_url
 
