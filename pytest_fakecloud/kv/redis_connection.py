@@ -1,4 +1,6 @@
-"""Connections to a real server through redis-py: raw replies, one node, Sentinel or Cluster.
+"""Connections to a real server through redis-py: raw replies, from one node or Sentinel's primary.
+
+A cluster's are in ``redis_cluster``.
 
 redis-py keeps the addresses, TLS, logins and pools; replies are read as the protocol has them
 (RESP2), because the REST interface shows them and not what a client library makes of them.
@@ -14,11 +16,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from redis._parsers.resp2 import _RESP2Parser
 from redis.backoff import NoBackoff
-from redis.cluster import RedisCluster
 from redis.connection import ConnectionPool, parse_url
-from redis.crc import key_slot
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as LostConnection
-from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from redis.exceptions import TimeoutError as LateReply
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
@@ -27,19 +27,20 @@ from ..kernel.errors import ContractError
 from .errors import CommandError, RestError
 from .reply import NIL_ARRAY, OK, Reply, Status
 
-__all__ = ["SCHEMES", "Link", "Login", "Unreachable", "open_link"]
+__all__ = ["SCHEMES", "Link", "Login", "Place", "Unreachable", "open_link"]
 
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel", "valkey", "valkeys")
 CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
 """Seconds for a connection and for a reply, unless the URL says otherwise."""
-_REDIRECTIONS = 5
 _command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
 _FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
 """What a pool of redis-py 5.2 wants to be told, and a later one does not."""
 
 Login = tuple[bytes, bytes]
 """A user's name and password."""
+Place = tuple[str, int]
+"""A host and a port."""
 
 
 class Unreachable(RestError):
@@ -140,11 +141,13 @@ def open_link(url: str) -> Link:
     if service:
         return _SentinelLink(service, [_place(host, 26379) for host in hosts], options)
     if clustered:
-        return _ClusterLink([_place(host, 6379) for host in hosts], options)
+        from .redis_cluster import ClusterLink
+
+        return ClusterLink([_place(host, 6379) for host in hosts], options)
     return Link(options)
 
 
-def _place(host: str, port: int) -> tuple[str, int]:
+def _place(host: str, port: int) -> Place:
     name, _, number = host.rpartition(":")
     return (name, int(number)) if name else (host, port)
 
@@ -162,7 +165,8 @@ class Link:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._pools: dict[Login | None, Any] = {}
+        self._pools: dict[tuple[Login | None, Place | None], Any] = {}
+        self._users: dict[Login, list[bytes]] = {}
         self.database = int(options.get("db") or 0)
 
     @property
@@ -185,10 +189,37 @@ class Link:
     def pin(self, key: bytes) -> None:
         """Use the node that holds a key; only a cluster has more than one."""
 
+    def keep_user(self, login: Login, rules: list[bytes]) -> None:
+        """Make a user on the server, and again on any other that does not know it.
+
+        Servers tell nobody of their users: a replica that takes over, a node that gets a slot or a
+        server that has started anew has none. Raises ``CommandError`` where none may be made.
+        """
+        self.call([b"ACL", b"SETUSER", login[0], *rules])
+        self._users[login] = rules
+
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
         """Run one command line; raises ``CommandError``, and ``Unreachable`` when nobody answers."""
-        connection = self.lease(login)
+        return self._run(argv, login, self._home())
+
+    def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+        """Run command lines between MULTI and EXEC; the replies to queueing each, and to EXEC.
+
+        Raises ``CommandError`` when the user may not begin one: nothing has run then.
+        """
+        return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
+
+    def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+        """Run command lines at once, on one connection; errors are among the replies."""
+        return self._batch(lines, login, self._home(), []) if lines else []
+
+    def _run(
+        self, argv: list[bytes], login: Login | None, place: Place | None, *, asking: bool = False
+    ) -> Reply:
+        connection = self.lease(login, place)
         try:
+            if asking:
+                exchange(connection, [b"ASKING"])
             return exchange(connection, argv)
         except (LostConnection, LateReply, OSError) as error:
             connection.disconnect()
@@ -196,29 +227,18 @@ class Link:
         finally:
             self.give_back(connection)
 
-    def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines between MULTI and EXEC; the replies to queueing each, and to EXEC.
-
-        Raises ``CommandError`` when the user may not begin one: nothing has run then.
-        """
-        return self.many([*lines, [b"EXEC"]], login, first=[b"MULTI"])
-
-    def many(
+    def _batch(
         self,
         lines: list[list[bytes]],
-        login: Login | None = None,
-        first: list[bytes] | None = None,
+        login: Login | None,
+        place: Place | None,
+        first: list[list[bytes]],
     ) -> list[Reply]:
-        """Run command lines at once, on one connection; errors are among the replies.
-
-        ``first`` is run before them, and they are not when it fails.
-        """
-        if not lines:
-            return []
-        connection = self.lease(login)
+        # What comes first has to succeed, or nothing of the rest is sent.
+        connection = self.lease(login, place)
         try:
-            if first is not None:
-                exchange(connection, first)
+            for line in first:
+                exchange(connection, line)
             connection.send_packed_command(connection.pack_commands(lines), check_health=False)
             return [_one(connection) for _ in lines]
         except (LostConnection, LateReply, OSError) as error:
@@ -227,11 +247,21 @@ class Link:
         finally:
             self.give_back(connection)
 
-    def lease(self, login: Login | None = None) -> Any:
+    def _home(self) -> Place | None:
+        """The node to use, None for the only one there is."""
+        return None
+
+    def lease(self, login: Login | None = None, place: Place | None = None) -> Any:
         """A connection of one's own until it is given back; raises ``Unreachable``."""
-        pool = self._pool(login)
+        pool = self._pool(login, place)
         try:
-            connection = pool.get_connection(*_FOR)
+            try:
+                connection = pool.get_connection(*_FOR)
+            except AuthenticationError:
+                if login is None or login not in self._users:
+                    raise
+                self._run([b"ACL", b"SETUSER", login[0], *self._users[login]], None, place)
+                connection = pool.get_connection(*_FOR)
         except (RedisError, OSError) as error:
             raise self.unreachable(error) from None
         connection.of_pool = pool
@@ -243,7 +273,7 @@ class Link:
 
     def dedicated(self, login: Login | None = None) -> Any:
         """A connection outside of the pools whose replies may take for ever."""
-        connection = self._pool(login).make_connection()
+        connection = self._pool(login, self._home()).make_connection()
         connection.socket_timeout = None
         connection.connect()
         return connection
@@ -251,7 +281,7 @@ class Link:
     def admits(self, login: Login) -> bool:
         """Whether the server lets a user in with that password."""
         try:
-            self.give_back(self.lease(login))
+            self.give_back(self.lease(login, self._home()))
         except Unreachable:
             self.call([b"PING"])
             return False
@@ -268,14 +298,16 @@ class Link:
         for pool in pools:
             pool.disconnect()
 
-    def _pool(self, login: Login | None) -> Any:
+    def _pool(self, login: Login | None, place: Place | None) -> Any:
         with self._lock:
-            pool = self._pools.get(login)
+            pool = self._pools.get((login, place))
             if pool is None:
                 options = dict(self._options)
+                if place is not None:
+                    options["host"], options["port"] = place
                 if login is not None:
                     options["redis_connect_func"] = _becoming(login)
-                pool = self._pools[login] = self._make_pool(options)
+                pool = self._pools[login, place] = self._make_pool(options)
             return pool
 
     def _make_pool(self, options: dict[str, Any]) -> Any:
@@ -330,89 +362,3 @@ class _SentinelLink(Link):
 
     def _make_pool(self, options: dict[str, Any]) -> Any:
         return SentinelConnectionPool(self._service, self._sentinel, **options)
-
-
-class _ClusterLink(Link):
-    """The node of a cluster that holds one slot: everything of a handle lives in it."""
-
-    clustered = True
-
-    def __init__(self, places: list[tuple[str, int]], options: dict[str, Any]) -> None:
-        super().__init__(options)
-        self._places = places
-        self._slot = 0
-        self._cluster: Any = None
-
-    def pin(self, key: bytes) -> None:
-        """Use the node that holds a key, wherever its slot goes."""
-        self._slot = key_slot(key)
-
-    def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """As a single server; follows the slot when it has moved, or is moving."""
-        asked: tuple[str, int] | None = None
-        for _ in range(_REDIRECTIONS):
-            try:
-                if asked is None:
-                    return super().call(argv, login)
-                return self._ask(asked, argv, login)
-            except CommandError as error:
-                word, _, rest = error.text.partition(b" ")
-                if word not in (b"MOVED", b"ASK"):
-                    raise
-                place = rest.split()[-1].decode()
-                host, _, port = place.rpartition(":")
-                asked = (host, int(port)) if word == b"ASK" else None
-                if asked is None:
-                    self._forget()
-            except Unreachable:
-                # A failover may have happened; the next request asks who holds the slot now.
-                self._forget()
-                raise
-        raise self.unreachable("its nodes send each other the command")
-
-    def _ask(self, place: tuple[str, int], argv: list[bytes], login: Login | None) -> Reply:
-        options = {**self._options, "host": place[0], "port": place[1]}
-        if login is not None:
-            options["redis_connect_func"] = _becoming(login)
-        connection = cast("Any", ConnectionPool(**options).make_connection())
-        try:
-            connection.connect()
-            exchange(connection, [b"ASKING"])
-            return exchange(connection, argv)
-        except (LostConnection, LateReply, OSError) as error:
-            raise self.unreachable(error) from None
-        finally:
-            connection.disconnect()
-
-    def _forget(self) -> None:
-        with self._lock:
-            self._cluster = None
-        self.close()
-
-    def _make_pool(self, options: dict[str, Any]) -> Any:
-        node = self._node()
-        return ConnectionPool(**{**options, "host": node.host, "port": node.port})
-
-    def _node(self) -> Any:
-        if self._cluster is None:
-            self._cluster = self._connect()
-        return self._cluster.nodes_manager.get_node_from_slot(self._slot)
-
-    def _connect(self) -> Any:
-        names = ("username", "password", "ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname")
-        login = {name: self._options[name] for name in names if name in self._options}
-        failed: Exception | None = None
-        for host, port in self._places:
-            try:
-                return RedisCluster(
-                    host=host,
-                    port=port,
-                    socket_connect_timeout=CONNECT_TIMEOUT,
-                    socket_timeout=CONNECT_TIMEOUT,
-                    protocol=2,
-                    retry=Retry(NoBackoff(), 0),
-                    **login,
-                )
-            except (RedisError, RedisClusterException, OSError) as error:
-                failed = error
-        raise self.unreachable(failed)

@@ -205,7 +205,7 @@ class RedisEngine:
                  b"&" + self.names.channels + b"*", b"+@all", b"-@dangerous", b"-select",
                  b"+keys", b"+sort", b"+sort_ro", b"+info"]  # fmt: skip
         try:
-            self.link.call([b"ACL", b"SETUSER", login[0], *rules])
+            self.link.keep_user(login, rules)
         except CommandError:
             # A server whose own login may make no users cannot confine scripts.
             return None

@@ -965,7 +965,7 @@ class TestTopologies:
                         headers=server.headers,
                     )
                     assert sorted(answer.json()[2]["result"]) == ["a", "b", "{x}"]
-                    used.add(server.engine.link._node().port)
+                    used.add(server.engine.link._home()[1])
                 assert used == {node.port for node in nodes}
             with Cloud() as cloud:
                 again = cloud.kv_server(engine=f"redis://127.0.0.1:{nodes[0].port}?cluster=true")
