@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -71,3 +75,70 @@ def eventually(condition: Callable[[], object], timeout: float = 10) -> None:
     while not condition():
         assert monotonic() < until, "the condition never held"
         threading.Event().wait(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class Process:
+    """A server on a port, which can be killed and started again."""
+
+    def __init__(self, binary: str, *options: str, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self.bus = options[-1]
+        self._folder = tempfile.TemporaryDirectory(prefix="kv")
+        self._line = [binary, *options, "--port", str(self.port), "--bind", "127.0.0.1",
+                      "--dir", self._folder.name]  # fmt: skip
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        eventually(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            return self.call("PING") == "+PONG"
+        except OSError:
+            return False
+
+    def call(self, *words: str) -> str:
+        with socket.create_connection(("127.0.0.1", self.port), 2) as connection:
+            parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
+            connection.sendall("".join(parts).encode())
+            return connection.recv(65536).decode().split("\r\n")[0]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        self._folder.cleanup()
+
+
+@contextmanager
+def publishing(server: KVServer, channel: str, text: str) -> Iterator[None]:
+    """Publish over and over: what is sent while nobody listens is lost."""
+    stop = threading.Event()
+
+    def publish() -> None:
+        while not stop.wait(0.01):
+            server.execute("PUBLISH", channel, text)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
