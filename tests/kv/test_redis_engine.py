@@ -37,7 +37,7 @@ from pytest_fakecloud.transport import client_cost
 
 from ..clients.surface import Used
 from . import test_routes
-from .backing import BINARIES, MISSING, OWN, Server, eventually, publishing, started
+from .backing import BINARIES, CLUSTER, MISSING, OWN, Server, eventually, publishing, started
 from .test_routes import EVENTS, events
 
 test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")
@@ -47,6 +47,7 @@ NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]
 SHARES = [
     *((name, "prefix") for name in BINARIES),
     *((name, isolation) for name in [*BINARIES][-1:] for isolation in ("database", "none")),
+    *((name + CLUSTER, "prefix") for name in [*BINARIES][-1:]),
     (OWN, "prefix"),
 ]
 SHARES = SHARES if BINARIES else [*SHARES, pytest.param(("none", "prefix"), marks=MISSING)]  # type: ignore[list-item]
@@ -695,6 +696,8 @@ class TestSettings:
     def numbered(self, share: tuple[str, str]) -> None:
         if share[0] == OWN:
             pytest.skip("has one database, as the service has")
+        if share[0].endswith(CLUSTER):
+            pytest.skip("has one database, as every cluster has")
 
     def test_a_clock_that_is_not_real_time(self, real: Server) -> None:
         url = real.url
