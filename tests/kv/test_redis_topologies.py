@@ -68,6 +68,10 @@ class TestFaults:
                 assert http.get("/get/k").json() == {"result": None}
                 assert http.get("/set/k/w").json() == {"result": "OK"}
                 assert server.values() == {"k": "w"}
+                # It forgot its users as well, and so the one that scripts run as.
+                line = ["EVAL", "return redis.call('GET', KEYS[1])", 1, "k"]
+                assert http.post("/", json=line).json() == {"result": "w"}
+                assert http.post("/multi-exec", json=[line]).json() == [{"result": "w"}]
             assert cloud.problems == []
 
     def test_a_server_that_hangs_is_given_up(self, process: Process) -> None:
