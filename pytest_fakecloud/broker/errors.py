@@ -8,11 +8,12 @@ own cause in mind; the broker's ``errors`` setting replaces a status or a wordin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from ..kernel.errors import ServiceError
+from ..kernel.errors import ContractError, ServiceError
 
-__all__ = ["STATUSES", "BrokerError"]
+__all__ = ["STATUSES", "BrokerError", "as_misuse"]
 
 STATUSES: Mapping[str, int] = {
     "unauthorized": 401,
@@ -50,6 +51,16 @@ class BrokerError(ServiceError):
     ) -> None:
         super().__init__(STATUSES[kind], message, headers=headers)
         self.kind = kind
+
+
+@contextmanager
+def as_misuse() -> Iterator[None]:
+    """What the service would refuse a client is a mistake of the test when the test itself asks:
+    a ``ContractError`` with the same text."""
+    try:
+        yield
+    except BrokerError as error:
+        raise ContractError(error.message) from error
 
 
 def illegal_argument(message: str) -> BrokerError:

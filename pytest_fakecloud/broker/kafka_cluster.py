@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from confluent_kafka import (
+    OFFSET_END,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -22,7 +23,7 @@ from .errors import STATUSES, BrokerError
 # The types that come with the library leave out half of this module.
 _api: Any = _admin
 
-__all__ = ["Address", "Cluster", "Unavailable", "real_only", "silent", "translated"]
+__all__ = ["Address", "Cluster", "Unavailable", "real_only", "silent", "translated", "when_away"]
 
 REQUEST_TIMEOUT = 5.0
 """Seconds an admin request may take, unless the address says otherwise."""
@@ -71,6 +72,16 @@ def real_only(what: str) -> ContractError:
     )
 
 
+def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
+    """The ``error_cb`` of a client that tells when it has lost every broker, perhaps for a moment."""
+
+    def note(error: Any) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            tell()
+
+    return note
+
+
 def silent() -> logging.Logger:
     """A logger for librdkafka, whose own would write every lost connection to stderr."""
     logger = logging.getLogger("pytest_fakecloud.kafka")
@@ -85,7 +96,8 @@ class Address:
 
     Settings are librdkafka's own and go to every client; ``prefix`` (of topics and groups, shared
     with other processes on purpose), ``static`` (whether instances are static members, default
-    true) and ``request.timeout`` (seconds) are ours. Raises ``ContractError``.
+    true) and ``request.timeout`` (seconds until a cluster counts as away, default 5) are ours.
+    Raises ``ContractError``.
     """
 
     def __init__(self, url: str) -> None:
@@ -102,7 +114,12 @@ class Address:
         self.static = settings.pop("static", "true").lower() not in ("false", "0", "no")
         self.timeout = _seconds(settings.pop("request.timeout", None))
         tls = parts.scheme == "kafkas"
-        base: dict[str, Any] = {"bootstrap.servers": hosts, "log_level": 0}
+        base: dict[str, Any] = {
+            "bootstrap.servers": hosts,
+            "log_level": 0,
+            # By default a cluster that comes back may be noticed after ten seconds only.
+            "reconnect.backoff.max.ms": 1000,
+        }
         if user:
             name, _, password = user.partition(":")
             base["sasl.mechanism"] = "PLAIN"
@@ -146,13 +163,25 @@ class Cluster:
             if not name.startswith("__") and topic.error is None
         }
 
+    def answers(self, seconds: float) -> bool:
+        """Whether the cluster is there, asked for at most so long."""
+        try:
+            self._admin.list_topics(timeout=min(seconds, self._timeout))
+        except KafkaException:
+            return False
+        return True
+
     def offsets(self, wanted: Mapping[tuple[str, int], str | int]) -> dict[tuple[str, int], int]:
         """Offsets of partitions: of ``"earliest"``, of ``"latest"``, or of a time in ms (-1: none)."""
         if not wanted:
             return {}
         specs = {TopicPartition(*tp): _spec(at) for tp, at in wanted.items()}
         asked = self._admin.list_offsets(specs, request_timeout=self._timeout)
-        return {(tp.topic, tp.partition): _result(future).offset for tp, future in asked.items()}
+        found = {(tp.topic, tp.partition): _result(future).offset for tp, future in asked.items()}
+        unknown = [f"{topic}-{number}" for (topic, number), at in found.items() if at < OFFSET_END]
+        if unknown:
+            raise Unavailable(f"it does not tell the offsets of {', '.join(unknown)}")
+        return found
 
     def group_offsets(
         self, group: str, places: Iterable[tuple[str, int]]
@@ -166,6 +195,16 @@ class Cluster:
             for tp in found.topic_partitions or []
             if tp.offset >= 0
         }
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit for a group without being a member of it; refused while it has members."""
+        places = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        asked = self._admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
+        )
+        for place in _result(next(iter(asked.values()))).topic_partitions or []:
+            if place.error is not None:
+                raise translated(place.error)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic, and wait until every broker would know it."""

@@ -8,9 +8,10 @@ the texts of refusals are the fake's; logs, groups and time are the cluster's. T
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from ..kernel.clock import Clock, Signal
 from ..kernel.errors import ContractError
@@ -35,6 +36,33 @@ from .model import (
 from .settings import Settings
 
 __all__ = ["KafkaCopy", "KafkaEngine"]
+
+_GOODBYE = 0.7
+"""Seconds in which a cluster has to answer to be told of the end of a handle."""
+_LEFT = 0.3
+"""Seconds instances have to end by themselves where the cluster is away."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _public(
+    method: Callable[Concatenate[KafkaEngine, P], R],
+) -> Callable[Concatenate[KafkaEngine, P], R]:
+    """The operation, with names in the cluster's refusals as the handle knows them."""
+
+    @functools.wraps(method)
+    def operation(self: KafkaEngine, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except BrokerError as error:
+            shown = self.shown(error.message)
+            if shown == error.message:
+                raise
+            raise BrokerError(error.kind, shown) from None
+
+    return operation
 
 
 class KafkaCopy:
@@ -79,6 +107,7 @@ class KafkaEngine:
         clock.check_real_time()
         self.settings = settings
         self.closed = False
+        self._patience = address.timeout
         self._cluster = cluster if cluster is not None else Cluster(address)
         self._first_copy = True
         try:
@@ -108,6 +137,11 @@ class KafkaEngine:
         """What the real names of topics and groups begin with."""
         return self._topics.prefix
 
+    def shown(self, text: str) -> str:
+        """A text of the cluster's without the prefix."""
+        return self._topics.public(text)
+
+    @_public
     def topics(self) -> dict[str, int]:
         """Partition counts by topic name, as the cluster has them now."""
         return self._topics.counts()
@@ -124,12 +158,14 @@ class KafkaEngine:
         """Forget the records below an offset, in one partition or all; how many were forgotten."""
         return self._topics.delete_records(name, partition, before)
 
+    @_public
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
         """The starts and the ends of a topic's logs, by partition."""
         return self._topics.bounds(name)
 
     # -- producing -------------------------------------------------------------------------------
 
+    @_public
     def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
         """Append the messages; their places in request order.
 
@@ -145,11 +181,13 @@ class KafkaEngine:
 
     # -- reading without a group -----------------------------------------------------------------
 
+    @_public
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         """Records from the positions on, at most 1 MiB from each; waits for the first."""
         self.check_timeout(timeout_ms)
         return self._fetching.fetch(distinct_positions(positions), timeout_ms)
 
+    @_public
     def offsets(
         self,
         at: int | Literal["earliest", "latest"],
@@ -160,12 +198,14 @@ class KafkaEngine:
         self.check_timeout(timeout_ms)
         return self._fetching.offsets(at, partitions)
 
+    @_public
     def records(self, name: str) -> list[Record]:
         """All records of a topic in (partition, offset) order."""
         return self._fetching.records(name)
 
     # -- reading with a group --------------------------------------------------------------------
 
+    @_public
     def consume(
         self,
         group: str,
@@ -179,10 +219,12 @@ class KafkaEngine:
         found = self._groups.consume(group, instance, topics, timeout_ms, headers)
         return [self._fetching.record(message) for message in found]
 
+    @_public
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Store offsets verbatim, or with none given what was last delivered to the instance."""
         self._groups.commit(group, instance, distinct_positions(offsets))
 
+    @_public
     def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Commit for a group without being a member of it."""
         self._groups.store(group, offsets)
@@ -198,6 +240,7 @@ class KafkaEngine:
         """The groups with instances known here, by name."""
         return self._groups.consumers()
 
+    @_public
     def committed(
         self,
         group: str,
@@ -209,6 +252,7 @@ class KafkaEngine:
         self.check_timeout(timeout_ms)
         return self._groups.committed(group, partitions)
 
+    @_public
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
         """Everything a group has committed to topics of this handle."""
         return self._groups.all_committed(group)
@@ -280,7 +324,8 @@ class KafkaEngine:
                 "these data are not this handle's own, so there is nothing to return to: leave out "
                 "prefix= and isolation='none', or use the in-memory engine"
             )
-        self._groups.end_all()
+        self.topics()  # A cluster that is away changes nothing here.
+        self._groups.stop_all()(self._patience)
         self._delete_own()
         self._topics.rename()
         self.by_tester.clear()
@@ -306,12 +351,14 @@ class KafkaEngine:
         self.closed = True
         self._release_clock()
         self.interrupt()
-        self._groups.end_all()
-        if not self._topics.kept:
-            # A cluster that is gone is somebody else's to clean up.
+        join = self._groups.stop_all()
+        # A cluster that is away is left without a goodbye, and is somebody else's to clean up.
+        there = self._cluster.answers(_GOODBYE)
+        join(self._patience if there else _LEFT)
+        self._producing.close()
+        if there and not self._topics.kept:
             with suppress(BrokerError):
                 self._delete_own()
-        self._producing.close()
 
 
 def _check_settings(settings: Settings, *, static: bool) -> None:

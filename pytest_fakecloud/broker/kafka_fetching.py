@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as Place
 from ..kernel.clock import Clock, Signal
 from ..kernel.instants import monotonic
 from . import errors
-from .kafka_cluster import Address, translated
+from .kafka_cluster import Address, translated, when_away
 from .kafka_topics import KafkaTopics
 from .model import Header, Record, TopicPartition, TopicPartitionOffset
 from .settings import Settings
@@ -88,9 +88,11 @@ class KafkaFetching:
             pause.wait(_STEP)
 
     def _fetch(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+        away = threading.Event()
         reader = Consumer(
             self._address.settings(
                 {
+                    "error_cb": when_away(away.set),
                     "group.id": self._topics.real("fetch"),
                     "enable.auto.commit": False,
                     "auto.offset.reset": "error",
@@ -102,13 +104,17 @@ class KafkaFetching:
         )
         with closing(reader):
             reader.assign([Place(self._topics.real(t), p, o) for t, p, o in wanted])
-            found = self._read(reader, wanted, timeout_ms)
+            found = self._read(reader, wanted, timeout_ms, away)
         if self._settings.fetch_single_topic and found:
             found = [record for record in found if record.topic == found[0].topic]
         return found
 
     def _read(
-        self, reader: Any, wanted: Sequence[TopicPartitionOffset], timeout_ms: int
+        self,
+        reader: Any,
+        wanted: Sequence[TopicPartitionOffset],
+        timeout_ms: int,
+        away: threading.Event,
     ) -> list[Record]:
         parts: dict[tuple[str, int], list[Record]] = {(t, p): [] for t, p, _ in wanted}
         sizes = dict.fromkeys(parts, 0)
@@ -120,6 +126,9 @@ class KafkaFetching:
         epoch = self._waits.epoch
         while epoch == self._waits.epoch and (left := until - monotonic()) > 0:
             message = reader.poll(min(left, _STEP))
+            if away.is_set():
+                away.clear()
+                self._topics.look(fresh=True)
             if message is None:
                 continue
             tp = (self._topics.shown(message.topic() or ""), message.partition())
@@ -133,7 +142,7 @@ class KafkaFetching:
                     sizes[tp] += size
             elif problem.code() == KafkaError._PARTITION_EOF:
                 open_ends.discard(tp)
-            elif problem.code() != KafkaError._ALL_BROKERS_DOWN:
+            else:
                 raise translated(problem)
             if not open_ends:
                 if timeout_ms == 0 or any(parts.values()):

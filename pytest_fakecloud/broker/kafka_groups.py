@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import KafkaException
 
 from ..kernel.clock import Clock
+from ..kernel.instants import monotonic
 from . import errors
 from .errors import BrokerError
-from .kafka_cluster import Address, translated
+from .kafka_cluster import Address
 from .kafka_fetching import Waits
 from .kafka_instance import KafkaInstance
 from .kafka_topics import KafkaTopics
@@ -139,6 +138,7 @@ class KafkaGroups:
                 idle_ms=self._settings.idle_close_ms,
                 tell=tell,
                 gone=gone,
+                held=lambda tp: self._cluster.group_offsets(self._topics.real(group), [tp]).get(tp),
             )
         except KafkaException as error:
             raise errors.illegal_argument(f"The cluster's client refuses: {error}") from None
@@ -149,17 +149,25 @@ class KafkaGroups:
         def poll() -> list[Any] | None:
             if epoch != (self._waits.epoch, member.epoch) or member.stopped:
                 return []
+            if member.in_doubt:
+                self._ask_for(member)
             most, most_bytes = self._settings.max_poll_records, self._settings.max_partition_bytes
-            try:
-                return member.take(most, most_bytes) or None
-            except BrokerError as error:
-                raise self._topics.public_error(error) from None
+            return member.take(most, most_bytes) or None
 
         self._waits.waiting.append(member.signal)
         try:
             return self._clock.wait(member.signal, poll, until) or []
         finally:
             self._waits.waiting.remove(member.signal)
+
+    def _ask_for(self, member: KafkaInstance) -> None:
+        # In this order, so that a doubt that comes meanwhile is not forgotten.
+        member.in_doubt = False
+        try:
+            self._topics.look(fresh=True)
+        except BrokerError:
+            member.in_doubt = True
+            raise
 
     def delete(self, group: str, instance: str) -> None:
         """Stop an instance and take it out of its group.
@@ -171,6 +179,7 @@ class KafkaGroups:
         if member is None:
             raise errors.unknown_instance(group, instance)
         member.stop()
+        member.join(self._address.timeout)
 
     # -- committing ------------------------------------------------------------------------------
 
@@ -200,7 +209,7 @@ class KafkaGroups:
             for topic, partition in real:
                 if (topic, partition) not in assigned:
                     raise errors.not_assigned(group, instance, self._topics.shown(topic), partition)
-            self._commit(member.ask, real)
+            member.commit(real, self._address.timeout)
         member.committed(real)
         self._told(group, instance, real)
 
@@ -211,21 +220,8 @@ class KafkaGroups:
     def _store(self, group: str, real: Mapping[tuple[str, int], int]) -> None:
         with self._lock:
             self._groups.add(group)
-        settings = {"group.id": self._topics.real(group), "enable.auto.commit": False}
-        with closing(Consumer(self._address.settings(settings))) as outsider:
-            self._commit(lambda what: what(outsider), real)
-
-    def _commit(
-        self, ask: Callable[[Callable[[Any], Any]], Any], real: Mapping[tuple[str, int], int]
-    ) -> None:
-        places = [Place(*tp, offset) for tp, offset in real.items()]
-        try:
-            done = ask(lambda consumer: consumer.commit(offsets=places, asynchronous=False))
-        except KafkaException as error:
-            raise self._topics.public_error(translated(error)) from None
-        for place in done or ():
-            if place.error is not None:
-                raise self._topics.public_error(translated(place.error))
+        if real:
+            self._cluster.commit(self._topics.real(group), real)
 
     def _told(self, group: str, instance: str, real: Mapping[tuple[str, int], int]) -> None:
         if self.tell is None:
@@ -288,14 +284,19 @@ class KafkaGroups:
         with self._lock:
             return sorted(self._groups)
 
-    def end_all(self) -> None:
-        """End all instances."""
+    def stop_all(self) -> Callable[[float], None]:
+        """Begin to end all instances; returns what waits for that, at most so many seconds."""
         with self._lock:
             members, self._instances = list(self._instances.values()), {}
         for member in members:
-            member.stopped = True
-        for member in members:
             member.stop()
+
+        def join(seconds: float) -> None:
+            until = monotonic() + seconds
+            for member in members:
+                member.join(max(0.0, until - monotonic()))
+
+        return join
 
     def forget(self) -> list[str]:
         """Forget the groups; their real names."""

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
-from ..kernel.errors import ContractError
 from ..kernel.instants import monotonic
 from ..kernel.journal import Found
-from .errors import BrokerError
+from .errors import as_misuse
 from .handle import Broker
 from .kafka_cluster import real_only
 from .kafka_engine import KafkaEngine
@@ -21,7 +20,7 @@ from .views import GroupView, MemberView, TopicView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..kernel.handle import Context
+    from ..kernel.handle import Context, Snapshot
     from .engine import Engine
     from .settings import Settings
 
@@ -58,13 +57,13 @@ class KafkaBroker(Broker):
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Set a group's committed offset; the cluster refuses while the group has members."""
-        with _as_misuse():
+        with as_misuse():
             self._kafka.offsets("earliest", [TopicPartition(topic, partition)])
             self._kafka.store(group, [TopicPartitionOffset(topic, partition, offset)])
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let an instance join that no client consumes with; it idles like any other."""
-        with _as_misuse():
+        with as_misuse():
             self._kafka.consume(group, instance, topics, 0, {})
         return self.group(group)
 
@@ -94,18 +93,28 @@ class KafkaBroker(Broker):
         """Not with a real cluster."""
         raise real_only("partial_produce()")
 
+    def snapshot(self) -> Snapshot:
+        """The present data, to ``restore()`` later."""
+        with as_misuse():
+            return super().snapshot()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put the data of a snapshot back, in fresh topics and groups; instances end."""
+        with as_misuse():
+            super().restore(snapshot)
+
     # -- looking ---------------------------------------------------------------------------------
 
     def topic(self, name: str) -> TopicView:
         """A topic with its records and the ends of its logs, read from the cluster."""
-        with _as_misuse():
+        with as_misuse():
             starts, ends = self._kafka.bounds(name)
             return TopicView(name, len(ends), Found(self._kafka.records(name)), starts, ends)
 
     def group(self, name: str) -> GroupView:
         """A group as far as this server knows: the members that are its own, and all commits."""
         members = self._kafka.members(name)
-        with _as_misuse():
+        with as_misuse():
             committed = self._kafka.all_committed(name)
             lag = self._lag(members, committed)
         views = Found(self._member(each, members[each]) for each in sorted(members))
@@ -189,11 +198,3 @@ class KafkaBroker(Broker):
                     + "".join(f"\n  {record!r}" for record in records[-10:])
                 )
             pause.wait(_STEP)
-
-
-@contextmanager
-def _as_misuse() -> Iterator[None]:
-    try:
-        yield
-    except BrokerError as error:
-        raise ContractError(error.message) from error

@@ -20,15 +20,17 @@ from ..kernel.clock import Clock
 from ..kernel.instants import monotonic
 from . import errors
 from .errors import BrokerError
-from .kafka_cluster import Unavailable, translated
+from .kafka_cluster import Unavailable, translated, when_away
 from .model import ConsumerConfig
 
 __all__ = ["KafkaInstance"]
 
 _LOOK = 0.02
 """Seconds between two looks for records when there were none."""
-_PATIENCE = 30.0
-"""Seconds a request waits for what it asked the thread to do."""
+_SOON = 0.001
+"""The same while a request waits for a confirmation, which comes by that way too."""
+_PATIENCE = 5.0
+"""Seconds a request waits for what it asked the thread to do; none of it needs the cluster."""
 Told = Callable[[str, str, dict[str, Any]], None]
 
 
@@ -36,7 +38,8 @@ class KafkaInstance:
     """An instance of a group: its topics, what is assigned to it, what waits to be delivered.
 
     ``settings`` are the consumer's, ``keep`` how many records may wait here, ``tell`` takes events;
-    names are the cluster's own. ``signal`` is notified when there is something new.
+    ``held`` tells what the group has committed to a partition; names are the cluster's own.
+    ``signal`` is notified when there is something new.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class KafkaInstance:
         idle_ms: int | None,
         tell: Told,
         gone: Callable[[KafkaInstance], None],
+        held: Callable[[tuple[str, int]], int | None],
     ) -> None:
         self.config = config
         self.topics: tuple[str, ...] = ()
@@ -60,10 +64,13 @@ class KafkaInstance:
         self.stopped = False
         self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
         """``joining`` until its first assignment; ``expired`` when the group went on without it."""
+        self.in_doubt = False
+        """Whether the cluster has seemed to be away since it last answered somebody who asked."""
         self._keep = keep
         self._idle = None if idle_ms is None else idle_ms / 1000
         self._tell = tell
         self._gone = gone
+        self._held = held
         self._lock = threading.Lock()
         self._waiting: deque[Any] = deque()
         self._assigned: set[tuple[str, int]] = set()
@@ -73,7 +80,10 @@ class KafkaInstance:
         self._used = monotonic()
         self._tasks: deque[Callable[[], None]] = deque()
         self._woken = threading.Event()
-        self._consumer = Consumer(settings)
+        self._commits: deque[tuple[dict[tuple[str, int], int], Future[Any]]] = deque()
+        """What was asked to be committed, and who waits for the confirmation."""
+        callbacks = {"on_commit": self._confirm, "error_cb": when_away(self._doubt)}
+        self._consumer = Consumer({**settings, **callbacks})
         self._thread = threading.Thread(target=self._run, name="fakecloud consumer", daemon=True)
 
     # -- what requests do ------------------------------------------------------------------------
@@ -116,6 +126,40 @@ class KafkaInstance:
             return answer.result(_PATIENCE)
         except TimeoutError:
             raise Unavailable("the cluster does not answer") from None
+
+    def commit(self, offsets: dict[tuple[str, int], int], seconds: float) -> None:
+        """Commit as the member it is, and wait so long for the confirmation.
+
+        Raises ``BrokerError``. The thread goes on polling meanwhile: librdkafka's own waiting commit
+        would last as long as a session while the cluster is away.
+        """
+        places = [Place(*tp, offset) for tp, offset in offsets.items()]
+        answer: Future[Any] = Future()
+        waiting = (dict(offsets), answer)
+        with self._lock:
+            self._commits.append(waiting)
+        try:
+            self.ask(lambda consumer: consumer.commit(offsets=places, asynchronous=True))
+            problem = answer.result(seconds)
+        except KafkaException as error:
+            raise translated(error) from None
+        except TimeoutError:
+            raise Unavailable("it does not confirm the commit") from None
+        finally:
+            with self._lock:
+                self._commits.remove(waiting)
+        if problem is not None:
+            raise translated(problem)
+
+    def _confirm(self, error: Any, places: list[Any]) -> None:
+        # Automatic commits come by here too; one of the very same offsets is as good.
+        offsets = {(place.topic, place.partition): place.offset for place in places}
+        problem = error or next((place.error for place in places if place.error), None)
+        with self._lock:
+            for wanted, answer in self._commits:
+                if wanted == offsets and not answer.done():
+                    answer.set_result(problem)
+                    return
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
         """The next messages, which count as delivered; raises what keeps a partition from reading."""
@@ -179,14 +223,17 @@ class KafkaInstance:
         consumer.assign(places)
 
     def stop(self) -> None:
-        """Leave the group and end; waits until that is done."""
+        """Begin to leave the group and to end; requests that wait here end at once."""
         self.stopped = True
         self._woken.set()
         self.signal.close()
+
+    def join(self, seconds: float) -> None:
+        """Wait until it has left and ended, at most so long: a cluster that is away keeps it."""
         if self._thread.ident is None:
             self._consumer.close()
         elif self._thread is not threading.current_thread():
-            self._thread.join(10)
+            self._thread.join(seconds)
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -201,7 +248,7 @@ class KafkaInstance:
                 if found:
                     self._receive(found)
                     continue
-                self._woken.wait(_LOOK)
+                self._woken.wait(_SOON if self._commits else _LOOK)
                 if self._idle is not None and monotonic() - self._used > self._idle:
                     self.stopped = True
                     self._gone(self)
@@ -225,6 +272,10 @@ class KafkaInstance:
                         self._waiting.append(message)
                 elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
                     self._problems.add(tp)
+        self.signal.notify()
+
+    def _doubt(self) -> None:
+        self.in_doubt = True
         self.signal.notify()
 
     def _hold_back(self) -> None:
@@ -266,11 +317,8 @@ class KafkaInstance:
         self.signal.notify()
 
     def _problem(self, tp: tuple[str, int]) -> BrokerError:
-        try:
-            held = self.ask(lambda consumer: consumer.committed([Place(*tp)], timeout=5))[0].offset
-        except KafkaException as error:
-            return translated(error)
-        if held < 0:
+        held = self._held(tp)
+        if held is None:
             return errors.no_offset(*tp)
         return BrokerError(
             "offset_out_of_range",

@@ -23,7 +23,8 @@ from .settings import Settings
 __all__ = ["KafkaProducing"]
 
 CREATE_TIME = 1
-_DELIVERY_MS = 5000
+_MORE = 5.0
+"""Seconds a request waits longer than a message may take: librdkafka rounds up."""
 
 
 class KafkaProducing:
@@ -45,13 +46,14 @@ class KafkaProducing:
         self._placement = Placement(topics.known, settings, stream)
         self._lock = threading.Lock()
         self._closed = False
+        self._patience = address.timeout + _MORE
         self._producer = Producer(
             address.settings(
                 {
                     "acks": "all",
                     "linger.ms": 0,
                     "partitioner": "murmur2_random",
-                    "message.timeout.ms": _DELIVERY_MS,
+                    "message.timeout.ms": max(1, int(address.timeout * 1000)),
                     "message.max.bytes": max(1_000_000, settings.limits.max_message_bytes + 65536),
                 }
             )
@@ -73,7 +75,7 @@ class KafkaProducing:
         sent = _Batch(len(places))
         for index, (message, place) in enumerate(zip(messages, places, strict=False)):
             self._send(sent, index, message, place)
-        found = sent.wait(_DELIVERY_MS / 1000 + 5)
+        found = sent.wait(self._patience)
         confirmed = [
             Metadata(
                 place.topic, m.partition(), m.offset(), _timestamp(m.timestamp(), place.timestamp)
@@ -117,10 +119,11 @@ class KafkaProducing:
             self._producer.poll(0.1)
 
     def close(self) -> None:
-        """End the thread and the client."""
+        """End the thread and the client; what the cluster has not confirmed by now fails."""
+        self._producer.purge()
         self._closed = True
-        self._thread.join(5)
-        self._producer.flush(1)
+        self._thread.join(1)
+        self._producer.flush(0.1)
 
 
 class _Batch:

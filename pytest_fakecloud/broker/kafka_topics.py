@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ..kernel.errors import ContractError
 from ..kernel.instants import monotonic
 from . import errors
-from .errors import BrokerError
+from .errors import as_misuse
 from .kafka_cluster import Address, real_only
 from .log import Topic
 from .settings import Settings, string, whole
@@ -71,10 +71,6 @@ class KafkaTopics:
     def public(self, text: str) -> str:
         """A text of the cluster's without the prefix."""
         return text.replace(self.prefix, "") if self.prefix else text
-
-    def public_error(self, error: BrokerError) -> BrokerError:
-        """An error of the cluster's without the prefix."""
-        return BrokerError(error.kind, self.public(error.message))
 
     def rename(self) -> None:
         """Begin anew: everything has other real names from now on."""
@@ -167,14 +163,16 @@ class KafkaTopics:
             "max.message.bytes": max_message_bytes,
         }
         given = {key: str(value) for key, value in config.items() if value is not None}
-        _administer(lambda: self._cluster.create_topic(real, partitions, given))
+        with as_misuse():
+            self._cluster.create_topic(real, partitions, given)
         self._until(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def add_partitions(self, name: str, count: int) -> int:
         """Give a topic that many more partitions; its count after."""
         whole("add_partitions' count", count, 1)
         total = self.check(name) + count
-        _administer(lambda: self._cluster.add_partitions(self.real(name), total))
+        with as_misuse():
+            self._cluster.add_partitions(self.real(name), total)
         self._until(lambda: self.counts()[name] == total, f"topic {name!r} did not grow")
         return total
 
@@ -190,7 +188,8 @@ class KafkaTopics:
             for number in numbers
             if min(before, ends[number]) > starts[number]
         }
-        _administer(lambda: self._cluster.delete_records(wanted))
+        with as_misuse():
+            self._cluster.delete_records(wanted)
         return sum(offset - starts[number] for (_, number), offset in wanted.items())
 
     def _until(self, condition: Callable[[], bool], text: str) -> None:
@@ -200,13 +199,6 @@ class KafkaTopics:
             if monotonic() > until:
                 raise ContractError(f"{text} within {self._patience} s")
             pause.wait(_STEP)
-
-
-def _administer(act: Callable[[], object]) -> None:
-    try:
-        act()
-    except BrokerError as error:
-        raise ContractError(f"the cluster refuses: {error}") from None
 
 
 def _mark() -> str:

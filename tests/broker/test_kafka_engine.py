@@ -7,6 +7,9 @@ What the mock cluster or any real one cannot do is skipped with its reason, list
 from __future__ import annotations
 
 import contextlib
+import json
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
+import httpx
 import pytest
 
 pytest.importorskip("confluent_kafka")
@@ -29,7 +33,7 @@ from pytest_fakecloud.kernel.instants import monotonic
 from pytest_fakecloud.transport import client_cost
 
 from . import test_routes
-from .conftest import CLIENTS, Parked, Rest, eventually
+from .conftest import CLIENTS, Parked, Rest, eventually, until_parked
 from .mock_cluster import SETTINGS, MockCluster, library
 
 LIBRARY = library()
@@ -357,25 +361,128 @@ class TestSharing:
         assert "__consumer_offsets" not in topics
 
 
-class TestFaults:
-    def test_a_cluster_that_goes_away_comes_back(
+POSITION = {"topic": "orders", "partition": 0, "offset": 0}
+PARTITION = [{"topic": "orders", "partition": 0}]
+OPERATIONS: dict[str, tuple[str, str, Any]] = {
+    "produce": ("POST", "/produce/orders", {"value": "x", "partition": 0}),
+    "webhook": ("POST", "/webhook?topic=orders", "x"),
+    "fetch": ("POST", "/fetch", {**POSITION, "partition": 1, "timeout": 20_000}),
+    "consume": ("POST", "/consume/g/b", {"topic": "orders", "timeout": 20_000}),
+    "join": ("POST", "/consume/g2/a", {"topic": "orders", "timeout": 20_000}),
+    "commit": ("POST", "/commit/g/b", [{**POSITION, "offset": 1}]),
+    "commit what was delivered": ("POST", "/commit/g/b", None),
+    "committed": ("POST", "/committed/g/a", PARTITION),
+    "offsets": ("POST", "/offsets/latest", PARTITION),
+    "topics": ("GET", "/topics", None),
+}
+"""Everything that needs the cluster; what waits, longer than any of it may take."""
+
+
+class TestAClusterThatGoesAway:
+    @pytest.fixture(autouse=True)
+    def comes_back(self, mock: MockCluster) -> Iterator[None]:
+        yield
+        mock.up()
+
+    @staticmethod
+    def patience(engine: str, seconds: float) -> str:
+        return engine.replace("request.timeout=2", f"request.timeout={seconds}")
+
+    def test_everything_says_so_and_works_again(
         self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
     ) -> None:
-        url = f"{engine}&message.timeout.ms=500".replace("request.timeout=2", "request.timeout=0.5")
-        broker = make_broker(engine=url)
+        # A session that outlives it, so that it is not what ends the requests.
+        broker = make_broker(
+            engine=self.patience(engine, 1), session_timeout="30s", instance_limit=None
+        )
+        rest = PatientRest(broker)
+        options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+        rest.produce("orders", "before", partition=0)
+        assert rest.values("g", "b", "orders", **options) == ["before"]
+
+        def ask(name: str, timeout: int = 20_000) -> httpx.Response:
+            method, path, body = OPERATIONS[name]
+            if isinstance(body, dict) and "timeout" in body:
+                body = {**body, "timeout": timeout}
+            return rest.http.request(method, path, json=body)
+
+        calls = {"early consume": Parked(lambda: ask("consume"))}
+        calls["early fetch"] = Parked(lambda: ask("fetch"))
+        until_parked(broker, 2)
+        mock.down()
+        calls |= {name: Parked(lambda name=name: ask(name)) for name in OPERATIONS}  # type: ignore[misc]
+        for name, call in calls.items():
+            answer = call.result()
+            assert answer.status_code == 503, (name, answer.text)
+            assert set(answer.json()) == {"error", "status"}
+            assert "not available" in answer.json()["error"]
+            assert broker.engine.prefix not in answer.text  # type: ignore[attr-defined]
+        with pytest.raises(ContractError, match="not available"):
+            broker.topic("orders")
+        with pytest.raises(ContractError, match="not available"):
+            broker.reset()
+        mock.up()
+        for name in OPERATIONS:
+            eventually(lambda name=name: ask(name, 0).status_code == 200)  # type: ignore[misc]
+        values = [record.value for record in broker.records("orders", partition=0)]
+        assert values[0] == "before"
+        assert "x" in values
+        assert broker.group("g").committed["orders", 0] >= 1
+
+    def test_an_instance_whose_session_ends_meanwhile_joins_again(
+        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+    ) -> None:
+        broker = make_broker(engine=self.patience(engine, 1))
         rest = PatientRest(broker)
         rest.produce("orders", "before", partition=0)
+        options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+        assert rest.values("g", "a", "orders", **options) == ["before"]
         mock.down()
-        try:
-            error = rest("POST", "/produce/orders", {"value": "x"}, status=503)
-            assert "not available" in error["error"]
-            assert rest("GET", "/topics", status=503)["status"] == 503
-        finally:
-            mock.up()
-        eventually(lambda: rest.http.get("/topics").status_code == 200)
+        eventually(lambda: broker.journal.events("expire"))
+        mock.up()
         eventually(lambda: rest.http.get("/produce/orders/after").status_code == 200)
-        assert "after" in [record.value for record in broker.records("orders")]
+        found: list[str] = []
+        eventually(lambda: (found.extend(rest.values("g", "a", "orders")), "after" in found)[1])
+        assert found[0] == "before"
 
+    def test_closing_does_not_wait_for_it(
+        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+    ) -> None:
+        broker = make_broker(engine=self.patience(engine, 30), session_timeout="30s")
+        rest = PatientRest(broker)
+        rest.produce("orders", "x", partition=0)
+        assert rest.values("g", "a", "orders", Auto_Offset_Reset="earliest") == ["x"]
+        mock.down()
+        lost = Parked(lambda: rest.http.get("/produce/orders/y"))
+        eventually(lambda: broker.journal.calls(route="produce_path") or lost.waiting)
+        started = monotonic()
+        broker.close()
+        assert monotonic() - started < 5
+        with contextlib.suppress(Exception):
+            lost.result()
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
+    def test_the_stand_alone_server_ends_without_it(self, mock: MockCluster) -> None:
+        url = f"kafka://{mock.bootstrap}?{SETTINGS}".replace("timeout=2", "timeout=30")
+        command = [sys.executable, "-m", "pytest_fakecloud", "serve", "broker", "--json"]
+        with subprocess.Popen(
+            [*command, "--broker", f"engine={url}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                assert process.stdout is not None
+                assert json.loads(process.stdout.readline())
+                mock.down()
+                process.send_signal(signal.SIGTERM)
+                _, errors = process.communicate(timeout=10)
+                assert process.returncode == 0, errors
+            finally:
+                process.kill()
+
+
+class TestFaults:
     def test_errors_of_the_cluster_are_retried_or_told(
         self, broker: Broker, rest: Rest, mock: MockCluster
     ) -> None:
@@ -430,7 +537,7 @@ class TestSettings:
         assert settings == {
             "bootstrap.servers": "a:1,b:2", "log_level": 0, "sasl.mechanism": "PLAIN",
             "sasl.username": "u@x", "sasl.password": "p/w", "security.protocol": "SASL_SSL",
-            "group.id": "g", "client.id": "me",
+            "group.id": "g", "client.id": "me", "reconnect.backoff.max.ms": 1000,
         }  # fmt: skip
         assert (address.prefix, address.static, address.where) == ("t.", False, "a:1,b:2")
 
