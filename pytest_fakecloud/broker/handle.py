@@ -16,7 +16,7 @@ from ..kernel.handle import Context, Handle
 from ..kernel.instants import Duration, duration_us, monotonic
 from ..kernel.journal import Found
 from .engine import Engine
-from .errors import BrokerError
+from .errors import as_misuse
 from .loading import Headers, checked, header_list, messages_in, text, timestamp_ms
 from .matching import Expectation, failure
 from .model import Message, Record, TopicPartition, TopicPartitionOffset
@@ -246,7 +246,7 @@ class Broker(Handle):
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Give a topic that many more partitions; its count after. Its groups rebalance."""
         self.clock.settle()
-        with _as_misuse():
+        with as_misuse():
             return self.engine.add_partitions(topic, count)
 
     def set_retention(
@@ -257,7 +257,7 @@ class Broker(Handle):
         retention_bytes: int | None = None,
     ) -> None:
         """Replace how long, and how many bytes of each partition, a topic keeps; None: for ever."""
-        with _as_misuse():
+        with as_misuse():
             self.engine.set_retention(
                 topic,
                 retention_ms=None if retention is None else _ms(retention),
@@ -292,7 +292,7 @@ class Broker(Handle):
             )
             for item in (value if many else [value])
         ]
-        with _as_misuse():
+        with as_misuse():
             places = self.engine.produce(messages, by_client=False)
         return places if many else places[0]
 
@@ -313,14 +313,14 @@ class Broker(Handle):
         for topic, partitions in needed.items():
             if topic not in known:
                 self.engine.create_topic(topic, partitions)
-        with _as_misuse():
+        with as_misuse():
             self.engine.produce(messages, by_client=False)
 
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Forget the records below an offset, in one partition or in all; how many were forgotten."""
         whole("before", before, 0)
         whole("partition", partition, 0, optional=True)
-        with _as_misuse():
+        with as_misuse():
             return self.engine.delete_records(topic, partition, before)
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
@@ -328,7 +328,7 @@ class Broker(Handle):
         whole("partition", partition, 0)
         whole("offset", offset, 0)
         self.clock.settle()
-        with _as_misuse(), self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             self.engine.table.partition(topic, partition, now)
             self.engine.commits.store(
                 group,
@@ -343,13 +343,13 @@ class Broker(Handle):
     def crash(self, group: str, instance: str) -> None:
         """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
         self.clock.settle()
-        with _as_misuse(), self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             self.engine.groups.crash(group, instance, now)
 
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session now: its partitions go to others, and a late commit fails."""
         self.clock.settle()
-        with _as_misuse(), self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             self.engine.groups.expire(group, instance, now)
 
     def rebalance(self, group: str) -> GroupView:
@@ -367,7 +367,7 @@ class Broker(Handle):
         if isinstance(topics, str):
             raise ContractError(f"topics={topics!r} is one text: give a list of names")
         self.clock.settle()
-        with _as_misuse(), self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             at, member = self.engine.groups.enter(group, instance, list(topics), {}, now)
             member.consuming += 1
             self.engine.groups.finish(at, member, None, now)
@@ -376,7 +376,7 @@ class Broker(Handle):
     def leave(self, group: str, instance: str) -> GroupView:
         """Let an instance leave its group, as delete-consumer does."""
         self.clock.settle()
-        with _as_misuse():
+        with as_misuse():
             self.engine.delete_consumer(group, instance)
         return self.group(group)
 
@@ -436,7 +436,7 @@ class Broker(Handle):
     def topic(self, name: str) -> TopicView:
         """A topic with its records and the ends of its logs; ``ContractError`` for an unknown one."""
         self.clock.settle()
-        with _as_misuse(), self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             return topic_view(self.engine.table.topic(name, now))
 
     def records(self, topic: str, **where: object) -> Found[Record]:
@@ -498,7 +498,7 @@ class Broker(Handle):
 
     def _client_records(self, topic: str) -> tuple[Sequence[Record], int]:
         """What clients produced to a topic, and how many records the tester put there."""
-        with _as_misuse(), self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             logs = self.engine.table.topic(topic, now).logs
             records = [record for log in logs for record in log.records(by_client=True)]
             return records, sum(len(log.records(by_client=False)) for log in logs)
@@ -596,7 +596,7 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         signal = self.clock.signal()
-        with _as_misuse(), self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             logs = list(self.engine.table.topic(topic, now).logs)
             for log in logs:
                 log.watchers.add(signal)
@@ -621,14 +621,6 @@ class Broker(Handle):
                 for log in logs:
                     log.watchers.discard(signal)
 
-
-@contextmanager
-def _as_misuse() -> Iterator[None]:
-    # What the service would refuse a client is a mistake of the test when the test itself asks.
-    try:
-        yield
-    except BrokerError as error:
-        raise ContractError(error.message) from error
 
 
 def _no_group(group: str, engine: Engine) -> ContractError:
