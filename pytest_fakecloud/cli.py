@@ -12,6 +12,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,7 +217,7 @@ def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]
         app.attach(
             clock=cloud.clock,
             journal=Journal(cloud.clock.now_us, service="control", handle="control"),
-            faults=FaultPlan(cloud._context.ids.stream("control"), cloud.clock),
+            faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud.clock),
             problems=type(cloud._recorded)(),
             name="control",
         )

@@ -153,9 +153,8 @@ class Cloud:
         app = getattr(handle, "app", None)
         if self._in_process and app is not None and handle.fixture in SHORTCUTS:
             from .transport.inprocess import origins
-            from .transport.intercept import parse_origin
 
-            origin = parse_origin(handle.url)
+            origin = handle._mount.origin
             origins.add(origin, app)
             handle.on_close(partial(origins.remove, origin))
 
@@ -418,9 +417,7 @@ def _handle_class(fixture: str) -> type[Handle]:
     return cast("type[Handle]", getattr(importlib.import_module(module), name))
 
 
-def _refuse_unknown(
-    fixture: str, handle_class: type[Handle], settings: Mapping[str, Any]
-) -> None:
+def _refuse_unknown(fixture: str, handle_class: type[Handle], settings: Mapping[str, Any]) -> None:
     known = [*setting_names(handle_class), *PLACE_SETTINGS]
     unknown = sorted(set(settings) - set(known))
     if unknown:

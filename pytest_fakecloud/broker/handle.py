@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from ..kernel.aio import Twin
@@ -140,7 +141,7 @@ class Broker(Handle):
             context,
             BrokerApp(self.engine, lambda: (self.username, self.token)),
             name=name,
-            faults=BrokerFaults(context.ids.stream(name, "faults"), context.clock),
+            faults=BrokerFaults(partial(context.ids.stream, name, "faults"), context.clock),
         )
         if password is not None:
             self.token = password
@@ -620,7 +621,6 @@ class Broker(Handle):
             with self.engine.locked():
                 for log in logs:
                     log.watchers.discard(signal)
-
 
 
 def _no_group(group: str, engine: Engine) -> ContractError:

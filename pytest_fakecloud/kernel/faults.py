@@ -13,7 +13,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -375,7 +375,7 @@ class FaultPlan:
 
     fact_names: ClassVar[Sequence[str]] = ("command", "topic")
 
-    def __init__(self, stream: RandomStream, clock: Clock) -> None:
+    def __init__(self, stream: Callable[[], RandomStream], clock: Clock) -> None:
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
         """Stops (True) and starts (False) listening, where the handle has a server of its own."""
@@ -383,7 +383,7 @@ class FaultPlan:
         """The service's error envelope, for faults that give a status without a body."""
         self.dump: Callable[[object], bytes] | None = None
         """The service's JSON, for bodies given as objects."""
-        self._stream = stream
+        self._new_stream = stream
         self._lock = threading.Lock()
         self.active: tuple[Fault, ...] = ()
         """The faults that can still fire, from the outside in."""
@@ -391,6 +391,11 @@ class FaultPlan:
         self._shut = False
         self._closed = False
         self._closing: threading.Event | None = None
+
+    @cached_property
+    def _stream(self) -> RandomStream:
+        # Most plans are never asked for anything random.
+        return self._new_stream()
 
     # -- preparing -------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
@@ -133,7 +134,7 @@ class Handle:
         )
         # An empty plan is false, and still the one the service asks.
         if faults is None:
-            faults = FaultPlan(context.ids.stream(self.name, "faults"), context.clock)
+            faults = FaultPlan(partial(context.ids.stream, self.name, "faults"), context.clock)
         self.faults = faults
         app.attach(
             clock=context.clock,

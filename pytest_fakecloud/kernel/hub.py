@@ -241,11 +241,15 @@ class Mount:
         return self.host, self.port
 
     @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
+        return "http" if self.tls is None else "https", self.host, self.port
+
+    @property
     def url(self) -> str:
-        """The origin: scheme, host and port."""
-        scheme = "http" if self.tls is None else "https"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}:{self.port}"
+        """The origin as text."""
+        scheme, host, port = self.origin
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     @property
     def token(self) -> str:

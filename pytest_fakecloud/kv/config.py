@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 
 from .errors import (
@@ -95,11 +96,16 @@ class Config:
 
     def _changed(self) -> None:
         self._numbers.clear()
-        slower = self.number("slowlog-log-slower-than")
-        event = self.number("latency-monitor-threshold") * 1000
-        bounds = [slower] if slower >= 0 else []
-        bounds += [event] if event else []
-        self.patience_us = min(bounds, default=2**63)
+        self.patience_us = _patience_us(
+            self._texts["slowlog-log-slower-than"], self._texts["latency-monitor-threshold"]
+        )
+
+
+@cache
+def _patience_us(slower: str, event: str) -> int:
+    bounds = [int(slower)] if int(slower) >= 0 else []
+    bounds += [int(event) * 1000] if int(event) else []
+    return min(bounds, default=2**63)
 
 
 def _shown(name: str, text: str) -> str:

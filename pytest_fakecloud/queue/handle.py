@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -183,7 +184,7 @@ class Queue(Looking, Handle):
         self.engine.on_attempt = self._attempted
         self.engine.on_loop = self._looped
         self._driver = Driver(self)
-        faults = QueueFaults(context.ids.stream(name, "faults"), context.clock)
+        faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self.engine.mishaps = PlannedMishaps(faults)
         more = WorkflowRoutes(self.engine, workflow)
         app = QueueApp(self.engine, lambda: self.token, [more])

@@ -5,14 +5,16 @@ authorities for each client: some 20 ms, many times the rest of a test. While a 
 clients with default settings share one. Everything else is passed on: other ``verify`` settings, client
 certificates, and a context is never shared across a change of ``SSL_CERT_FILE`` or
 ``SSL_CERT_DIR`` or of what they name. The context itself is kept for the next fake; httpx is as it
-was as soon as the last fake is gone. The ini setting ``fakecloud_share_tls_context = false``
-switches it off.
+was as soon as the last fake is gone. Second to that is the search for proxies, which takes the whole
+environment apart; where it names none, a look at the names is enough. The ini setting
+``fakecloud_share_tls_context = false`` switches both off.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -57,23 +59,55 @@ def _wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[
     return create_ssl_context
 
 
+def _names_no_proxy() -> bool:
+    """Whether the environment, which is all there is to ask here, names no proxy that httpx takes."""
+    names = b" ".join(os.environb).lower()
+    return not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy"))
+
+
+def _wrap_proxies(original: Callable[[], Any], active: Callable[[], bool]) -> Callable[[], Any]:
+    @functools.wraps(original)
+    def get_environment_proxies() -> Any:
+        return {} if active() and _names_no_proxy() else original()
+
+    return get_environment_proxies
+
+
 _MISSING: Any = object()
-_hook = Hook(
-    "httpx._transports.default",
-    "create_ssl_context",
-    _wrap,
-    saves="sharing a TLS context between clients",
-)
-refresh = _hook.refresh
+_hooks = [
+    Hook(
+        "httpx._transports.default",
+        "create_ssl_context",
+        _wrap,
+        saves="sharing a TLS context between clients",
+    )
+]
+if sys.platform not in ("win32", "darwin"):  # there, proxies are settings of the system too
+    _hooks.append(
+        Hook(
+            "httpx._client",
+            "get_environment_proxies",
+            _wrap_proxies,
+            saves="a quick look for proxies in the environment",
+        )
+    )
 
 
 def enter() -> None:
-    """Share from now on."""
+    """Spare clients the cost from now on."""
     with _lock:
-        _hook.enter()
+        for hook in _hooks:
+            hook.enter()
+
+
+def refresh() -> None:
+    """Reach httpx if it has been imported since, or put back by another tool."""
+    for hook in _hooks:
+        hook.refresh()
 
 
 def leave() -> None:
-    """Share no more; the last one out puts the original back."""
+    """Spare it no more; the last one out puts the originals back."""
     with _lock:
-        _hook.leave()
+        for hook in _hooks:
+            hook.leave()

@@ -41,6 +41,7 @@ class Hook:
         self._spare: Callable[..., Any] | None = None
         self._original: Callable[..., Any] | None = None
         self._warned = False
+        self._place: tuple[Any, Any, str] = (None, None, "")
 
     @property
     def active(self) -> bool:
@@ -50,11 +51,14 @@ class Hook:
     def enter(self) -> None:
         """Need the replacement; it is put in place as soon as the library is there."""
         self._users += 1
-        self.refresh()
+        if self._users == 1:
+            self.refresh()
 
     def refresh(self) -> None:
         """Put the replacement in place if it is needed, missing, and the library is imported."""
         if not self._users:
+            return
+        if self._ours is not None and self._is_in_place():
             return
         holder, name = self._find()
         if holder is None:
@@ -69,6 +73,7 @@ class Hook:
             self._original, self._spare = present, None
             self._ours = self._wrap(present, lambda: self._users > 0)
         setattr(holder, name, self._ours)
+        self._place = (sys.modules[self.module], holder, name)
 
     def leave(self) -> None:
         """Need it no more; the last one out puts the original back where that is still possible."""
@@ -79,6 +84,10 @@ class Hook:
         if holder is not None and getattr(holder, name) is self._ours:
             setattr(holder, name, self._original)
             self._ours, self._spare = None, self._ours
+
+    def _is_in_place(self) -> bool:
+        module, holder, name = self._place
+        return sys.modules.get(self.module) is module and vars(holder).get(name) is self._ours
 
     def _find(self) -> tuple[Any, str]:
         module = sys.modules.get(self.module)

@@ -242,13 +242,15 @@ class Origins:
             if not active():
                 return original(transport, request)
             url = request.url
-            detour = self.detour(url.scheme, url.host, url.port)
+            origin = url.scheme, url.host, url.port
+            detour = self.detour(*origin)
             if detour is not None:
                 return original(detour.httpx(), detour.httpx_request(request))
-            shortcut = self._for_httpx(request)
+            target = url.raw_path.decode("ascii")
+            shortcut = self.find(*origin, request.method, target)
             if shortcut is None:
                 return original(transport, request)
-            return _httpx_answer(shortcut, request, request.read())
+            return _httpx_answer(shortcut, request, target, request.read())
 
         return handle_request
 
@@ -260,20 +262,17 @@ class Origins:
             if not active():
                 return await original(transport, request)
             url = request.url
-            detour = self.detour(url.scheme, url.host, url.port)
+            origin = url.scheme, url.host, url.port
+            detour = self.detour(*origin)
             if detour is not None:
                 return await original(detour.httpx_async(), detour.httpx_request(request))
-            shortcut = self._for_httpx(request)
+            target = url.raw_path.decode("ascii")
+            shortcut = self.find(*origin, request.method, target)
             if shortcut is None:
                 return await original(transport, request)
-            return _httpx_answer(shortcut, request, await request.aread())
+            return _httpx_answer(shortcut, request, target, await request.aread())
 
         return handle_async_request
-
-    def _for_httpx(self, request: Any) -> Shortcut | None:
-        url = request.url
-        target = url.raw_path.decode("ascii")
-        return self.find(url.scheme, url.host, url.port, request.method, target)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -408,18 +407,21 @@ def _text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _httpx_answer(shortcut: Shortcut, request: Any, body: bytes) -> Any:
+def _httpx_answer(shortcut: Shortcut, request: Any, target: str, body: bytes) -> Any:
     import httpx
 
     headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in request.headers.raw]
-    target = request.url.raw_path.decode("ascii")
     status, out, payload = shortcut.send(request.method, target, headers, body)
-    return httpx.Response(
+    response = httpx.Response(
         status,
         headers=out,
         stream=httpx.ByteStream(payload),
         extensions={"http_version": b"HTTP/1.1"},
     )
+    if all(name.isascii() and value.isascii() for name, value in out):
+        # What httpx would find out by trying, again for each copy it makes.
+        response.headers.encoding = "ascii"
+    return response
 
 
 def _urllib3_answer(

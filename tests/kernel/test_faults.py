@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -607,7 +608,7 @@ def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.C
 
 
 def test_a_plan_without_a_server_answers_plainly() -> None:
-    plan = FaultPlan(Ids(1).stream("faults"), Clock())
+    plan = FaultPlan(partial(Ids(1).stream, "faults"), Clock())
     plan.answer(503, times=1)
     plan.down()
     plan.up()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,25 @@ def test_the_official_clients_share() -> None:
         shared = made()
         client: Any = cloud.kv_server().client()
         assert context_of(client._http._client) is shared
+
+
+@pytest.mark.skipif(
+    sys.platform in ("win32", "darwin"), reason="proxies are settings of the system"
+)
+def test_clients_find_the_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    find: Any = httpx._client  # type: ignore[attr-defined]
+    before = find.get_environment_proxies
+    with Cloud():
+        assert find.get_environment_proxies is not before
+        assert find.get_environment_proxies() == {}
+        for name in ("HTTP_PROXY", "https_proxy", "All_Proxy"):
+            with monkeypatch.context() as patch:
+                patch.setenv(name, "http://127.0.0.1:9")
+                found = find.get_environment_proxies()
+                assert found == before()
+                assert found[f"{name.lower().removesuffix('_proxy')}://"] == "http://127.0.0.1:9"
+    assert find.get_environment_proxies is before
+    with Cloud(share_tls_context=False):
+        assert find.get_environment_proxies is before
