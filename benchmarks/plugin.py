@@ -45,6 +45,7 @@ def limit(label: str, value: float, most: float) -> bool:
 # -- a fixture inside pytest -----------------------------------------------------------------------
 
 FIXTURES = """
+    import socket
     import pytest
     from pytest_httpserver import HTTPServer
 
@@ -53,12 +54,23 @@ FIXTURES = """
         yield None
 
     @pytest.fixture
+    def raw_listener():
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            sock.listen()
+            yield sock
+
+    @pytest.fixture
     def fresh_httpserver():
         with HTTPServer() as server:
             yield server
 
     @pytest.mark.parametrize("turn", range(400))
     def test_nothing(nothing, turn):
+        pass
+
+    @pytest.mark.parametrize("turn", range(400))
+    def test_raw_listener(raw_listener, turn):
         pass
 
     @pytest.mark.parametrize("turn", range(400))
@@ -107,8 +119,10 @@ def fixtures(folder: Path) -> list[bool]:
         )
     ours = quick["test_kv_server"] - quick["test_nothing"]
     fresh = quick["test_fresh_httpserver"] - quick["test_nothing"]
+    raw = quick["test_raw_listener"] - quick["test_nothing"]
     return [
         limit("kv_server over a no-op fixture inside pytest, us", ours, 150),
+        line("that / a fixture of a bare listening socket", ours / raw),
         line("a fresh pytest-httpserver / kv_server, inside pytest", fresh / ours, at_least=1000),
     ]
 
