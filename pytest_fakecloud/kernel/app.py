@@ -91,6 +91,10 @@ class Request:
                 lower.setdefault(key.lower(), value)
         return lower.get(name.lower())
 
+    def forget(self) -> None:
+        """Let go of what can be had again: the journal keeps every request."""
+        self._lower = None
+
     def header_all(self, name: str) -> list[str]:
         """Every value of a header, in order."""
         wanted = name.lower()
@@ -187,6 +191,12 @@ class Problems(list[Problem]):
         problem = Problem(kind, text, facts, exception)
         self.append(problem)
         return problem
+
+
+def _slim(body: bytes) -> bytes:
+    """The same bytes in no more memory than they need, for the journal to keep."""
+    # orjson leaves 4 KB to each text it makes, however short.
+    return b"%b" % body if len(body) < 4096 else body
 
 
 class App:
@@ -288,6 +298,7 @@ class App:
         except Exception as error:
             response = self._failed(request, error)
         self._record(call, response)
+        request.forget()
         return response
 
     def _serve(self, request: Request, found: Found) -> Response:
@@ -369,7 +380,7 @@ class App:
         if isinstance(response, Answer):
             call.status = response.status
             call.answer_headers = response.headers
-            call.answer = response.body  # type: ignore[assignment]
+            call.answer = _slim(response.body)  # type: ignore[arg-type]
             call.outcome = "answered"
         elif isinstance(response, Stream):
             call.status = response.status
