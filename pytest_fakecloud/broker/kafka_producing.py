@@ -23,6 +23,8 @@ from .settings import Settings
 __all__ = ["KafkaProducing"]
 
 CREATE_TIME = 1
+_LOOK = 0.02
+"""Seconds the thread waits for confirmations at a time; what closing may have to wait for."""
 _MORE = 5.0
 """Seconds a request waits longer than a message may take: librdkafka rounds up."""
 
@@ -116,7 +118,7 @@ class KafkaProducing:
 
     def _run(self) -> None:
         while not self._closed:
-            self._producer.poll(0.1)
+            self._producer.poll(_LOOK)
 
     def close(self) -> None:
         """End the thread and the client; what the cluster has not confirmed by now fails."""

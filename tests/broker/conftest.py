@@ -106,7 +106,7 @@ class Parked:
     def waiting(self) -> bool:
         return self._thread.is_alive()
 
-    def result(self, timeout: float = 10) -> Any:
+    def result(self, timeout: float = 20) -> Any:
         self._thread.join(timeout)
         assert not self._thread.is_alive(), "the call did not return"
         if self._error is not None:
@@ -114,7 +114,7 @@ class Parked:
         return self._result
 
 
-def eventually(condition: Callable[[], object], timeout: float = 10) -> None:
+def eventually(condition: Callable[[], object], timeout: float = 20) -> None:
     """Wait until the condition holds."""
     until = monotonic() + timeout
     pause = threading.Event()

@@ -72,17 +72,28 @@ class PatientRest(Rest):
         parts = path.split("?")[0].strip("/").split("/")
         if parts[0] != "consume" or found or options.get("status", 200) != 200:
             return found
-        until = monotonic() + 5
-        while monotonic() < until:
-            ready = any(self.assignments(parts[1]).get(parts[2], {}).values())
-            pause.wait(0.2 if ready else 0.05)
+        until, ready_at = monotonic() + PATIENCE, float("inf")
+        while not found and monotonic() < min(until, ready_at + ENOUGH):
+            if any(self.assignments(parts[1]).get(parts[2], {}).values()):
+                ready_at = min(ready_at, monotonic())
+            pause.wait(0.02)
             found = super().__call__(method, path, body, **options)
-            if found or ready:
-                return found
+        return found
+
+    def values(self, group: str, instance: str, *topics: str, **options: Any) -> list[str]:
+        """There are some, sooner or later."""
+        found: list[str] = []
+        until = monotonic() + PATIENCE
+        while not found and monotonic() < until:
+            found = super().values(group, instance, *topics, **options)
         return found
 
 
 pause = threading.Event()
+PATIENCE = 20.0
+"""Seconds for what has to happen."""
+ENOUGH = 0.25
+"""Seconds after which an instance that has partitions and got no records is taken to have none."""
 
 
 def again(function: types.FunctionType) -> types.FunctionType:
@@ -366,9 +377,9 @@ PARTITION = [{"topic": "orders", "partition": 0}]
 OPERATIONS: dict[str, tuple[str, str, Any]] = {
     "produce": ("POST", "/produce/orders", {"value": "x", "partition": 0}),
     "webhook": ("POST", "/webhook?topic=orders", "x"),
-    "fetch": ("POST", "/fetch", {**POSITION, "partition": 1, "timeout": 20_000}),
-    "consume": ("POST", "/consume/g/b", {"topic": "orders", "timeout": 20_000}),
-    "join": ("POST", "/consume/g2/a", {"topic": "orders", "timeout": 20_000}),
+    "fetch": ("POST", "/fetch", {**POSITION, "partition": 1, "timeout": 60_000}),
+    "consume": ("POST", "/consume/g/b", {"topic": "orders", "timeout": 60_000}),
+    "join": ("POST", "/consume/g2/a", {"topic": "orders", "timeout": 60_000}),
     "commit": ("POST", "/commit/g/b", [{**POSITION, "offset": 1}]),
     "commit what was delivered": ("POST", "/commit/g/b", None),
     "committed": ("POST", "/committed/g/a", PARTITION),
@@ -400,7 +411,7 @@ class TestAClusterThatGoesAway:
         rest.produce("orders", "before", partition=0)
         assert rest.values("g", "b", "orders", **options) == ["before"]
 
-        def ask(name: str, timeout: int = 20_000) -> httpx.Response:
+        def ask(name: str, timeout: int = 60_000) -> httpx.Response:
             method, path, body = OPERATIONS[name]
             if isinstance(body, dict) and "timeout" in body:
                 body = {**body, "timeout": timeout}

@@ -91,7 +91,7 @@ async function withoutWaiting(run) {
 
 /** What `look` finds as soon as it is something else than undefined or false. */
 async function eventually(look, what) {
-  const until = Date.now() + 15_000;
+  const until = Date.now() + 30_000;
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
