@@ -71,10 +71,8 @@ class AioClock:
 
     async def advance_to_next(self) -> list[Fired]:
         """``Clock.advance_to_next``, awaitable."""
-        due = self._clock.next_due_us()
-        if due is None:
-            return []
-        return await drive(self._clock, lambda: max(due, self._clock.now_us()))
+        target = self._clock.onward()
+        return [] if target is None else await drive(self._clock, target)
 
     async def run_due(self, lanes: Iterable[Lane] = LANES) -> list[Fired]:
         """``Clock.run_due``, awaitable."""

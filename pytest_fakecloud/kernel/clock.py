@@ -256,6 +256,12 @@ class Clock:
         target = instant_us(instant)
         return lambda: self._forward(target)
 
+    def onward(self) -> Callable[[], int] | None:
+        """The target of a move to the next due instant; None when nothing is planned."""
+        self._check_free()
+        due = self.next_due_us()
+        return None if due is None else lambda: max(due, self.now_us())
+
     @property
     def aio(self) -> AioClock:
         """The driving calls, awaitable in asyncio and trio."""
@@ -286,11 +292,8 @@ class Clock:
 
     def advance_to_next(self) -> list[Fired]:
         """Move to the next due instant and fire what is due there; ``[]`` when nothing is planned."""
-        self._check_free()
-        due = self.next_due_us()
-        if due is None:
-            return []
-        return self._run(lambda: max(due, self.now_us()))
+        target = self.onward()
+        return [] if target is None else self._run(target)
 
     def run_due(self, lanes: Iterable[Lane] = LANES) -> list[Fired]:
         """Fire everything that is due now, in order, without moving time."""
@@ -429,12 +432,14 @@ class Clock:
 
         The driving loop itself: whoever iterates fires each timer before asking for the next, so a
         synchronous and an awaitable driver share the rules. Raises ``ContractError`` when another
-        advance is under way.
+        advance is under way, and for an instant yet to come where time cannot be moved.
         """
         with self._drive():
             with self._lock:
                 now = self.now_us()
             target_us = target()
+            if target_us > self.now_us():
+                self._check_free()
             self._held_us = now
             moved = target_us > now
             try:

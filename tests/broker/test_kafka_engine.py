@@ -6,6 +6,7 @@ What the mock cluster or any real one cannot do is skipped with its reason, list
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -332,7 +333,12 @@ class TestHandle:
             lambda b: b.set_retention("orders", "1d"),
             lambda b: b.create_topic("t", first_offset=5),
             lambda b: b.clock.advance("1s"),
+            lambda b: b.clock.move_to("2100-01-01T00:00:00Z"),
+            lambda b: b.clock.advance_to_next(),
             lambda b: b.clock.freeze(),
+            lambda b: asyncio.run(b.clock.aio.advance("1s")),
+            lambda b: asyncio.run(b.clock.aio.move_to("2100-01-01T00:00:00Z")),
+            lambda b: asyncio.run(b.clock.aio.advance_to_next()),
         ],
     )
     def test_what_only_the_in_memory_engine_can_do(
@@ -340,6 +346,25 @@ class TestHandle:
     ) -> None:
         with pytest.raises(ContractError, match="in-memory engine"):
             act(broker)
+
+    def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
+        with Cloud(delivery="driven") as cloud:
+            queue = cloud.queue()
+            cloud.clock.call_at(cloud.clock.now_us() + 60_000_000, lambda at: None)
+            queue.publish("http://127.0.0.1:9/", delay="1h")
+            broker = cloud.broker(engine=engine)
+            for move in (
+                lambda: queue.run_until_idle(within="2h"),
+                lambda: asyncio.run(queue.aio.run_until_idle(within="2h")),
+                cloud.clock.advance_to_next,
+                lambda: asyncio.run(cloud.clock.aio.advance_to_next()),
+            ):
+                with pytest.raises(ContractError, match="cannot be stopped or moved"):
+                    move()
+            assert queue.deliver_due() == []
+            assert cloud.clock.run_due() == []
+            broker.close()
+            assert len(cloud.clock.advance_to_next()) == 1
 
 
 class TestSharing:

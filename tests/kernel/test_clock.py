@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
@@ -672,6 +673,10 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
         lambda: clock.move_to("2100-01-01T00:00:00Z"),
         clock.advance_to_next,
         clock.freeze,
+        lambda: asyncio.run(clock.aio.advance(1)),
+        lambda: asyncio.run(clock.aio.move_to("2100-01-01T00:00:00Z")),
+        lambda: asyncio.run(clock.aio.advance_to_next()),
+        lambda: list(clock.steps(lambda: clock.now_us() + 60_000_000)),
     ):
         with pytest.raises(ContractError, match="because of another"):
             move()
