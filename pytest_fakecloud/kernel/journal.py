@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
@@ -374,8 +374,3 @@ def _agrees_any(value: object, wanted: object) -> bool:
     if _agrees(value, wanted):
         return True
     return isinstance(value, list) and wanted in cast("list[object]", value)
-
-
-def merged(journals: Iterable[Journal]) -> Found[Entry]:
-    """The entries of several journals in the order they came."""
-    return Found(sorted((e for j in journals for e in j.entries), key=lambda e: e.number))
