@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -27,6 +28,8 @@ __all__ = ["Address", "Cluster", "Unavailable", "real_only", "silent", "translat
 
 REQUEST_TIMEOUT = 5.0
 """Seconds an admin request may take, unless the address says otherwise."""
+_MORE = 1.0
+"""Seconds more for an answer, which librdkafka gives in time itself."""
 _CONFLICTS = {
     KafkaError.ILLEGAL_GENERATION: "rebalance_in_progress",
     KafkaError.REBALANCE_IN_PROGRESS: "rebalance_in_progress",
@@ -149,6 +152,7 @@ class Cluster:
 
     def __init__(self, address: Address) -> None:
         self._timeout = address.timeout
+        self._ended: Future[None] = Future()
         self._admin = _api.AdminClient(address.settings({}))
 
     def topics(self) -> dict[str, int]:
@@ -156,12 +160,39 @@ class Cluster:
 
         Asks about all topics: asking about one by its name might create it.
         """
-        found = _asked(lambda: self._admin.list_topics(timeout=self._timeout))
+        found = self._asked(lambda: self._admin.list_topics(timeout=self._timeout))
         return {
             name: len(topic.partitions)
             for name, topic in found.topics.items()
             if not name.startswith("__") and topic.error is None
         }
+
+    def interrupt(self) -> None:
+        """End every call that waits for an answer now, with the error for a cluster that is away."""
+        ended, self._ended = self._ended, Future()
+        ended.set_result(None)
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        # The library's own call cannot be interrupted, so it has a thread that nobody waits for.
+        answer: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(ask())
+            except Exception as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=run, name="fakecloud cluster", daemon=True).start()
+        return self._result(answer)
+
+    def _result(self, future: Any) -> Any:
+        wait((future, self._ended), self._timeout + _MORE, FIRST_COMPLETED)
+        if not future.done():
+            raise Unavailable("it has not answered")
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise translated(error) from None
 
     def answers(self, seconds: float) -> bool:
         """Whether the cluster is there, asked for at most so long."""
@@ -177,7 +208,9 @@ class Cluster:
             return {}
         specs = {TopicPartition(*tp): _spec(at) for tp, at in wanted.items()}
         asked = self._admin.list_offsets(specs, request_timeout=self._timeout)
-        found = {(tp.topic, tp.partition): _result(future).offset for tp, future in asked.items()}
+        found = {
+            (tp.topic, tp.partition): self._result(future).offset for tp, future in asked.items()
+        }
         unknown = [f"{topic}-{number}" for (topic, number), at in found.items() if at < OFFSET_END]
         if unknown:
             raise Unavailable(f"it does not tell the offsets of {', '.join(unknown)}")
@@ -189,7 +222,7 @@ class Cluster:
         """What a group has committed to the partitions, as far as it has."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in places])
         asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
-        found = _result(next(iter(asked.values())))
+        found = self._result(next(iter(asked.values())))
         return {
             (tp.topic, tp.partition): tp.offset
             for tp in found.topic_partitions or []
@@ -202,7 +235,7 @@ class Cluster:
         asked = self._admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
         )
-        for place in _result(next(iter(asked.values()))).topic_partitions or []:
+        for place in self._result(next(iter(asked.values()))).topic_partitions or []:
             if place.error is not None:
                 raise translated(place.error)
 
@@ -210,14 +243,14 @@ class Cluster:
         """Create a topic, and wait until every broker would know it."""
         topic = _api.NewTopic(name, num_partitions=partitions, config=dict(config))
         asked = self._admin.create_topics([topic], request_timeout=self._timeout)
-        _result(asked[name])
+        self._result(asked[name])
 
     def add_partitions(self, name: str, total: int) -> None:
         """Give a topic more partitions: ``total`` of them."""
         asked = self._admin.create_partitions(
             [_api.NewPartitions(name, total)], request_timeout=self._timeout
         )
-        _result(asked[name])
+        self._result(asked[name])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
         """Forget the records below an offset of each partition."""
@@ -226,7 +259,7 @@ class Cluster:
             request_timeout=self._timeout,
         )
         for future in asked.values():
-            _result(future)
+            self._result(future)
 
     def delete(self, topics: list[str], groups: list[str]) -> None:
         """Delete topics and groups, as far as they are there."""
@@ -250,14 +283,3 @@ def _spec(at: str | int) -> Any:
     if at == "latest":
         return _api.OffsetSpec.latest()
     return _api.OffsetSpec.for_timestamp(int(at))
-
-
-def _result(future: Any) -> Any:
-    return _asked(future.result)
-
-
-def _asked(ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except KafkaException as error:
-        raise translated(error) from None

@@ -351,6 +351,8 @@ class KafkaEngine:
         self.closed = True
         self._release_clock()
         self.interrupt()
+        self._producing.interrupt()
+        self._cluster.interrupt()
         join = self._groups.stop_all()
         # A cluster that is away is left without a goodbye, and is somebody else's to clean up.
         there = self._cluster.answers(_GOODBYE)

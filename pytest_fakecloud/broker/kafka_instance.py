@@ -259,6 +259,10 @@ class KafkaInstance:
         finally:
             while self._tasks:
                 self._tasks.popleft()()
+            with self._lock:
+                unconfirmed = [answer for _, answer in self._commits if not answer.done()]
+            for answer in unconfirmed:
+                answer.set_exception(Unavailable("the instance has ended"))
             self._consumer.close()
             self.signal.close()
 

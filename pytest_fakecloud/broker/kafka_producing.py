@@ -120,9 +120,12 @@ class KafkaProducing:
         while not self._closed:
             self._producer.poll(_LOOK)
 
-    def close(self) -> None:
-        """End the thread and the client; what the cluster has not confirmed by now fails."""
+    def interrupt(self) -> None:
+        """Fail what the cluster has not confirmed by now."""
         self._producer.purge()
+
+    def close(self) -> None:
+        """End the thread and the client."""
         self._closed = True
         self._thread.join(1)
         self._producer.flush(0.1)

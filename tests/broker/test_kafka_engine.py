@@ -488,14 +488,25 @@ class TestAClusterThatGoesAway:
         rest = PatientRest(broker)
         rest.produce("orders", "x", partition=0)
         assert rest.values("g", "a", "orders", Auto_Offset_Reset="earliest") == ["x"]
+        waits = Parked(lambda: rest.http.post("/consume/g/a", json=OPERATIONS["consume"][2]))
+        until_parked(broker)
         mock.down()
-        lost = Parked(lambda: rest.http.get("/produce/orders/y"))
-        eventually(lambda: broker.journal.calls(route="produce_path") or lost.waiting)
+        asks = [
+            Parked(lambda method=method, path=path: rest.http.request(method, path))  # type: ignore[misc]
+            for method, path in (
+                ("GET", "/topics"),
+                ("GET", "/produce/orders/y"),
+                ("POST", "/commit/g/a"),
+            )
+        ]
+        pause.wait(0.2)
+        assert all(call.waiting for call in (waits, *asks))
         started = monotonic()
         broker.close()
         assert monotonic() - started < 5
-        with contextlib.suppress(Exception):
-            lost.result()
+        for call in (waits, *asks):
+            with contextlib.suppress(Exception):
+                call.result()
 
     @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
     def test_the_stand_alone_server_ends_without_it(self, mock: MockCluster) -> None:
