@@ -139,6 +139,9 @@ class KafkaGroups:
                 tell=tell,
                 gone=gone,
                 held=lambda tp: self._cluster.group_offsets(self._topics.real(group), [tp]).get(tp),
+                unasked=lambda offsets: self._told(
+                    group, instance, offsets, automatic=config.auto_commit
+                ),
             )
         except KafkaException as error:
             raise errors.illegal_argument(f"The cluster's client refuses: {error}") from None
@@ -223,14 +226,21 @@ class KafkaGroups:
         if real:
             self._cluster.commit(self._topics.real(group), real)
 
-    def _told(self, group: str, instance: str, real: Mapping[tuple[str, int], int]) -> None:
+    def _told(
+        self,
+        group: str,
+        instance: str,
+        real: Mapping[tuple[str, int], int],
+        *,
+        automatic: bool = False,
+    ) -> None:
         if self.tell is None:
             return
         offsets = [(self._topics.shown(topic), number, at) for (topic, number), at in real.items()]
         shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in offsets)
         self.tell(
-            "commit",
-            f"group {group!r}: {instance!r} committed {shown}",
+            "auto commit" if automatic else "commit",
+            f"group {group!r}: {instance!r} committed {shown}" + " automatically" * automatic,
             group=group,
             instance=instance,
             offsets=offsets,

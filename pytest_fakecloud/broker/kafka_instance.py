@@ -38,8 +38,9 @@ class KafkaInstance:
     """An instance of a group: its topics, what is assigned to it, what waits to be delivered.
 
     ``settings`` are the consumer's, ``keep`` how many records may wait here, ``tell`` takes events;
-    ``held`` tells what the group has committed to a partition; names are the cluster's own.
-    ``signal`` is notified when there is something new.
+    ``held`` tells what the group has committed to a partition, ``unasked`` takes what was committed
+    without anybody waiting for it; names are the cluster's own. ``signal`` is notified when there is
+    something new.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class KafkaInstance:
         tell: Told,
         gone: Callable[[KafkaInstance], None],
         held: Callable[[tuple[str, int]], int | None],
+        unasked: Callable[[dict[tuple[str, int], int]], None],
     ) -> None:
         self.config = config
         self.topics: tuple[str, ...] = ()
@@ -71,6 +73,7 @@ class KafkaInstance:
         self._tell = tell
         self._gone = gone
         self._held = held
+        self._unasked = unasked
         self._lock = threading.Lock()
         self._waiting: deque[Any] = deque()
         self._assigned: set[tuple[str, int]] = set()
@@ -160,6 +163,9 @@ class KafkaInstance:
                 if wanted == offsets and not answer.done():
                     answer.set_result(problem)
                     return
+        stored = {tp: at for tp, at in offsets.items() if at >= 0}
+        if problem is None and stored:
+            self._unasked(stored)
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
         """The next messages, which count as delivered; raises what keeps a partition from reading."""
@@ -190,7 +196,8 @@ class KafkaInstance:
         self._used = monotonic()
         if stored and self.config.auto_commit:
             # What was taken away meanwhile, whoever has it now reads again.
-            with suppress(KafkaException):
+            # Where that cannot be told the records are given nevertheless: they come again.
+            with suppress(KafkaException, BrokerError):
                 self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
         return found
 

@@ -26,7 +26,7 @@ pytest.importorskip("confluent_kafka")
 
 from pytest_fakecloud.broker import kafka_engine
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.kafka_cluster import Address, Cluster
+from pytest_fakecloud.broker.kafka_cluster import Address, Cluster, Unavailable
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
@@ -247,7 +247,24 @@ class TestGroups:
         eventually(lambda: rest.committed("g", "orders", 0) == [3])
         pause.wait(0.3)
         assert rest.committed("g", "orders", 0) == [3]
+        assert broker.assert_committed("g", "orders", 0, times=1).only().offset == 3
+        assert broker.journal.events("auto commit").only().data["instance"] == "a"
         assert rest.values("g", "a", "orders") == ["d"]
+        rest("DELETE", "/delete-consumer/g/a")
+        broker.assert_committed("g", "orders", 0, 4, times=1)
+
+    def test_records_are_given_even_where_that_cannot_be_noted(
+        self, broker: Broker, rest: Rest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rest.consume("g", "a", "orders", **self.EARLIEST)
+        member = broker.engine.members("g")["a"]  # type: ignore[attr-defined]
+
+        def refuse(what: object) -> None:
+            raise Unavailable("it is busy")
+
+        monkeypatch.setattr(member, "ask", refuse)
+        rest.produce("orders", "x", partition=0)
+        assert rest.values("g", "a", "orders") == ["x"]
 
     def test_reset_none(self, broker: Broker, rest: Rest) -> None:
         rest.produce("orders", "x", partition=0)
