@@ -26,7 +26,7 @@ __all__ = ["ClusterLink"]
 PAUSE = 0.01
 """Seconds between two attempts while a slot moves."""
 _WORDS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")
-_USERS = (b"SETUSER", b"DELUSER")
+_USERS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
 T = TypeVar("T")
 
 
@@ -50,7 +50,7 @@ class ClusterLink(Link):
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
         """As a single server; follows the slot when it has moved, or is moving."""
-        if argv[0].upper() == b"ACL" and argv[1].upper() in _USERS:
+        if [word.upper() for word in argv[:2]] in _USERS:
             self._tell_others(argv)
         if not _has_keys(argv):
             self._settle()
