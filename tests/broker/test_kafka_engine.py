@@ -41,7 +41,10 @@ LIBRARY = library()
 if LIBRARY is None:
     pytest.skip("this librdkafka shows no mock cluster", allow_module_level=True)
 
-NO_TIMES = "the mock cluster has no offsets by time (librdkafka issue 4755)"
+NO_TIMES = (
+    "the mock cluster has no offsets by time (librdkafka issue 4755); how they "
+    "are asked for is in TestAdmin"
+)
 SKIPPED = {
     "test_a_produce_wakes_only_the_fetches_of_its_partition": "looks into the in-memory engine; "
     "what a client sees of it is the test before, which runs here",
@@ -164,6 +167,10 @@ def broker(make_broker: Callable[..., Broker]) -> Broker:
 @pytest.fixture
 def rest(broker: Broker) -> Rest:
     return PatientRest(broker)
+
+
+def test_what_is_skipped_exists() -> None:
+    assert set(SKIPPED) <= set(vars(test_routes))
 
 
 # -- the tests of the routes that move time, in real time ------------------------------------------
@@ -634,6 +641,40 @@ class TestAdmin:
         ((name, (topic,)),) = cluster._admin.asked
         assert (name, topic.topic, topic.num_partitions) == ("create_topics", "p.t", 3)
         assert topic.config == {"retention.ms": "1000"}
+
+    def test_offsets_at_a_time_are_asked_for_in_milliseconds(self, cluster: Cluster) -> None:
+        asked: dict[Any, Any] = {}
+
+        def list_offsets(specs: Any, **options: Any) -> dict[Any, Any]:
+            asked.update({(tp.topic, tp.partition): spec for tp, spec in specs.items()})
+            found: dict[Any, Any] = {}
+            for number, tp in enumerate(specs):
+                found[tp] = Future()
+                found[tp].set_result(types.SimpleNamespace(offset=7 if number == 0 else -1))
+            return found
+
+        cluster._admin.list_offsets = list_offsets
+        found = cluster.offsets({("t", 0): 1234, ("t", 1): 99})
+        assert found == {("t", 0): 7, ("t", 1): -1}
+        assert [spec.timestamp for spec in asked.values()] == [1234, 99]
+
+    def test_where_no_record_is_that_young(
+        self, make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = make_broker(no_such_time=-5)
+        engine: Any = broker.engine
+        asked = []
+
+        def offsets(wanted: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+            asked.append(wanted)
+            return {place: -1 if place[1] else 7 for place in wanted}
+
+        monkeypatch.setattr(engine._cluster, "offsets", offsets)
+        body = [{"topic": "orders", "partition": number} for number in (1, 0)]
+        found = PatientRest(broker)("POST", "/offsets/1234567890", body)
+        assert [tp["offset"] for tp in found] == [-5, 7]
+        name = engine.prefix + "orders"
+        assert asked == [{(name, 1): 1234567890, (name, 0): 1234567890}]
 
     def test_the_rest(self, cluster: Cluster) -> None:
         cluster.add_partitions("p.t", 5)
