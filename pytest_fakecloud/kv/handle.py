@@ -85,12 +85,12 @@ class KVServer(Handle):
                 Engine, context.clock, context.ids, dialect, limits, context.clock.now_us()
             )
         else:
-            if limits.bounds_data or max_pending_entries != 1000:
+            if (max_record_size, max_data_size, max_pending_entries) != (None, None, 1000):
                 raise ContractError(
-                    "max_key_size, max_record_size, max_data_size and max_pending_entries are "
-                    "limits of the in-memory engine: leave out engine="
+                    "max_record_size, max_data_size and max_pending_entries are limits of the "
+                    "in-memory engine, which knows what is stored: leave out engine="
                 )
-            self._engine = _real_engine(context, engine, isolation, dialect)
+            self._engine = _real_engine(context, engine, isolation, dialect, max_key_size)
         self.dialect = dialect
         self._credentials = Credentials()
         self._password = new_token(32)
@@ -298,7 +298,11 @@ class KVServer(Handle):
 
 
 def _real_engine(
-    context: Context, url: str, isolation: Literal["prefix", "database", "none"], dialect: Dialect
+    context: Context,
+    url: str,
+    isolation: Literal["prefix", "database", "none"],
+    dialect: Dialect,
+    max_key_size: int | None,
 ) -> Engine:
     try:
         from .redis_engine import RedisEngine
@@ -307,7 +311,14 @@ def _real_engine(
             f"engine={url.partition('://')[0]!r} needs redis-py: "
             "pip install 'pytest-fakecloud[redis]'"
         ) from error
-    real = RedisEngine(context.clock, context.ids, url, isolation=isolation, dialect=dialect)
+    real = RedisEngine(
+        context.clock,
+        context.ids,
+        url,
+        isolation=isolation,
+        dialect=dialect,
+        max_key_size=max_key_size,
+    )
     return cast("Engine", real)
 
 

@@ -40,6 +40,7 @@ from .errors import (
     exec_aborted_by,
     not_over_rest,
 )
+from .errors import max_key_size as too_long_key
 from .redis_acl import RedisUser, RestTokens, prepare_acl
 from .redis_connection import Link, Unreachable, open_link
 from .redis_names import Names, Prepared, find_spec
@@ -120,6 +121,7 @@ class RedisEngine:
     ``redis+sentinel://host:port/primary``; its query may hold redis-py's connection settings, and
     ``prefix=`` for a prefix that several processes share on purpose. Raises ``ContractError`` for
     an address without meaning, a server that is not there, and a clock that is not real time.
+    ``max_key_size`` is in bytes, for the names that commands over REST write; scripts may go beyond.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class RedisEngine:
         *,
         isolation: Isolation = "prefix",
         dialect: str = "vendor",
+        max_key_size: int | None = None,
     ) -> None:
         if isolation not in get_args(Isolation):
             known = ", ".join(map(repr, get_args(Isolation)))
@@ -139,6 +142,7 @@ class RedisEngine:
         self.ids = ids
         self.dialect = dialect
         self.isolation = isolation
+        self._max_key_size = max_key_size
         # The server keeps commands apart by itself; nothing here needs a lock of the routes'.
         self.lock = nullcontext()
         url, prefix = _split_prefix(url)
@@ -245,6 +249,8 @@ class RedisEngine:
         if spec is not None and not session.user.unrestricted:
             session.user.check(spec, argv)
         prepared: Prepared | None = None
+        if self._max_key_size is not None and spec is not None and session.transport != "local":
+            self._check_keys(session, spec, argv, self._max_key_size)
         if name.startswith("ACL ") and spec is not None and len(argv) >= spec.least:
             self.names.prepare(spec, argv)
             prepared = prepare_acl(self.names, self.rest_tokens, session.user, argv)
@@ -257,6 +263,14 @@ class RedisEngine:
         except CommandError as error:
             session.aborted = True
             raise CommandError(self.names.without(error.text)) from None
+
+    def _check_keys(
+        self, session: RedisSession, spec: CommandSpec, argv: list[bytes], limit: int
+    ) -> None:
+        for place, key in spec.key_positions(argv):
+            if key.writes and len(argv[place]) > limit:
+                session.aborted = True
+                raise CommandError(too_long_key(limit, len(argv[place])))
 
     def _run(self, session: RedisSession, prepared: Prepared, argv: list[bytes]) -> Reply:
         if prepared.local:
