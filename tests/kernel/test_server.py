@@ -8,19 +8,16 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import httpx
 import pytest
 import time_machine
-from hypothesis import given
-from hypothesis import strategies as st
 from werkzeug import Request
 
 from pytest_fakecloud.kernel import server
 from pytest_fakecloud.kernel.hub import Hub, Mount
-from pytest_fakecloud.kernel.server import HEAD_LIMIT, RequestReader
+from pytest_fakecloud.kernel.parsing import HEAD_LIMIT
 
 from .demo import Demo, Raw, Reply
 
@@ -236,30 +233,6 @@ def test_more_headers_than_a_connection_remembers(raw: Raw) -> None:
         names = [f"X-{group}-{number}" for number in range(700)]
         reply = raw.get("/echo/x", *(f"{name}: 1" for name in names))
         assert [pair[0] for pair in json.loads(reply.body)["headers"]] == ["Host", *names]
-
-
-def test_a_connection_remembers_little() -> None:
-    reader = RequestReader()
-    for number in range(1000):
-        reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %d\r\nY: %b\r\n\r\n" % (number, b"y" * 600))
-    assert len(reader._known) <= server._REMEMBERED
-    assert [m.header("x") for m in reader.messages] == [str(number) for number in range(1000)]
-
-
-ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
-
-
-@pytest.mark.parametrize("before", [[], [b"a"], [b"b"], [b"a", b"b"], [b"b", b"a"], [b"a"] * 3])
-@pytest.mark.parametrize("lines", ["Host: a|Host: b", "Host: a|Host: a", "host: b|HOST: a", ""])
-def test_one_host_whatever_the_connection_remembers(before: list[bytes], lines: str) -> None:
-    reader = read_all(*(ONE_HOST % host for host in before))
-    assert (len(reader.messages), reader.refusal) == (len(before), None)
-    head = "".join(f"{line}\r\n" for line in lines.split("|") if line)
-    reader.feed(f"GET / HTTP/1.1\r\n{head}\r\n".encode())
-    assert len(reader.messages) == len(before)
-    assert reader.refusal is not None
-    assert reader.refusal.status == 400
-    assert "Host" in reader.refusal.reason
 
 
 def test_the_same_headers_again_are_the_same_for_the_engine(raw: Raw) -> None:
@@ -498,18 +471,6 @@ def test_bodies_are_limited(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None
         assert raw.reply().status == 413
         assert raw.is_closed()
     assert len(demo.app.seen) == 1
-
-
-def test_the_body_limit_is_64_mib() -> None:
-    assert server.BODY_LIMIT == 64 * 1024 * 1024
-    reader = RequestReader()
-    head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
-    reader.feed((head % server.BODY_LIMIT).encode())
-    assert reader.refusal is None
-    reader = RequestReader()
-    reader.feed((head % (server.BODY_LIMIT + 1)).encode())
-    assert reader.refusal is not None
-    assert reader.refusal.status == 413
 
 
 # -- upgrades ------------------------------------------------------------------------------------
@@ -855,64 +816,3 @@ def test_https(hub: Hub) -> None:
             mount.close()
             assert time.monotonic() - started < 0.9
             assert silent.is_closed()
-
-
-# -- the reader alone ----------------------------------------------------------------------------
-
-
-def read_all(*parts: bytes) -> RequestReader:
-    reader = RequestReader()
-    for part in parts:
-        if reader.refusal is None:
-            reader.feed(part)
-    return reader
-
-
-PIPELINE = (
-    b"POST /1?x=%2F HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
-    b"POST /2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"2;a\r\nhe\r\n3\r\nllo\r\n0\r\nT: 1\r\n\r\n"
-    b"GET /3 HTTP/1.1\r\nhost: h\r\nX: 1\r\nx: 2\r\n\r\n"
-)
-
-
-@given(st.lists(st.integers(0, len(PIPELINE)), max_size=12))
-def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
-    edges = [0, *sorted(cuts), len(PIPELINE)]
-    parts = [PIPELINE[a:b] for a, b in pairwise(edges) if a < b]
-    reader = read_all(*parts)
-    assert reader.refusal is None
-    assert reader.pending is None
-    whole = read_all(PIPELINE)
-    described = [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.messages]
-    assert described == [
-        (m.method, m.target, m.headers, m.body, m.keep_alive) for m in whole.messages
-    ]
-    assert [m.body for m in reader.messages] == [b"hello", b"hello", b""]
-
-
-@given(st.binary(max_size=300), st.integers(0, 300))
-def test_no_bytes_break_the_reader(data: bytes, cut: int) -> None:
-    reader = read_all(data[:cut], data[cut:])
-    if reader.refusal is not None:
-        assert 400 <= reader.refusal.status <= 505
-
-
-@given(st.integers(0, len(PIPELINE) - 1), st.binary(min_size=1, max_size=4))
-def test_no_damage_breaks_the_reader(position: int, damage: bytes) -> None:
-    reader = read_all(PIPELINE[:position] + damage + PIPELINE[position + len(damage) :])
-    if reader.refusal is not None:
-        assert 400 <= reader.refusal.status <= 505
-
-
-@pytest.mark.parametrize("cut", range(40))
-def test_each_request_has_its_own_version(cut: int) -> None:
-    old = b"POST /HTTP/1.1 HTTP/1.0\r\nContent-Length: 11\r\n\r\n HTTP/1.1\r\n"
-    new = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
-    older = b"GET /b HTTP/1.0\r\nX: GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n"
-    kept = old.replace(b"\r\nContent", b"\r\nConnection: keep-alive\r\nContent")
-    data = kept + new + older + new + b"\r\n" + older + kept
-    parts = [data[:cut], data[cut : 2 * cut + 60], data[2 * cut + 60 :]]
-    reader = read_all(*(part for part in parts if part))
-    assert reader.refusal is None
-    assert [m.version for m in reader.messages] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]

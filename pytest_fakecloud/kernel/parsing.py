@@ -1,0 +1,355 @@
+"""Bytes in, whole HTTP/1.1 requests out; no socket here.
+
+``httptools`` reads, strict about framing: a request that two servers could read differently is
+refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import NamedTuple
+
+import httptools
+
+from .app import Request
+
+__all__ = ["BODY_LIMIT", "HEAD_LIMIT", "Message", "Refusal", "RequestReader"]
+
+HEAD_LIMIT = 64 * 1024
+"""The most bytes of a request's line and headers; beyond it the answer is 431."""
+BODY_LIMIT = 64 * 1024 * 1024
+"""The most bytes of a request's body; above every service's own limit, so those answer first."""
+
+_METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
+# Headers a connection remembers, and the longest of them: most requests repeat the last one's.
+_REMEMBERED = 64
+_LONGEST_REMEMBERED = 512
+# Whole heads it remembers, and the longest of them: many requests differ in their body only.
+_REMEMBERED_HEADS = 32
+_LONGEST_HEAD = 2048
+_FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
+
+
+class Refusal(Exception):
+    """A request the server itself refuses: status and the reason in words."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class Message(Request):
+    """A request with what matters for its connection only.
+
+    ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` whether the connection stays open after the
+    answer, ``expects`` whether the client waits for a ``100 Continue`` that has not been sent.
+    """
+
+    __slots__ = ("expects", "keep_alive", "version")
+
+    version: str
+    keep_alive: bool
+    expects: bool
+
+
+class _Head(NamedTuple):
+    """What a head said that came before: its bytes alone decide it."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    version: str
+    length: int
+
+
+class RequestReader:
+    """Reads the requests of one connection.
+
+    ``feed()`` appends what is complete to ``messages``. When the bytes are no acceptable request,
+    ``refusal`` says why and nothing more is read. ``pending`` is the request whose head has come
+    and whose body has not. ``client`` is the address that requests are given.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_body",
+        "_body_size",
+        "_framing",
+        "_head_fed",
+        "_headers",
+        "_heads",
+        "_host",
+        "_is_1_1",
+        "_known",
+        "_learning",
+        "_missing",
+        "_parser",
+        "_target",
+        "body_limit",
+        "client",
+        "head_limit",
+        "messages",
+        "pending",
+        "refusal",
+    )
+
+    def __init__(
+        self,
+        client: tuple[str, int] | None = None,
+        *,
+        head_limit: int = HEAD_LIMIT,
+        body_limit: int = BODY_LIMIT,
+    ) -> None:
+        self.client = client
+        self.head_limit = head_limit
+        self.body_limit = body_limit
+        self.messages: deque[Message] = deque()
+        self.pending: Message | None
+        self.refusal: Refusal | None = None
+        self._is_1_1 = False
+        self._known: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+        self._host = "", ""
+        self._heads: dict[bytes, _Head] = {}
+        self._learning: bytes | None = None
+        self._missing = 0
+        self._restart()
+
+    def _restart(self) -> None:
+        self._parser = httptools.HttpRequestParser(self)
+        self._start()
+
+    def _start(self) -> None:
+        self.pending = None
+        self._target = b""
+        self._headers: list[tuple[str, str]] = []
+        self._framing: dict[str, str] = {}
+        self._body: list[bytes] | None = None
+        self._head_fed = 0
+        self._begun = False
+
+    def feed(self, data: bytes) -> None:
+        """Take in what has come."""
+        if self._missing:
+            data = self._continue(data)
+        while not self._begun and not self._missing:
+            end = data.find(b"\r\n\r\n") + 4
+            head = self._heads.get(data[:end]) if end > 3 else None
+            if head is None:
+                break
+            data = self._repeat(head, data[end:])
+        if data:
+            self._parse(data)
+
+    def _repeat(self, head: _Head, data: bytes) -> bytes:
+        """Begin a request whose head is known; the bytes that belong to no body of its own."""
+        message = self.pending = Message(
+            head.method, head.target, list(head.headers), b"", self.client
+        )
+        message.version, message.keep_alive, message.expects = head.version, True, False
+        self._missing = head.length
+        self._body, self._body_size = [], 0
+        return self._continue(data)
+
+    def _continue(self, data: bytes) -> bytes:
+        assert self.pending is not None
+        assert self._body is not None
+        part = data[: self._missing]
+        self._missing -= len(part)
+        self._body.append(part)
+        if not self._missing:
+            self.pending.body = b"".join(self._body)
+            self.messages.append(self.pending)
+            self.pending = self._body = None
+        return data[len(part) :]
+
+    def _parse(self, data: bytes) -> None:
+        done = len(self.messages)
+        fresh = not self._begun
+        if fresh:
+            end = data.find(b"\r\n\r\n") + 4
+            # A head that begins and ends here; empty lines in front of one would end too early.
+            whole = 3 < end <= _LONGEST_HEAD and data[:1].isalpha()
+            self._learning = data[:end] if whole else None
+            # Asking the parser makes a text out of two numbers: as dear as all the rest it does.
+            self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._serve_without_upgrade(data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            self.refusal = cause if isinstance(cause, Refusal) else Refusal(400, str(error))
+            return
+        except httptools.HttpParserInvalidMethodError as error:
+            # llhttp knows the registered methods; another token is no syntax error.
+            unknown = fresh and len(self.messages) == done and _METHOD.match(data)
+            self.refusal = (
+                Refusal(501, f"the method {data.split(b' ')[0].decode()!r} is not known")
+                if unknown
+                else Refusal(400, str(error))
+            )
+            return
+        except httptools.HttpParserInvalidURLError as error:
+            if fresh and len(self.messages) == done and (escaped := _escape(data)):
+                self._restart()
+                self.feed(escaped)
+                return
+            self.refusal = Refusal(400, str(error))
+            return
+        except httptools.HttpParserError as error:
+            self.refusal = Refusal(400, str(error))
+            return
+        if self._begun and self.pending is None:
+            # In the middle of a head; how much of a packet belongs to it is known only when no
+            # other request ended in the packet.
+            self._head_fed += len(data) if len(self.messages) == done else 1
+            if self._head_fed > self.head_limit:
+                self.refusal = self._too_large_a_head()
+
+    def _serve_without_upgrade(self, rest: bytes) -> None:
+        # The parser takes an upgrade for granted and reads no body after it. No fake upgrades, so
+        # the same head is read again without the wish, and the client sees it is not granted.
+        asked = self.messages.pop()
+        if asked.method == "CONNECT":
+            self.refusal = Refusal(405, "CONNECT is for proxies; this is a server")
+            return
+        kept = [f"{n}: {v}" for n, v in asked.headers if n.lower() != "upgrade"]
+        lines = [f"{asked.method} {asked.target} HTTP/{asked.version}", *kept, "", ""]
+        self._restart()
+        self.feed("\r\n".join(lines).encode("latin-1"))
+        message = self.pending or (self.messages[-1] if self.messages else None)
+        if message is not None:
+            message.headers = asked.headers
+        if rest and self.refusal is None:
+            self.feed(rest)
+
+    def _too_large_a_head(self) -> Refusal:
+        return Refusal(431, f"request line and headers are limited to {self.head_limit} bytes")
+
+    # -- called by the parser --------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._begun = True
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append(self._known.get((name, value)) or self._learn(name, value))
+
+    def _learn(self, name: bytes, value: bytes) -> tuple[str, str]:
+        header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
+        lower = header[0].lower()
+        if self.pending is not None:
+            return header  # a trailer
+        if lower in _FRAMING:
+            self._framing[lower] = header[1]  # looked at anew in every request
+            return header
+        if lower == "host":
+            if self._host in self._headers:
+                raise _two_hosts()
+            # Only one is remembered at a time, so a second one in a request comes by here.
+            self._known = {raw: known for raw, known in self._known.items() if known != self._host}
+            self._host = header
+        if len(value) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[name, value] = header
+        return header
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        message = Message(
+            parser.get_method().decode("ascii"),
+            self._target.decode("latin-1"),
+            self._headers,
+            b"",
+            self.client,
+        )
+        version = message.version = "1.1" if self._is_1_1 else parser.get_http_version()
+        message.expects = False
+        if self._head_fed:
+            size = len(self._target) + sum(len(n) + len(v) + 4 for n, v in self._headers)
+            if size > self.head_limit:
+                raise self._too_large_a_head()
+        # Trailers, which come after the body by the same door, are not part of the head.
+        self._headers = []
+        if version not in ("1.1", "1.0"):
+            raise Refusal(505, f"HTTP/{version} is not spoken here, HTTP/1.1 is")
+        hosts = message.headers.count(self._host)
+        if hosts != 1:
+            if hosts:
+                raise _two_hosts()
+            if version == "1.1":
+                raise Refusal(400, "an HTTP/1.1 request needs a Host header")
+        if self._framing:
+            self._frame(message, self._framing)
+        self.pending = message
+
+    def _frame(self, message: Message, framing: dict[str, str]) -> None:
+        coding = framing.get("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            raise Refusal(501, f"transfer coding {coding!r} is not known")
+        length = int(framing.get("content-length", "0"))
+        if length > self.body_limit:
+            raise Refusal(413, f"a body is limited to {self.body_limit} bytes, this has {length}")
+        expect = framing.get("expect")
+        if expect is not None and message.version == "1.1":
+            if expect.lower() != "100-continue":
+                raise Refusal(417, f"cannot meet the expectation {expect!r}")
+            message.expects = coding is not None or length > 0
+
+    def on_body(self, data: bytes) -> None:
+        if self._body is None:
+            self._body, self._body_size = [], 0
+        self._body.append(data)
+        self._body_size += len(data)
+        if self._body_size > self.body_limit:
+            raise Refusal(413, f"a body is limited to {self.body_limit} bytes")
+
+    def on_message_complete(self) -> None:
+        message = self.pending
+        if message is None:  # pragma: no cover - the parser always completes the head first
+            return
+        if self._body:
+            message.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        message.keep_alive = self._parser.should_keep_alive()
+        self.messages.append(message)
+        learning, self._learning = self._learning, None
+        if not message.keep_alive:
+            self._heads.clear()  # what comes after the last request is the parser's to judge
+        elif learning is not None:
+            self._learn_head(learning, message)
+        self._is_1_1 = False  # of what comes behind it in the same packet, nothing is known
+        self._start()
+
+    def _learn_head(self, head: bytes, message: Message) -> None:
+        plain = self._framing.keys() <= {"content-length"} and message.method != "CONNECT"
+        # With lines that end otherwise, the head ended where the parser saw it and not here.
+        if not plain or message.header("upgrade") or head.count(b"\n") != head.count(b"\r\n"):
+            return
+        if len(self._heads) >= _REMEMBERED_HEADS:
+            self._heads.clear()
+        headers = tuple(message.headers)
+        length = len(message.body)
+        known = _Head(message.method, message.target, headers, message.version, length)
+        self._heads[head] = known
+
+
+def _two_hosts() -> Refusal:
+    return Refusal(400, "more than one Host header")
+
+
+def _escape(data: bytes) -> bytes | None:
+    """The same request with the raw non-ASCII bytes of its target percent-encoded, if it has any.
+
+    Other servers take such a target (``curl http://…/set/key/é`` sends one), the parser does not.
+    """
+    line, newline, rest = data.partition(b"\r\n")
+    if line.isascii() or not newline:
+        return None
+    escaped = b"".join(b"%%%02X" % byte if byte >= 0x80 else bytes((byte,)) for byte in line)
+    return escaped + newline + rest

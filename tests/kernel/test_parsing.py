@@ -1,0 +1,213 @@
+"""Requests out of bytes: wherever packets end, whatever was there before, and never a crash."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kernel import parsing
+from pytest_fakecloud.kernel.parsing import RequestReader
+
+
+def read_all(*parts: bytes) -> RequestReader:
+    reader = RequestReader()
+    for part in parts:
+        if reader.refusal is None:
+            reader.feed(part)
+    return reader
+
+
+PIPELINE = (
+    b"POST /1?x=%2F HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
+    b"POST /2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2;a\r\nhe\r\n3\r\nllo\r\n0\r\nT: 1\r\n\r\n"
+    b"GET /3 HTTP/1.1\r\nhost: h\r\nX: 1\r\nx: 2\r\n\r\n"
+)
+
+
+@given(st.lists(st.integers(0, len(PIPELINE)), max_size=12))
+def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(PIPELINE)]
+    parts = [PIPELINE[a:b] for a, b in pairwise(edges) if a < b]
+    reader = read_all(*parts)
+    assert reader.refusal is None
+    assert reader.pending is None
+    whole = read_all(PIPELINE)
+    described = [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.messages]
+    assert described == [
+        (m.method, m.target, m.headers, m.body, m.keep_alive) for m in whole.messages
+    ]
+    assert [m.body for m in reader.messages] == [b"hello", b"hello", b""]
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_no_bytes_break_the_reader(data: bytes, cut: int) -> None:
+    reader = read_all(data[:cut], data[cut:])
+    if reader.refusal is not None:
+        assert 400 <= reader.refusal.status <= 505
+
+
+@given(st.integers(0, len(PIPELINE) - 1), st.binary(min_size=1, max_size=4))
+def test_no_damage_breaks_the_reader(position: int, damage: bytes) -> None:
+    reader = read_all(PIPELINE[:position] + damage + PIPELINE[position + len(damage) :])
+    if reader.refusal is not None:
+        assert 400 <= reader.refusal.status <= 505
+
+
+@pytest.mark.parametrize("cut", range(40))
+def test_each_request_has_its_own_version(cut: int) -> None:
+    old = b"POST /HTTP/1.1 HTTP/1.0\r\nContent-Length: 11\r\n\r\n HTTP/1.1\r\n"
+    new = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
+    older = b"GET /b HTTP/1.0\r\nX: GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n"
+    kept = old.replace(b"\r\nContent", b"\r\nConnection: keep-alive\r\nContent")
+    data = kept + new + older + new + b"\r\n" + older + kept
+    parts = [data[:cut], data[cut : 2 * cut + 60], data[2 * cut + 60 :]]
+    reader = read_all(*(part for part in parts if part))
+    assert reader.refusal is None
+    assert [m.version for m in reader.messages] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]
+
+
+def test_a_connection_remembers_little() -> None:
+    reader = RequestReader()
+    for number in range(1000):
+        reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %d\r\nY: %b\r\n\r\n" % (number, b"y" * 600))
+    assert len(reader._known) <= parsing._REMEMBERED
+    assert [m.header("x") for m in reader.messages] == [str(number) for number in range(1000)]
+
+
+ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
+
+
+@pytest.mark.parametrize("before", [[], [b"a"], [b"b"], [b"a", b"b"], [b"b", b"a"], [b"a"] * 3])
+@pytest.mark.parametrize("lines", ["Host: a|Host: b", "Host: a|Host: a", "host: b|HOST: a", ""])
+def test_one_host_whatever_the_connection_remembers(before: list[bytes], lines: str) -> None:
+    reader = read_all(*(ONE_HOST % host for host in before))
+    assert (len(reader.messages), reader.refusal) == (len(before), None)
+    head = "".join(f"{line}\r\n" for line in lines.split("|") if line)
+    reader.feed(f"GET / HTTP/1.1\r\n{head}\r\n".encode())
+    assert len(reader.messages) == len(before)
+    assert reader.refusal is not None
+    assert reader.refusal.status == 400
+    assert "Host" in reader.refusal.reason
+
+
+def test_the_body_limit_is_64_mib() -> None:
+    assert parsing.BODY_LIMIT == 64 * 1024 * 1024
+    reader = RequestReader()
+    head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+    reader.feed((head % parsing.BODY_LIMIT).encode())
+    assert reader.refusal is None
+    reader = RequestReader()
+    reader.feed((head % (parsing.BODY_LIMIT + 1)).encode())
+    assert reader.refusal is not None
+    assert reader.refusal.status == 413
+
+
+# -- heads that come again -----------------------------------------------------------------------
+
+
+def described(reader: RequestReader) -> list[tuple[object, ...]]:
+    return [
+        (m.method, m.target, m.headers, m.body, m.version, m.keep_alive, m.expects)
+        for m in reader.messages
+    ]
+
+
+def reasons(reader: RequestReader) -> tuple[object, ...]:
+    refusal = reader.refusal
+    return reader.pending is None, refusal and refusal.status, refusal and refusal.reason
+
+
+class Forgetful(RequestReader):
+    """Reads every head anew."""
+
+    def feed(self, data: bytes) -> None:
+        self._heads.clear()
+        super().feed(data)
+
+
+REQUESTS = [
+    b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n\r\n\r\nG",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+    b"\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /c HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
+]
+
+
+@given(
+    st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=12),
+    st.lists(st.integers(0, 700), max_size=20),
+)
+def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
+    requests: list[bytes], cuts: list[int]
+) -> None:
+    data = b"".join(requests)
+    edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+    parts = [data[a:b] for a, b in pairwise(edges) if a < b]
+    readers = RequestReader(), Forgetful()
+    for part in parts:
+        for reader in readers:
+            if reader.refusal is None:
+                reader.feed(part)
+    assert described(readers[0]) == described(readers[1])
+    assert reasons(readers[0]) == reasons(readers[1])
+
+
+@given(st.data())
+def test_damage_after_known_heads_is_seen(data: st.DataObject) -> None:
+    known = data.draw(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=4))
+    last = bytearray(data.draw(st.sampled_from(known)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        last[data.draw(st.integers(0, len(last) - 1))] = data.draw(st.integers(0, 255))
+    readers = RequestReader(), Forgetful()
+    for reader in readers:
+        for part in (*known, bytes(last)):
+            if reader.refusal is None:
+                reader.feed(part)
+    assert described(readers[0]) == described(readers[1])
+    assert reasons(readers[0]) == reasons(readers[1])
+
+
+def test_what_a_handler_does_to_its_headers_is_not_remembered() -> None:
+    reader = RequestReader()
+    for _ in range(3):
+        reader.feed(REQUESTS[0])
+        message = reader.messages.popleft()
+        assert message.headers == [("Host", "h")]
+        message.headers.append(("X", "1"))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /a HTTP/1.1\nHost: h\n\n",
+        b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\n\n\r\n\r\n",
+        b"POST /a HTTP/1.1\nHost: h\nContent-Length: 4\n\n\r\n\r\n",
+    ],
+)
+def test_lines_that_end_otherwise_are_not_remembered(head: bytes) -> None:
+    reader, forgetful = read_all(head, head), Forgetful()
+    for _ in range(2):
+        if forgetful.refusal is None:
+            forgetful.feed(head)
+    assert described(reader) == described(forgetful)
+    assert not reader._heads
+
+
+def test_few_heads_are_remembered_and_no_long_ones() -> None:
+    reader = RequestReader()
+    for number in range(500):
+        reader.feed(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number)
+    assert 0 < len(reader._heads) <= parsing._REMEMBERED_HEADS
+    reader = RequestReader()
+    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * 3000))
+    assert not reader._heads
