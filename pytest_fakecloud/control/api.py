@@ -92,7 +92,7 @@ class ControlApp(App):
 
     def authenticate(self, request: Request) -> object:
         """The control token, except where no secret is shown."""
-        if request.call.route in _OPEN:
+        if request.route in _OPEN:
             return None
         if not same(
             bearer_token(request.header("authorization")) or request.query("token"), self.token

@@ -33,7 +33,7 @@ class Request:
     ``target`` is the raw request target (Latin-1 text of the bytes), ``path`` and ``query_string``
     its two halves, ``headers`` the raw list of names and values, ``client`` the peer's address,
     ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
-    ``call`` the journal's record.
+    ``route`` the endpoint's name, ``call`` the journal's record until the answer is made.
     """
 
     __slots__ = (
@@ -47,6 +47,7 @@ class Request:
         "path",
         "principal",
         "query_string",
+        "route",
         "target",
     )
 
@@ -71,6 +72,7 @@ class Request:
         self.client = client
         self.principal: Any = None
         self.params: dict[str, str] = {}
+        self.route = ""
         self.call: Call = _NO_CALL
         self._lower: dict[str, str] | None = None
 
@@ -92,8 +94,9 @@ class Request:
         return lower.get(name.lower())
 
     def forget(self) -> None:
-        """Let go of what can be had again: the journal keeps every request."""
+        """Let go of what only the pipeline needs: the journal keeps every request."""
         self._lower = None
+        self.call = _NO_CALL
 
     def header_all(self, name: str) -> list[str]:
         """Every value of a header, in order."""
@@ -287,7 +290,7 @@ class App:
             found = self.table.find(request.method, request.path)
             if isinstance(found, tuple):
                 route, request.params = found
-                call.route = route.name
+                request.route = call.route = route.name
             request.principal = self.authenticate(request)
             if self.faults.active:
                 response = self.faults.run(request, partial(self._serve, request, found))
@@ -298,7 +301,8 @@ class App:
         except Exception as error:
             response = self._failed(request, error)
         self._record(call, response)
-        request.forget()
+        if type(response) is Answer:
+            request.forget()
         return response
 
     def _serve(self, request: Request, found: Found) -> Response:

@@ -123,7 +123,7 @@ class KVApp(App):
 
         ``words`` are the whole command lines as text; ``encoding`` is that of the answer's strings.
         """
-        if request.call.route in ("pipeline", "multi-exec"):
+        if request.route in ("pipeline", "multi-exec"):
             lines = commands_of_body(request.body)
         elif request.path == "/":
             lines = [command_of_body(request.body)]

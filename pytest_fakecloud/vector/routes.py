@@ -111,7 +111,7 @@ class VectorApp(App):
         if same(given, token):
             return "default"
         if same(given, read_only):
-            if request.call.route in WRITES:
+            if request.route in WRITES:
                 raise errors.VectorError(401, errors.READ_ONLY)
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
@@ -127,7 +127,7 @@ class VectorApp(App):
     def facts(self, request: Request) -> dict[str, Any]:
         """Command, namespace, and the fields of the body that are not vectors."""
         facts: dict[str, Any] = {
-            "command": request.call.route,
+            "command": request.route,
             "namespace": _namespace(request),
         }
         body = orjson.loads(request.body) if request.body.strip() else None

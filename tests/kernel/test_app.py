@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import httpx
@@ -9,6 +11,7 @@ import pytest
 
 from pytest_fakecloud.kernel.app import Answer, App, Effect, Request, Stream
 from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.journal import Call
 
 from .demo import Demo
 
@@ -68,11 +71,28 @@ def test_a_call_is_recorded_with_its_answer(demo: Demo) -> None:
 
 
 def test_endpoints_see_principal_params_and_call(demo: Demo) -> None:
+    calls: list[Call] = []
+    demo.faults.call(lambda request: calls.append(request.call))
     ask(demo, "POST", "/add/w%2Fv")
     (request,) = demo.app.seen
     assert request.principal == "somebody"
     assert request.params == {"word": "w%2Fv"}
-    assert request.call is demo.journal.calls().only()
+    assert request.route == "add"
+    assert calls == demo.journal.calls()
+
+
+def test_an_entry_that_the_journal_forgets_is_gone_at_once(demo: Demo) -> None:
+    ask(demo, "POST", "/add/w")
+    entry = weakref.ref(demo.journal.calls().only())
+    assert entry() is not None
+    demo.app.seen.clear()
+    gc.disable()
+    try:
+        demo.context.journal.clear()
+        demo.journal.clear()
+        assert entry() is None
+    finally:
+        gc.enable()
 
 
 def test_the_pipelines_order(demo: Demo) -> None:
