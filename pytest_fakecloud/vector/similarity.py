@@ -25,7 +25,7 @@ Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
 
 UNIT = 2.0**-24  # half the distance from 1 to the next float32
-BLOCK = 64  # rows per block maximum in `threshold`
+BLOCK = 64  # rows per block maximum in `threshold`, each so many blocks after the one before
 EXACT_CHUNK = 1 << 20  # numbers per float64 chunk of exact scoring
 BATCH = 32  # queries per matrix product
 # Up to this many numbers one thread is as quick as several that have to wait for each other, and
@@ -202,7 +202,7 @@ def threshold(keys: NDArray[np.floating], depth: int) -> float:
     if depth * BLOCK * 4 <= count:
         # The depth-th largest of block maxima cannot exceed the answer, and few keys reach it.
         whole = count - count % BLOCK
-        maxima = keys[:whole].reshape(-1, BLOCK).max(axis=1)
+        maxima = keys[:whole].reshape(BLOCK, -1).max(axis=0)
         floor = np.partition(maxima, len(maxima) - depth)[len(maxima) - depth]
         keys = keys[keys >= floor]
         count = len(keys)
