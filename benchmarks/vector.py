@@ -11,6 +11,7 @@ import argparse
 import io
 import json
 import logging
+import socket
 import subprocess
 import sys
 import threading
@@ -147,19 +148,25 @@ def upserts(most: int) -> Iterator[bool]:
 
 
 def over_http(rounds: int) -> Iterator[bool]:
-    """The official client against this server, and the same app behind stock werkzeug."""
+    """The official client against this server, and the same app behind stock werkzeug.
+
+    The floor is what no server can go below: the client's own work, and numpy's bare product.
+    """
     if attempt("upstash-vector", lambda: __import__("upstash_vector")) is None:
         return
     with VectorIndex(Context.alone(), dimension=768) as index:
         vectors = random_vectors(10_000, 768)
         index.engine.upsert("", [Record(str(row), vector) for row, vector in enumerate(vectors)])
         query = [float(value) for value in random_vectors(1, 768)[0]]
-        with stock_werkzeug(index) as url:
+        asked = np.asarray(query, np.float32)
+        with stock_werkzeug(index) as url, floor_server(lambda: vectors @ asked) as floor_url:
             ours, stock = index.client(), index.client(url=url)
+            floor = index.client(url=floor_url)
             table = compare(
                 {
                     "hub": lambda: ours.query(vector=query, top_k=TOP_K),
                     "werkzeug": lambda: stock.query(vector=query, top_k=TOP_K),
+                    "floor": lambda: floor.query(vector=query, top_k=TOP_K),
                     "hub, empty call": ours.list_namespaces,
                     "werkzeug, empty call": stock.list_namespaces,
                 },
@@ -169,8 +176,45 @@ def over_http(rounds: int) -> Iterator[bool]:
         print(table)
         ratio = table.ratio("hub", "werkzeug")
         yield line("query by the official client at 10000 x 768, hub against werkzeug", ratio, 0.5)
+        ratio = table.ratio("floor", "werkzeug")
+        line("the client and the bare product alone, against werkzeug", ratio)
         ratio = table.ratio("hub, empty call", "werkzeug, empty call")
         yield line("empty call by the official client, hub against werkzeug", ratio, 0.5)
+
+
+@contextmanager
+def floor_server(product: Call) -> Iterator[str]:
+    """A thread for each connection that multiplies and sends the same answer whatever came."""
+    hits = [{"id": str(row), "score": 0.5} for row in range(TOP_K)]
+    body = json.dumps({"result": hits}).encode()
+    reply = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+    reply %= len(body), body
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        came = b""
+        while data := sock.recv(1 << 20):
+            came += data
+            head, _, rest = came.partition(b"\r\n\r\n")
+            size = head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]
+            if size and len(rest) == int(size):
+                came = b""
+                product()
+                sock.sendall(reply)
+
+    def accept() -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(sock,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    with listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
