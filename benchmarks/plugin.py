@@ -26,7 +26,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud import Transport
-from pytest_fakecloud.transport.changes import Changes
+from pytest_fakecloud.transport.changes import changes
 
 from .timing import compare, line
 
@@ -90,8 +90,12 @@ class Stopwatch:
         self.taken: dict[str, list[float]] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Take turns, so that a slow second falls on all alike."""
-        items.sort(key=lambda item: (int(item.name.partition("[")[2][:-1]), item.name))
+        """Take turns by twenty, so that a slow second falls on all alike.
+
+        Not one by one, because a test without fakes between two with them is not what suites are
+        made of: it has what a cloud changes in the process taken back.
+        """
+        items.sort(key=lambda item: (int(item.name.partition("[")[2][:-1]) // 20, item.name))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item):  # type: ignore[no-untyped-def]
@@ -120,9 +124,10 @@ def fixtures(folder: Path) -> list[bool]:
     ours = quick["test_kv_server"] - quick["test_nothing"]
     fresh = quick["test_fresh_httpserver"] - quick["test_nothing"]
     raw = quick["test_raw_listener"] - quick["test_nothing"]
+    limit("kv_server over a no-op fixture inside pytest, us", ours, 150)
     return [
-        limit("kv_server over a no-op fixture inside pytest, us", ours, 150),
-        line("that / a fixture of a bare listening socket", ours / raw),
+        # 150 us where the bare socket takes 27: machines differ, and with them the seconds.
+        line("that / a fixture of a bare listening socket", ours / raw, 5.5),
         line("a fresh pytest-httpserver / kv_server, inside pytest", fresh / ours, at_least=1000),
     ]
 
@@ -139,7 +144,7 @@ def whole_tests() -> list[bool]:
 
     def tests(transport: Transport, share: bool) -> Callable[[], None]:
         def run() -> None:
-            kept = Changes(shares_tls_context=share, in_process=transport == "inprocess")
+            kept = changes(shares_tls_context=share, in_process=transport == "inprocess")
             for _ in range(10):
                 with Cloud(1, transport=transport, share_tls_context=share) as cloud:
                     kv = cloud.kv_server()

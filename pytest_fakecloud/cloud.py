@@ -21,7 +21,7 @@ from .kernel.handle import Context, Delivery, Handle, Snapshot
 from .kernel.ids import Ids
 from .kernel.instants import Instant
 from .kernel.journal import Found, Journal
-from .transport.changes import Changes
+from .transport.changes import changes
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
@@ -112,7 +112,7 @@ class Cloud:
         self._fixture_handles: dict[str, Handle] = {}
         self.closed = False
         try:
-            self._changes = Changes(
+            self._changes = changes(
                 shares_tls_context=share_tls_context, in_process=self._in_process
             )
             self._exits.append(self._changes.close)

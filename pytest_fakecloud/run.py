@@ -194,9 +194,9 @@ class Run:
         # Taking back what a cloud changes in the process and doing it again for the next test's is
         # a good part of what a fake costs a test.
         if self._kept is None:
-            from .transport.changes import Changes
+            from .transport.changes import changes
 
-            self._kept = Changes(
+            self._kept = changes(
                 shares_tls_context=settings["share_tls_context"],
                 in_process=settings["transport"] == "inprocess",
             )

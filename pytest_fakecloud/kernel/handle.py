@@ -143,7 +143,7 @@ class Handle:
             problems=context.problems,
             name=self.name,
         )
-        self._exits = ExitStack()
+        self._exits: ExitStack | None = None
         self._mount = context.mount(app)
         self._mount.on_close.append(self.faults.close)
         self._mount.on_error.append(self._server_failed)
@@ -209,7 +209,7 @@ class Handle:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {package}"
             ) from error
-        self._exits.callback(_close_client, client)
+        self._at_close(partial(_close_client, client))
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -220,6 +220,7 @@ class Handle:
         if self.context.interceptor is None:
             raise ContractError("intercept() needs a handle that was made by a Cloud")
         interception = self.context.interceptor(self, origin)
+        self._exits = self._exits or ExitStack()
         self._exits.push(interception)
         return interception
 
@@ -264,6 +265,10 @@ class Handle:
 
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call this when the handle closes."""
+        self._at_close(callback)
+
+    def _at_close(self, callback: Callable[[], object]) -> None:
+        self._exits = self._exits or ExitStack()
         self._exits.callback(callback)
 
     def end_connections(self) -> None:
@@ -278,7 +283,8 @@ class Handle:
         if self.closed:
             return
         self.closed = True
-        self._exits.close()
+        if self._exits is not None:
+            self._exits.close()
         self._mount.close()
         if self in self.context.handles:
             self.context.handles.remove(self)

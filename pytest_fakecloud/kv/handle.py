@@ -93,12 +93,11 @@ class KVServer(Handle):
             self._engine = _real_engine(context, engine, isolation, dialect, max_key_size)
         self.dialect = dialect
         self._credentials = Credentials()
-        self._password = new_token(32)
+        self._password, self._credentials.read_only = new_token(32), new_token()
         self._port: DatabasePort | None = None
         app = KVApp(self._find_engine, context.clock, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
         self._credentials.standard = self.token
-        self._credentials.read_only = new_token()
         if engine is not None:
             self._mount.on_close.append(cast("RedisEngine", self._engine).close)
 

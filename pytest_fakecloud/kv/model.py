@@ -51,6 +51,11 @@ class Limits:
     max_pending_entries: int | None = 1000
 
     @property
+    def bounds_requests(self) -> bool:
+        """Whether commands have to be counted."""
+        return (self.daily_limit, self.max_requests_per_second) != (None, None)
+
+    @property
     def bounds_data(self) -> bool:
         """Whether commands that write have to be measured."""
         return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .errors import MAX_DAILY_REQUESTS, MAX_REQUESTS
 from .model import Limits
 
-__all__ = ["Quota"]
+__all__ = ["NO_QUOTA", "Quota"]
 
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
@@ -51,6 +51,10 @@ class Quota:
         with self._lock:
             for window in self._windows:
                 window.used = 0
+
+
+NO_QUOTA = Quota(Limits(), lambda: 0)
+"""For servers without such limits, which is nearly all: it counts nothing."""
 
 
 class _Window:

@@ -20,7 +20,7 @@ from .between import Betweens
 from .engine import Engine
 from .errors import CommandError, RestError
 from .model import Limits, Session, User
-from .quota import Quota
+from .quota import NO_QUOTA, Quota
 from .registry import COMMANDS
 from .reply import OK, Reply, to_json, to_resp
 from .requests import command_of_body, command_of_path, commands_of_body
@@ -70,7 +70,7 @@ class KVApp(App):
         self.int_text = int_text
         self.credentials = credentials
         self.limits = limits
-        self.quota = Quota(limits, clock.now_us)
+        self.quota = Quota(limits, clock.now_us) if limits.bounds_requests else NO_QUOTA
         self.betweens = Betweens()
         self.connections: set[object] = set()
         """What is open for long: connections of the database port, event streams."""

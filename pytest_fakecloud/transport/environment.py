@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import threading
 
-__all__ = ["enter", "leave"]
+__all__ = ["enter", "leave", "refresh"]
 
 HOST = "127.0.0.1"
 _VARIABLES = ("NO_PROXY", "no_proxy")
 
 
 class _NoProxy:
-    """Counts who is in; each who enters has the variables set, the last out gives them back."""
+    """Counts who is in; the first sets the variables, the last gives them back."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,17 +23,27 @@ class _NoProxy:
     def enter(self) -> None:
         with self._lock:
             self._users += 1
-            # Whether there is a proxy or not: a test may well name one while its fakes are open.
-            for name in _VARIABLES:
-                before = os.environ.get(name)
-                if before is not None and before == self._set.get(name):
-                    continue
-                hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
-                if HOST in hosts or "*" in hosts:
-                    continue
-                self._before[name] = before
-                self._set[name] = ",".join([*hosts, HOST])
-                os.environ[name] = self._set[name]
+            if self._users == 1:
+                self._apply()
+
+    def refresh(self) -> None:
+        # A look at one of the two is enough to see that somebody has put the environment back.
+        name = _VARIABLES[1]
+        if os.environ.get(name) != self._set.get(name, ""):
+            with self._lock:
+                if self._users:
+                    self._apply()
+
+    def _apply(self) -> None:
+        # Whether there is a proxy or not: a test may well name one while its fakes are open.
+        for name in _VARIABLES:
+            before = os.environ.get(name)
+            hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
+            if HOST in hosts or "*" in hosts:
+                continue
+            self._before[name] = before
+            self._set[name] = ",".join([*hosts, HOST])
+            os.environ[name] = self._set[name]
 
     def leave(self) -> None:
         with self._lock:
@@ -54,4 +64,5 @@ class _NoProxy:
 
 _no_proxy = _NoProxy()
 enter = _no_proxy.enter
+refresh = _no_proxy.refresh
 leave = _no_proxy.leave

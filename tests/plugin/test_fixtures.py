@@ -123,16 +123,24 @@ def test_a_test_without_fakes_finds_the_process_as_it_was(
         def test_with(kv_server):
             assert [a == b for a, b in zip(state(), untouched)] == [False] * 3
 
+        def values():
+            return [os.environ.get(name) for name in ("NO_PROXY", "no_proxy")]
+
         def test_another(kv_server, monkeypatch):
-            assert os.environ["NO_PROXY"] == "127.0.0.1"
-            monkeypatch.setenv("NO_PROXY", "elsewhere.test")
+            assert values() == ["127.0.0.1"] * 2
+            for name in ("NO_PROXY", "no_proxy"):
+                monkeypatch.setenv(name, "elsewhere.test")
 
         def test_what_a_test_changed_is_set_again(kv_server):
-            assert os.environ["NO_PROXY"] == "127.0.0.1"
-            del os.environ["NO_PROXY"]
+            assert values() == ["127.0.0.1"] * 2
+            os.environ["NO_PROXY"] = os.environ["no_proxy"] = "internal.test"
+
+        def test_what_a_test_wants_is_kept(kv_server):
+            assert values() == ["internal.test,127.0.0.1"] * 2
+            del os.environ["NO_PROXY"], os.environ["no_proxy"]
 
         def test_what_a_test_removed_is_set_again(kv_server):
-            assert os.environ["NO_PROXY"] == "127.0.0.1"
+            assert values() == ["127.0.0.1"] * 2
 
         def test_without():
             assert state() == untouched
@@ -140,7 +148,7 @@ def test_a_test_without_fakes_finds_the_process_as_it_was(
         def test_with_again(kv_server):
             assert os.environ["NO_PROXY"] == "127.0.0.1"
         """
-    ).assert_outcomes(passed=6)
+    ).assert_outcomes(passed=7)
     assert "NO_PROXY" not in os.environ
 
 
