@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .run import SERVICE_NAMES, Run, begin, end, present, publish_env, run_of
+from .run import (
+    SERVICE_NAMES,
+    Run,
+    ask_for_settings,
+    begin,
+    end,
+    present,
+    publish_env,
+    run_of,
+)
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
@@ -135,6 +144,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 # -- hooks -----------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """See an overridden ``fakecloud_settings``, which may have parameters."""
+    ask_for_settings(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)

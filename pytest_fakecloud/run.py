@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .cloud import Cloud
     from .transport.changes import Changes
 
-__all__ = ["SERVICE_NAMES", "Run", "begin", "end", "present", "run_of"]
+__all__ = ["SERVICE_NAMES", "Run", "ask_for_settings", "begin", "end", "present", "run_of"]
 
 SERVICE_NAMES = ("kv_server", "vector_index", "broker", "queue")
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
@@ -28,6 +28,7 @@ FIXTURES = frozenset(
         *("fakecloud_kv", "fakecloud_vector", "fakecloud_broker", "fakecloud_queue"),
     )
 )
+SETTINGS = "fakecloud_settings"
 _RUN = pytest.StashKey["Run"]()
 _OVERRIDDEN = pytest.StashKey[bool]()
 _runs: list[Run] = []
@@ -174,7 +175,9 @@ class Run:
         if found is not None and not found.closed:
             return found
         assert item is not None, "fixtures of fakes are for tests"
-        own = _fixture_value(item, "fakecloud_settings") if _is_overridden(item) else {}
+        own = _fixture_value(item, SETTINGS) if _is_overridden(item) else {}
+        if not isinstance(own, Mapping):
+            raise misuse(f"the fixture {SETTINGS} returns a dict of settings, got {own!r}")
         settings = self.settings_of(item, own)
         strict = settings["strict"]
         self.strict = _kinds_of_text(strict) if isinstance(strict, str) else _kinds(strict)
@@ -354,18 +357,49 @@ def _fixture_value(item: pytest.Item, name: str) -> Any:
     return found._request.getfixturevalue(name)
 
 
+def ask_for_settings(metafunc: pytest.Metafunc) -> None:
+    """Let a test with fakes be parametrized by ``fakecloud_settings`` without naming it.
+
+    pytest takes parameters only for what a test asks for by the time it is collected. Not every
+    test asks, because that would cost each some 20 us.
+    """
+    if SETTINGS in metafunc.fixturenames or FIXTURES.isdisjoint(metafunc.fixturenames):
+        return
+    definition = metafunc.definition
+    if not (_is_overridden(definition) or _is_parametrized(definition)):
+        return
+    definition.add_marker(pytest.mark.usefixtures(SETTINGS))
+    found: Any = metafunc
+    manager = definition.session._fixturemanager
+    asked = manager.getfixtureinfo(definition, metafunc.function, metafunc.cls)
+    found.fixturenames[:] = asked.names_closure
+    found._arg2fixturedefs.update(asked.name2fixturedefs)
+
+
+def _is_parametrized(item: pytest.Item) -> bool:
+    for marker in item.iter_markers("parametrize"):
+        names = marker.args[0] if marker.args else marker.kwargs.get("argnames", ())
+        if isinstance(names, str):
+            names = [name.strip() for name in names.split(",")]
+        if SETTINGS in names:
+            return True
+    return False
+
+
 def _is_overridden(item: pytest.Item) -> bool:
     """Whether a test has a ``fakecloud_settings`` other than the plugin's, which is empty.
 
     Asked once for all tests of a module or class: getting a fixture's value costs each test 20 us.
     """
-    name, parent = "fakecloud_settings", item.parent
-    if parent is None or name in getattr(item, "fixturenames", ()):
+    parent = item.parent
+    if parent is None or SETTINGS in getattr(item, "fixturenames", ()):
+        return True
+    if SETTINGS in getattr(getattr(item, "callspec", None), "params", ()):
         return True
     found = parent.stash.get(_OVERRIDDEN, None)
     if found is None:
         try:
-            known = item.session._fixturemanager.getfixturedefs(name, item)
+            known = item.session._fixturemanager.getfixturedefs(SETTINGS, item)
             found = known is None or len(known) != 1
         except Exception:
             # Not for plugins to rely on, so another pytest may have another one.

@@ -221,6 +221,93 @@ def test_settings_merge_from_function_to_ini(run: Run, pytester: pytest.Pytester
     ).assert_outcomes(passed=3)
 
 
+def test_settings_can_be_parametrized(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture
+        def topic(request):
+            return getattr(request, "param", "default")
+
+        @pytest.fixture
+        def fakecloud_settings(topic, request):
+            return {"broker": {"topics": {getattr(request, "param", topic): 1}}}
+        """
+    )
+    result = run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def topics(broker):
+            return list(broker.topics())
+
+        def test_default(topics):
+            assert topics == ["default"]
+
+        @pytest.mark.parametrize("fakecloud_settings", [{"broker": {"topics": {"a": 1}}}])
+        def test_direct(topics):
+            assert topics == ["a"]
+
+        @pytest.mark.parametrize("fakecloud_settings", ["a", "b"], indirect=True)
+        @pytest.mark.parametrize("turn", [1, 2])
+        def test_indirect(topics, request, turn):
+            assert topics == [request.node.callspec.params["fakecloud_settings"]]
+
+        @pytest.mark.parametrize("topic", ["c"], indirect=True)
+        def test_indirect_further_on(topics):
+            assert topics == ["c"]
+
+        class TestClass:
+            @pytest.fixture(params=["d", "e"])
+            def fakecloud_settings(self, request):
+                return {"broker": {"topics": {request.param: 1}}}
+
+            def test_fixture_with_parameters(self, topics, request):
+                assert topics == [request.node.callspec.params["fakecloud_settings"]]
+        """
+    )
+    result.assert_outcomes(passed=9)
+
+
+def test_settings_can_be_parametrized_where_nobody_overrides_them(run: Run) -> None:
+    run(
+        """
+        import pytest
+
+        def pytest_generate_tests(metafunc):
+            if metafunc.function.__name__ == "test_generated":
+                metafunc.parametrize("turn", [1, 2])
+
+        @pytest.mark.parametrize("fakecloud_settings", [{"seed": 1}, {"seed": 2}])
+        def test_direct(fakecloud, request):
+            assert {"seed": fakecloud.seed} == request.node.callspec.params["fakecloud_settings"]
+
+        @pytest.mark.parametrize("fakecloud_settings", [{"seed": 3}])
+        def test_generated(fakecloud, turn):
+            assert fakecloud.seed == 3
+        """
+    ).assert_outcomes(passed=4)
+
+
+def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def fakecloud_settings():
+            pass
+
+        def test_wrong(kv_server):
+            pass
+        """
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*the fixture fakecloud_settings returns a dict*, got None"])
+
+
 @pytest.mark.parametrize(
     ("marker", "text"),
     [
