@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ipaddress
 import json
 import os
 import signal
@@ -26,9 +27,16 @@ __all__ = ["main"]
 
 SERVICES = {"kv": "kv_server", "vector": "vector_index", "broker": "broker", "queue": "queue"}
 VARIABLE = "PYTEST_FAKECLOUD_"
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 JOURNAL_ENTRIES = 10_000
 """What a server that runs for weeks keeps of its past, unless told otherwise."""
+ELSEWHERE = (
+    "An option that is not given is looked up in the environment (--kv-port is "
+    "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
+    "the TOML file (control_port = 8000, and a table [kv] with port, token and settings; the file "
+    "itself may be PYTEST_FAKECLOUD_CONFIG)."
+)
+YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+MOST_PORT = 65_535
 EXIT_USAGE = 2
 EXIT_CANNOT_START = 3
 EXIT_NO_COMMAND = 127
@@ -57,21 +65,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_CANNOT_START
 
 
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("pytest-fakecloud")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pytest-fakecloud",
         description="Real HTTP fakes of a key-value store, a vector index, a log broker and a "
         "message queue.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser(
-        "serve", help="run the fakes until stopped", description="Run the fakes until stopped."
+        "serve",
+        help="run the fakes until stopped",
+        description="Run the fakes until stopped.",
+        epilog=ELSEWHERE,
     )
     run = commands.add_parser(
         "run",
         help="run a command with the fakes and their environment variables",
         description="Run a command with the fakes and their environment variables; its exit code "
         "is the result.",
+        epilog=ELSEWHERE,
     )
     for one in (serve, run):
         _add_options(one)
@@ -126,48 +148,96 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     from_file = _file(Path(file)) if file else {}
     flags = vars(given)
 
-    def value(name: str, *, number: bool = False) -> Any:
+    def found(name: str) -> tuple[Any, str]:
+        """The value, and how the user called it."""
         if flags.get(name) not in (None, []):
-            return flags[name]
+            return flags[name], f"--{name.replace('_', '-')}"
         text = os.environ.get(VARIABLE + name.upper())
         if text is not None:
-            if not number:
-                return text
-            if not text.isdigit():
-                raise Usage(f"{VARIABLE}{name.upper()}={text!r} is no port number")
-            return int(text)
-        return from_file.get(name)
+            return text, VARIABLE + name.upper()
+        return from_file.get(name), f"{file}: {name}"
 
-    chosen = value("services") or list(SERVICES)
-    names = chosen.split(",") if isinstance(chosen, str) else list(chosen)
-    names = [name.strip() for name in names if name.strip()]
-    unknown = [name for name in names if name not in SERVICES]
-    if unknown:
-        raise Usage(f"{', '.join(unknown)} is no service; the services are: {', '.join(SERVICES)}")
+    def text(name: str) -> Any:
+        value, where = found(name)
+        if value is not None and not isinstance(value, str):
+            raise Usage(f"{where}={value!r} is no text")
+        if value == "" and name.endswith("token"):
+            raise Usage(f"{where} is empty: leave it out for a random token")
+        return value
+
+    def number(name: str, most: int | None = None) -> int | None:
+        return _number(*found(name), most)
+
     services = {}
-    for name in names:
+    for name in _names(*found("services")):
         settings = dict(from_file.get(name, {}))
         settings.update(_settings(os.environ.get(f"{VARIABLE}{name.upper()}", "").split()))
         settings.update(_settings(flags[name]))
-        for key, number in (("port", True), ("token", False)):
-            chosen_value = value(f"{name}_{key}", number=number)
-            if chosen_value is not None:
-                settings[key] = chosen_value
+        if "port" in settings:
+            settings["port"] = _number(settings["port"], f"the setting port of {name}", MOST_PORT)
+        for key, chosen in (
+            ("port", number(f"{name}_port", MOST_PORT)),
+            ("token", text(f"{name}_token")),
+        ):
+            if chosen is not None:
+                settings[key] = chosen
         services[name] = settings
-    tls = value("tls")
     return {
         "services": services,
-        "host": value("host") or "127.0.0.1",
-        "control_port": value("control_port", number=True) or 0,
-        "control_token": value("control_token"),
-        "seed": value("seed"),
-        "now": value("now"),
-        "clock": value("clock"),
-        "tls": tls in (True, "1", "true", "yes"),
+        "host": text("host") or "127.0.0.1",
+        "control_port": number("control_port", MOST_PORT) or 0,
+        "control_token": text("control_token"),
+        "seed": _seed(*found("seed")),
+        "now": found("now")[0],
+        "clock": text("clock"),
+        "tls": _flag(*found("tls")),
         "json": flags.get("json", False),
-        "journal": value("journal"),
-        "journal_entries": value("journal_entries", number=True),
+        "journal": text("journal"),
+        "journal_entries": number("journal_entries"),
     }
+
+
+def _names(value: Any, where: str) -> list[str]:
+    """Which services, from a list or a text with commas; all of them unless told."""
+    if value is None:
+        return list(SERVICES)
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise Usage(f"{where}={value!r} is no list of names")
+    names = [word.strip() for word in words if word.strip()]
+    unknown = [name for name in names if name not in SERVICES]
+    known = ", ".join(SERVICES)
+    if unknown:
+        raise Usage(f"{', '.join(unknown)} is no service; the services are: {known}")
+    if not names:
+        raise Usage(f"{where}={value!r} names no service; the services are: {known}")
+    return names
+
+
+def _number(value: Any, where: str, most: int | None = None) -> int | None:
+    """A whole number from 0 on; a port when there is a ``most``."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
+        return value
+    wanted = "no whole number" if most is None else f"no port number: give 0 (any free) to {most}"
+    raise Usage(f"{where}={value!r} is {wanted}")
+
+
+def _seed(value: Any, where: str) -> int | str | None:
+    if value is None or type(value) in (int, str):
+        found: int | str | None = value
+        return found
+    raise Usage(f"{where}={value!r} is no seed: give a number or a text")
+
+
+def _flag(value: Any, where: str) -> bool:
+    word = str(value).lower()
+    if value is None or word in NO:
+        return False
+    if word in YES:
+        return True
+    raise Usage(f"{where}={value!r} is neither yes nor no: give {', '.join(YES)} or {NO[1]}, ...")
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -182,6 +252,9 @@ def _file(path: Path) -> dict[str, Any]:
         raise Usage(
             f"{path}: {', '.join(unknown)} is unknown; known are: {', '.join(sorted(known))}"
         )
+    for name in SERVICES:
+        if not isinstance(content.get(name, {}), dict):
+            raise Usage(f"{path}: {name} is a table of settings, not {content[name]!r}")
     return content
 
 
@@ -237,7 +310,7 @@ def _serve(options: Mapping[str, Any]) -> int:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda *_: stop.set())
     with _cloud(options) as (cloud, app, url):
-        _warn_of_other_addresses(options["host"])
+        _warn_of_other_addresses(options)
         print(_summary(cloud, app, url, options), flush=True)
         # In short naps: on Windows a signal is only seen between two waits.
         while not stop.wait(0.5):
@@ -250,7 +323,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
     if not command:
         raise Usage("run needs a command: pytest-fakecloud run -- npm test")
     with _cloud(options) as (cloud, app, url):
-        _warn_of_other_addresses(options["host"])
+        _warn_of_other_addresses(options)
         environment = {
             **os.environ,
             **cloud.env,
@@ -276,21 +349,50 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
     """The command's exit code; signals meant for us go to the command, which decides."""
+
+    def pass_on(number: int, _: object) -> None:
+        # Ctrl+C reaches the command from the terminal; once more would be a second Ctrl+C, which
+        # many a program takes for "leave at once".
+        if number != signal.SIGINT or not _has_terminal():
+            process.send_signal(signal.Signals(number))
+
     for name in ("SIGTERM", "SIGINT"):
-        signal.signal(
-            getattr(signal, name), lambda number, _: process.send_signal(signal.Signals(number))
-        )
+        signal.signal(getattr(signal, name), pass_on)
     code = process.wait()
     return code if code >= 0 else 128 - code
 
 
-def _warn_of_other_addresses(host: str) -> None:
-    if host not in LOOPBACK:
-        print(
-            f"pytest-fakecloud: warning: {host} is reachable from other machines; the fakes are "
-            "for tests and must not face a network you do not trust",
-            file=sys.stderr,
-        )
+def _has_terminal() -> bool:
+    """Whether keys pressed in a terminal become signals for this process and its command."""
+    if sys.platform == "win32":
+        return True
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _warn_of_other_addresses(options: Mapping[str, Any]) -> None:
+    places = [options["host"], *(one.get("host") for one in options["services"].values())]
+    for host in dict.fromkeys(str(place) for place in places if place):
+        if not _is_loopback(host):
+            print(
+                f"pytest-fakecloud: warning: {host} is reachable from other machines; the fakes "
+                "are for tests and must not face a network you do not trust",
+                file=sys.stderr,
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]) -> str:

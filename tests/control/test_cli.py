@@ -134,6 +134,12 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
         (["serve", "kv", "--kv", "dialect"], 2, "'dialect' is no SETTING=VALUE"),
         (["serve", "kv", "--kv", "colour=red"], 3, "kv_server has no setting 'colour'"),
         (["serve", "--now", "yesterday"], 3, "'yesterday' is not an instant"),
+        (["serve", "kv", "--kv-port", "99999"], 2, "--kv-port=99999 is no port number"),
+        (["serve", "kv", "--control-port", "-1"], 2, "--control-port=-1 is no port number"),
+        (["serve", "kv", "--kv", "port=70000"], 2, "the setting port of kv=70000 is no port"),
+        (["serve", "kv", "--journal-entries", "-5"], 2, "--journal-entries=-5 is no whole number"),
+        (["serve", "kv", "--kv-token", ""], 2, "--kv-token is empty"),
+        (["run", "--services", ",", "--", "true"], 2, "--services=',' names no service"),
     ],
 )
 def test_misuse_has_its_exit_code_and_a_reason(arguments: list[str], code: int, text: str) -> None:
@@ -154,7 +160,123 @@ def test_a_port_that_is_taken_is_said() -> None:
     assert "cannot start" in done.stderr
 
 
-def test_a_wrong_variable_is_said() -> None:
-    done = command("serve", "kv", PYTEST_FAKECLOUD_KV_PORT="many")
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("KV_PORT", "many", "is no port number"),
+        ("KV_PORT", "²", "is no port number"),
+        ("KV_PORT", "99999", "is no port number"),
+        ("JOURNAL_ENTRIES", "many", "is no whole number"),
+        ("TLS", "maybe", "is neither yes nor no"),
+        ("SERVICES", " , ", "names no service"),
+    ],
+)
+def test_a_wrong_variable_is_said(variable: str, value: str, text: str) -> None:
+    done = command("serve", **{f"PYTEST_FAKECLOUD_{variable}": value})
     assert done.returncode == 2
-    assert "PYTEST_FAKECLOUD_KV_PORT='many' is no port number" in done.stderr
+    assert f"PYTEST_FAKECLOUD_{variable}=" in done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("services = 5", "services=5 is no list of names"),
+        ("services = [5]", "services=[5] is no list of names"),
+        ("kv = 5", "kv is a table of settings, not 5"),
+        ('control_port = "many"', "control_port='many' is no port number"),
+        ("control_port = true", "control_port=True is no port number"),
+        ('[kv]\nport = "x"', "the setting port of kv='x' is no port number"),
+        ("host = 5", "host=5 is no text"),
+        ("seed = [1]", "seed=[1] is no seed"),
+        ('tls = "maybe"', "tls='maybe' is neither yes nor no"),
+        ("colour = 1", "colour is unknown"),
+        ("colour =", "cannot read"),
+    ],
+)
+def test_a_wrong_file_is_said(tmp_path: Path, content: str, text: str) -> None:
+    file = tmp_path / "fakes.toml"
+    file.write_text(content, encoding="utf-8")
+    done = command("serve", "--config", str(file))
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert str(file) in done.stderr or "setting port" in text
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (["--host", "127.0.0.1"], []),
+        (["--host", "127.0.0.2"], []),
+        (["--host", "0.0.0.0"], ["0.0.0.0"]),
+        (["--kv", "host=0.0.0.0"], ["0.0.0.0"]),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+def test_every_address_others_can_reach_is_warned_of(
+    arguments: list[str], warned: list[str]
+) -> None:
+    done = command("run", "--services", "kv", *arguments, "--", sys.executable, "-c", "")
+    assert done.returncode == 0
+    found = [line.split()[2] for line in done.stderr.splitlines() if "warning" in line]
+    assert found == warned
+
+
+INTERRUPTED = """
+import signal, sys, time
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+print("ready", flush=True)
+while not seen:
+    time.sleep(0.01)
+time.sleep(0.5)
+print("interrupted", len(seen), flush=True)
+sys.exit(4)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+def test_ctrl_c_reaches_the_command_once() -> None:
+    import pty
+
+    child, terminal = pty.fork()
+    if child == 0:
+        words = [*COMMAND, "run", "--services", "kv", "--", sys.executable, "-c", INTERRUPTED]
+        os.execv(sys.executable, words)
+    output = b""
+    with open(terminal, "r+b", buffering=0) as keys:
+        while b"ready" not in output:
+            output += keys.read(1000)
+        keys.write(b"\x03")
+        try:
+            while more := keys.read(1000):
+                output += more
+        except OSError:
+            pass  # how Linux says that the other end is closed
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    assert b"interrupted 1" in output
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+def test_a_signal_to_run_alone_reaches_the_command() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "run", "--services", "kv", "--", sys.executable, "-c", INTERRUPTED],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == b"interrupted 1\n"
+    assert process.wait(20) == 4
+
+
+def test_the_version_is_said() -> None:
+    done = command("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("pytest-fakecloud ")
