@@ -52,6 +52,7 @@ SERVICES: Mapping[str, tuple[str, str]] = {
 
 PLACE_SETTINGS = ("host", "port", "token")
 """Settings that every handle takes besides its own."""
+MOST_PORT = 65_535
 DELIVERS = "queue"
 """The fixture whose handles have work for the thread in the background."""
 SHORTCUTS = ("kv_server", "vector_index", "broker", "queue")
@@ -101,6 +102,7 @@ class Cloud:
         self._recorded = Problems()
         self._allowed: list[tuple[str, dict[str, object]]] = []
         self._context = Context(self.clock, Ids(self.seed), self.journal, self._recorded, delivery)
+        self.gone = self._context.gone
         self._starting = threading.RLock()
         self._dispatcher: Dispatcher | None = None
         self._listeners: list[Callable[[Handle], None]] = []
@@ -261,13 +263,7 @@ class Cloud:
         """What a strict test would fail for, so far, less what ``allow`` covers."""
         found = list(self._recorded)
         for handle in self._context.handles:
-            found += _unused_faults(handle)
-            unmet = getattr(handle, "unmet", None)
-            if unmet is not None:
-                found += [
-                    Problem("unmet", f"{handle.name}: {text}", {"handle": handle.name})
-                    for text in unmet()
-                ]
+            found += handle._left_behind()
         return Found(problem for problem in found if not self._covers(problem))
 
     def allow(self, kind: str, **where: object) -> None:
@@ -316,6 +312,7 @@ class Cloud:
         self._recorded.clear()
         self._allowed.clear()
         self.journal.clear()
+        self.gone.clear()
 
     def keep_only(self, known: Iterable[Handle]) -> None:
         """Close the handles that are neither known nor a fixture's."""
@@ -424,6 +421,13 @@ def _refuse_unknown(fixture: str, handle_class: type[Handle], settings: Mapping[
         raise ContractError(
             f"{fixture} has no setting {', '.join(map(repr, unknown))}; it has: {', '.join(known)}"
         )
+    for key in ("name", "host", "token"):
+        value = settings.get(key)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise ContractError(f"{key}={value!r} of {fixture} must be a text that is not empty")
+    port = settings.get("port", 0)
+    if type(port) is not int or not 0 <= port <= MOST_PORT:
+        raise ContractError(f"port={port!r} of {fixture} must be 0 (any free) to {MOST_PORT}")
 
 
 _setting_names: dict[type[Handle], tuple[str, ...]] = {}
@@ -437,15 +441,3 @@ def setting_names(handle_class: type[Handle]) -> tuple[str, ...]:
         names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         _setting_names[handle_class] = names
     return names
-
-
-def _unused_faults(handle: Handle) -> list[Problem]:
-    return [
-        Problem(
-            "unused_fault",
-            f"{handle.name}: the fault {fault!r} never fired; remove it, or allow it with "
-            'fakecloud.allow("unused_fault")',
-            {"handle": handle.name},
-        )
-        for fault in handle.faults.unused()
-    ]

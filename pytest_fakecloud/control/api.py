@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import json
 import queue as queues
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..kernel.app import Answer, App, Request, Stream
 from ..kernel.auth import bearer_token, new_token, same
 from ..kernel.errors import ContractError, ServiceError
+from ..kernel.faults import FaultPlan
 from ..kernel.handle import Handle
 from ..kernel.journal import Call, Entry
 from ..kernel.reading import decode_segment, json_value
@@ -205,7 +207,7 @@ class ControlApp(App):
     def set_seed(self, request: Request) -> object:
         """Start all randomness over from another seed."""
         seed = _object(request).get("seed")
-        if not isinstance(seed, int | str):
+        if isinstance(seed, bool) or not isinstance(seed, int | str):
             raise Refused(422, f"a seed is a number or a text, not {seed!r}")
         self.cloud.reseed(seed)
         return {"seed": self.cloud.seed}
@@ -319,11 +321,13 @@ class ControlApp(App):
         plan = self._named(request).faults
         kind = body.pop("kind", None)
         arguments = body.pop("args", [])
-        prepare = getattr(plan, str(kind), None)
-        if not isinstance(kind, str) or kind.startswith("_") or not callable(prepare):
-            raise Refused(422, f"{kind!r} is no fault: give answer, drop, lose_answer, delay, …")
+        kinds = _fault_kinds(type(plan))
+        if kind not in kinds:
+            raise Refused(422, f"{kind!r} is no fault: give one of {', '.join(kinds)}")
+        if not isinstance(arguments, list):
+            raise Refused(422, f"args is a list, not {arguments!r}")
         with _contract():
-            return self._fault(prepare(*arguments, **body))
+            return self._fault(getattr(plan, kind)(*arguments, **body))
 
     def clear_faults(self, request: Request) -> object:
         """Take all faults of a handle back."""
@@ -442,6 +446,15 @@ _DUNDERS = frozenset(
         "__call__",
     }
 )
+
+
+def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
+    """The methods that prepare a fault, but for the one that wants a function."""
+    return sorted(
+        name
+        for name, method in inspect.getmembers(plan, inspect.isfunction)
+        if method.__annotations__.get("return") == "Fault" and name not in ("add", "call")
+    )
 
 
 @contextlib.contextmanager

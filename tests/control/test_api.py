@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 from .conftest import Server, fetch
 
 
@@ -88,6 +90,7 @@ def test_the_seed_starts_over(server: Server) -> None:
     assert server.ask("PUT", "/seed", {"seed": 7}) == (200, {"seed": 7})
     assert server.ask("GET", "/seed") == (200, {"seed": 7})
     assert server.ask("PUT", "/seed", {"seed": None})[0] == 422
+    assert server.ask("PUT", "/seed", {"seed": True})[0] == 422
 
 
 def test_faults_are_armed_shown_and_taken_back(server: Server) -> None:
@@ -112,6 +115,13 @@ def test_wrong_faults_are_refused(server: Server) -> None:
     assert server.ask("POST", path, {"kind": "_add"})[0] == 422
     assert server.ask("POST", path, {"kind": "answer", "args": [503], "color": "red"})[0] == 422
     assert server.ask("DELETE", f"{path}/9999")[0] == 404
+    for other in ("close", "clear", "pause", "claim", "up", "call", None, 5):
+        status, answer = server.ask("POST", path, {"kind": other, "args": [0]})
+        assert status == 422
+        assert "give one of answer, delay, down, drop" in answer["error"]["message"]
+    assert server.ask("POST", path, {"kind": "answer", "args": "503"})[0] == 422
+    server.ask("POST", path, {"kind": "drop", "times": 1, "command": "GET"})
+    assert len(server.ask("GET", path)[1]) == 1
     status, answer = server.ask("GET", "/handles/nobody/faults")
     assert status == 404
     assert "kv_server" in answer["error"]["message"]
@@ -209,6 +219,27 @@ def test_more_fakes_start_and_close(server: Server) -> None:
     assert server.ask("GET", "/handles/second")[0] == 404
     assert server.ask("POST", "/handles", {"fixture": "tape_robot"})[0] == 422
     assert server.ask("POST", "/handles", {"fixture": "queue", "settings": {"x": 1}})[0] == 422
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": 5},
+        {"name": ""},
+        {"token": 5},
+        {"host": 5},
+        {"port": 99999},
+        {"port": -1},
+        {"port": "80"},
+        {"port": True},
+    ],
+)
+def test_a_place_that_is_none_is_refused(server: Server, settings: dict[str, object]) -> None:
+    status, answer = server.ask("POST", "/handles", {"fixture": "kv_server", "settings": settings})
+    (key,) = settings
+    assert status == 422
+    assert f"{key}={settings[key]!r} of kv_server must be" in answer["error"]["message"]
+    assert server.ask("GET", "/handles/nobody")[0] == 404
 
 
 def test_private_names_cannot_be_called(server: Server) -> None:
