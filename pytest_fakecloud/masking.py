@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from .kernel.handle import SECRETS
+
 if TYPE_CHECKING:
     from .cloud import Cloud
     from .kernel.journal import Call
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["HIDDEN", "Mask", "hides_words"]
 
 HIDDEN = "***"
-_NAMES = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
 _SHORTEST = 8  # characters of a secret below which hiding it would tear ordinary words apart
 _SECRET_HEADER = re.compile(
     r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
@@ -40,13 +41,13 @@ class Mask:
     """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
 
     def __init__(self, cloud: Cloud) -> None:
-        found = {
+        found = {getattr(handle, name, None) for handle in cloud.handles for name in SECRETS}
+        secrets = [
             secret
-            for handle in cloud.handles
-            for name in _NAMES
-            if isinstance(secret := getattr(handle, name, None), str) and len(secret) >= _SHORTEST
-        }
-        spellings = {spelling for secret in found for spelling in _spellings(secret)}
+            for secret in found | cloud.gone.secrets
+            if isinstance(secret, str) and len(secret) >= _SHORTEST
+        ]
+        spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
         self._secrets = re.compile(
             "|".join(map(re.escape, sorted(spellings, key=len, reverse=True))) or r"(?!)"
         )

@@ -218,15 +218,17 @@ def _explain(
     call: pytest.CallInfo[None],
     report: pytest.TestReport,
 ) -> None:
-    if call.when == "teardown":
-        return
-    if run.recordings and call.when == "call":
+    in_call = call.when == "call"
+    if run.recordings and (in_call or (call.when == "setup" and report.failed)):
         from .control.record import write as record
         from .timeline import file_name
 
         record(cloud, run.recordings / f"{file_name(item.nodeid)}.har")
     wanted = run.journal_when
-    if (wanted == "always" and call.when == "call") or (wanted == "failed" and report.failed):
+    if (wanted == "always" and in_call) or (
+        wanted == "failed" and report.failed and not (call.when == "teardown" and run.told)
+    ):
+        run.told = True
         from .report import section
 
         link = ""
@@ -239,7 +241,7 @@ def _explain(
             from .hints import hints, suspicions
 
             found = hints(cloud, call.excinfo.value)
-            if not found and call.when == "call":
+            if not found and in_call:
                 names = vars(getattr(item, "module", None) or object).values()
                 found = suspicions(cloud, getattr(item, "fixturenames", ()), names)
             text = "\n".join([*found, text])

@@ -16,7 +16,7 @@ from .control.api import PREFIX
 from .control.codec import class_named, decode, decode_error, encode
 from .kernel.aio import Twin
 from .kernel.errors import ContractError
-from .kernel.handle import Handle
+from .kernel.handle import Gone, Handle
 from .kernel.journal import Found
 
 __all__ = ["RemoteCloud", "connect"]
@@ -263,6 +263,7 @@ class RemoteCloud(Cloud):
         self._fixture_handles: dict[str, Handle] = {}
         self.fixture_settings = {}
         self.authority = None
+        self.gone = Gone()
         self.closed = False
         try:
             self._state()

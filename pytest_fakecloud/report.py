@@ -61,7 +61,8 @@ def rows(cloud: Cloud, entries: Iterable[Entry] | None = None) -> list[Row]:
     """
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
-    homes = {handle.url: handle.name for handle in cloud.handles}
+    homes = {url: name for name, (_, url) in cloud.gone.homes.items()}
+    homes.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
     received = {id(attempt) for attempt in attempts.values()}
     found = []
@@ -94,9 +95,9 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
     method = f"{call.method} {mask.target(call)}"
     body = mask.body(call)
-    what, detail = _words(call), ""
+    what, detail = _words(call, mask), ""
     if not what:
-        what, detail = method, _excerpt(body)
+        what, detail = method, _excerpt(body, mask)
     return Row(
         call.number,
         call.at_us,
@@ -105,7 +106,7 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
         mask.text(what if attempt is None else f"{_attempt(attempt)} {what}"),
         _answer(call, mask),
         call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed"),
-        mask.text(detail),
+        detail,
         call.fault or ("" if attempt is None else str(attempt.data.get("fault") or "")),
         "" if call.problem == "bug" else mask.text(call.note),
         _message(method, call.headers, body, mask),
@@ -149,7 +150,7 @@ def _attempt(event: Event) -> str:
     return f"{name} {event.data.get('number', '')}".strip()
 
 
-def _words(call: Call) -> str:
+def _words(call: Call, mask: Mask) -> str:
     """The commands of a call that speaks in commands, else nothing."""
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
@@ -157,7 +158,10 @@ def _words(call: Call) -> str:
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
     # A client of the REST face may write commands in any case; their names stand out in capitals.
-    shown = "; ".join(" ".join([line[0].upper(), *map(_word, line[1:])]) for line in lines[:4])
+    shown = "; ".join(
+        " ".join([line[0].upper(), *(_word(mask.text(word)) for word in line[1:])])
+        for line in lines[:4]
+    )
     left = f"; {len(lines) - 4} more" if len(lines) > 4 else ""
     several = f"{call.route}: " if call.route in ("pipeline", "multi-exec") else ""
     return f"{several}{shown}{left}"
@@ -168,9 +172,10 @@ def _word(value: str) -> str:
     return text if len(text) <= 32 else f"{text[:29]}..."
 
 
-def _excerpt(body: bytes | str) -> str:
-    text = body[:300].decode("utf-8", "replace") if isinstance(body, bytes) else body
-    return " ".join(text.split())
+def _excerpt(body: bytes | str, mask: Mask) -> str:
+    # A credential is taken out before it can be cut in two, when nobody would know it any more.
+    text = body[:1000].decode("utf-8", "replace") if isinstance(body, bytes) else body
+    return " ".join(mask.text(text)[:300].split())
 
 
 def _status(call: Call) -> str:
@@ -190,7 +195,7 @@ def _answer(call: Call, mask: Mask) -> str:
     ending = "" if call.outcome == "answered" else f" {call.outcome}"
     body = call.answer if isinstance(call.answer, bytes) else b""
     text = _decoded(body) if call.facts.get("encoding") == "base64" else ""
-    return f"{call.status}{ending} {mask.text(text or _excerpt(body))}".strip()
+    return f"{call.status}{ending} {mask.text(text) or _excerpt(body, mask)}".strip()
 
 
 def _decoded(body: bytes) -> str:
@@ -275,6 +280,7 @@ def section(cloud: Cloud, *, link: str = "") -> str:
         f"clock {cloud.clock.mode} at {now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 1000:03} UTC",
     ]
     lines += [f"{handle.name} at {handle.url}" for handle in cloud.handles]
+    lines += [f"{name} at {url}, closed" for name, (_, url) in cloud.gone.homes.items()]
     if link:
         lines.append(f"timeline: {link}")
     lines.append("")

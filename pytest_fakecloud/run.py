@@ -73,8 +73,8 @@ def misuse(text: str) -> BaseException:
 class Run:
     """What the hooks and fixtures of one pytest run share.
 
-    ``item`` is the test that runs, ``cloud`` its cloud if it has one by now, ``strict`` the kinds of
-    problem it fails for. Besides the clouds of tests there may be one that lives as long as the run
+    ``item`` is the test that runs, ``cloud`` its cloud if it has one by now, ``told`` whether a report
+    of it has the journal, ``strict`` the kinds of problem it fails for. Besides the clouds of tests there may be one that lives as long as the run
     and returns to its baseline before each test.
     """
 
@@ -82,6 +82,7 @@ class Run:
         self.config = config
         self.item: pytest.Item | None = None
         self.cloud: Cloud | None = None
+        self.told = False
         self.strict: tuple[str, ...] = ()
         self.early: tuple[str, ...] = ()
         self._long: Cloud | None = None
@@ -246,6 +247,7 @@ class Run:
         """
         self.item = item
         self.cloud = None
+        self.told = False
         if self._kept is not None and FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             self._take_changes_back()
         if not self._seed_is_given:

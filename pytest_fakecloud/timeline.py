@@ -89,7 +89,7 @@ def page(cloud: Cloud, title: str, failure: str = "") -> str:
     """The whole page of one test; ``failure`` is the text of its error."""
     mask = Mask(cloud)
     every = rows(cloud)
-    lanes = _lanes(every, [handle.name for handle in cloud.handles])
+    lanes = _lanes(every, [*(handle.name for handle in cloud.handles), *cloud.gone.homes])
     now = cloud.clock.now()
     facts = (
         f"seed <code>{html.escape(repr(cloud.seed))}</code> · clock {cloud.clock.mode} at "

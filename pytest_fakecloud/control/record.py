@@ -38,13 +38,15 @@ _NOT_SENT_AGAIN = frozenset(
 def archive(cloud: Cloud) -> dict[str, Any]:
     """The cloud's journal as a HAR object; credentials masked, instants of the cloud's clock."""
     mask = Mask(cloud)
-    homes = {handle.name: handle for handle in cloud.handles}
+    homes = dict(cloud.gone.homes)
+    homes.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
     return {
         "log": {
             "version": "1.2",
             "creator": {"name": "pytest-fakecloud", "version": "1"},
             "entries": [
-                _entry(call, homes.get(call.handle), mask) for call in cloud.journal.calls()
+                _entry(call, *homes.get(call.handle, ("", f"http://{call.handle}.invalid")), mask)
+                for call in cloud.journal.calls()
             ],
         }
     }
@@ -57,8 +59,7 @@ def write(cloud: Cloud, path: Path) -> Path:
     return path
 
 
-def _entry(call: Call, handle: Handle | None, mask: Mask) -> dict[str, Any]:
-    origin = handle.url if handle is not None else f"http://{call.handle}.invalid"
+def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     target = mask.target(call)
     content_type = call.header("content-type") or ""
     request: dict[str, Any] = {
@@ -101,7 +102,7 @@ def _entry(call: Call, handle: Handle | None, mask: Mask) -> dict[str, Any]:
         "cache": {},
         "timings": {"send": 0, "wait": 0, "receive": 0},
         "_handle": call.handle,
-        "_fixture": handle.fixture if handle is not None else "",
+        "_fixture": fixture,
         "_fault": call.fault,
         "_outcome": call.outcome,
     }

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
-from .app import App, Problems
+from .app import App, Problem, Problems
 from .auth import new_token
 from .clock import Clock, Mode
 from .errors import ContractError
@@ -24,9 +24,11 @@ from .journal import Call, Found, Journal
 if TYPE_CHECKING:
     from .hub import Hub, Mount
 
-__all__ = ["Context", "Delivery", "Handle", "Snapshot"]
+__all__ = ["SECRETS", "Context", "Delivery", "Gone", "Handle", "Snapshot"]
 
 Delivery = Literal["driven", "background"]
+SECRETS = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
+"""The properties of handles that no report may show."""
 
 
 class Engine(Protocol):
@@ -48,12 +50,30 @@ class Snapshot:
 
 
 @dataclass
+class Gone:
+    """What reports need of fakes and credentials that are no more.
+
+    ``homes`` has the fixture and the address of each closed handle, by its name; ``secrets`` are
+    credentials that once let somebody in.
+    """
+
+    homes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    secrets: set[str] = field(default_factory=set)
+
+    def clear(self) -> None:
+        """Forget them, with the journal they are in."""
+        self.homes.clear()
+        self.secrets.clear()
+
+
+@dataclass
 class Context:
     """What the handles of one cloud share.
 
     ``clock``, ``ids`` and ``journal`` are the cloud's; ``problems`` collects what a strict test fails
     for; ``delivery`` says who delivers the queue's messages; ``interceptor`` answers requests to a
-    hard-coded origin; ``handles`` are all handles made in this context.
+    hard-coded origin; ``handles`` are the open handles made in this context, ``gone`` tells of the
+    others.
     """
 
     clock: Clock
@@ -64,6 +84,7 @@ class Context:
     hub: Hub | None = None
     tls: Any = None
     handles: list[Handle] = field(default_factory=list)
+    gone: Gone = field(default_factory=Gone)
     interceptor: Callable[[Handle, str], AbstractContextManager[object]] | None = None
     place: dict[str, Any] = field(default_factory=dict)
     """Host and port of the next handle, where they are wanted and not just any."""
@@ -175,6 +196,7 @@ class Handle:
 
     def rotate_token(self) -> str:
         """Replace the credentials; the old ones are refused from now on."""
+        self.context.gone.secrets.update(self._secrets())
         self.token = new_token()
         return self.token
 
@@ -271,6 +293,28 @@ class Handle:
         self._exits = self._exits or ExitStack()
         self._exits.callback(callback)
 
+    def _secrets(self) -> set[str]:
+        values = (getattr(self, name, None) for name in SECRETS)
+        return {value for value in values if isinstance(value, str)}
+
+    def _left_behind(self) -> list[Problem]:
+        """What a strict test fails for that shows only when nothing more is to come."""
+        found = [
+            Problem(
+                "unused_fault",
+                f"{self.name}: the fault {fault!r} never fired; remove it, or allow it with "
+                'fakecloud.allow("unused_fault")',
+                {"handle": self.name},
+            )
+            for fault in self.faults.unused()
+        ]
+        unmet = getattr(self, "unmet", None)
+        if unmet is not None:
+            found += [
+                Problem("unmet", f"{self.name}: {text}", {"handle": self.name}) for text in unmet()
+            ]
+        return found
+
     def end_connections(self) -> None:
         """End requests in flight and close every open connection; the address stays."""
         self._mount.reset_connections()
@@ -288,6 +332,9 @@ class Handle:
         self._mount.close()
         if self in self.context.handles:
             self.context.handles.remove(self)
+        self.context.gone.homes[self.name] = self.fixture, self.url
+        self.context.gone.secrets.update(self._secrets())
+        self.context.problems += self._left_behind()
 
     def __enter__(self) -> Self:
         return self

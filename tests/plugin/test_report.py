@@ -313,6 +313,20 @@ def test_no_secret_is_shown(cloud: Cloud) -> None:
     assert "AUTH ***" in text
 
 
+def test_no_secret_of_the_past_is_shown(cloud: Cloud) -> None:
+    rotated, closed = cloud.kv_server(name="rotated"), cloud.kv_server(name="closed")
+    secrets = [rotated.token, rotated.read_only_token, closed.token, closed.read_only_token]
+    for kv, path in ((rotated, "/echo/"), (closed, "/echo/")):
+        for secret in secrets:
+            httpx.get(kv.url + path + secret, headers=kv.headers)
+    rotated.rotate_token()
+    closed.close()
+    text = section(cloud)
+    assert text.count("ECHO ***") == 2  # each of four alike
+    assert not [secret for secret in secrets if secret in text]
+    assert f"closed at {closed.url}, closed" in text
+
+
 # -- in a run --------------------------------------------------------------------------------------
 
 FAILING = """
@@ -375,6 +389,37 @@ def test_a_fixture_that_fails_gets_one_too(run: Run) -> None:
     )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*- fakecloud -*", "*--> kv_server GET cart <-- 200*"])
+
+
+def test_a_fixture_that_fails_at_its_end_gets_one_too(run: Run) -> None:
+    result = run(
+        """
+        import httpx
+        import pytest
+
+        @pytest.fixture
+        def cart(kv_server):
+            yield kv_server
+            httpx.get(kv_server.url + "/get/cart?_token=" + kv_server.token)
+            raise RuntimeError("not tidied up")
+
+        def test_passes(cart):
+            httpx.get(cart.url + "/set/cart/" + cart.token, headers=cart.headers)
+
+        def test_fails(cart):
+            assert 0
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_passes*",
+            "kv_server at http://127.0.0.1:*, closed",
+            '* --> kv_server SET cart [*][*][*] <-- 200 {"result":"OK"}',
+            "* --> kv_server GET cart *",
+        ]
+    )
+    assert result.stdout.str().count("- fakecloud -") == 2
 
 
 def test_an_unittest_case_gets_one(run: Run) -> None:

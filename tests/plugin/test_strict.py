@@ -105,6 +105,39 @@ def test_a_fault_that_never_fired_fails(run: Run) -> None:
     result.stdout.fnmatch_lines(["[[]unused_fault] broker: the fault *commit* never fired*"])
 
 
+def test_what_a_closed_fake_left_counts_as_well(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        def test_fault(fakecloud):
+            with fakecloud.broker(name="second") as second:
+                second.faults.drop()
+
+        def test_expectation(fakecloud):
+            with fakecloud.destination() as destination:
+                destination.expect_oneshot_request("/hook").respond_with_data("")
+
+        def test_all(fakecloud, broker):
+            broker.faults.drop()
+            fakecloud.close()
+
+        def test_allowed(fakecloud):
+            with fakecloud.broker(name="second") as second:
+                second.faults.drop()
+            fakecloud.allow("unused_fault", handle="second")
+        """
+    )
+    result.assert_outcomes(failed=3, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*unused_fault? second: the fault * never fired*",
+            "*unmet? destination: the oneshot request never came*",
+            "*unused_fault? broker: the fault * never fired*",
+        ]
+    )
+
+
 def test_a_bug_of_the_fake_shows_its_traceback(run: Run) -> None:
     result = run(
         """
