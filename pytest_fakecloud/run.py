@@ -73,9 +73,9 @@ def misuse(text: str) -> BaseException:
 class Run:
     """What the hooks and fixtures of one pytest run share.
 
-    ``item`` is the test that runs, ``cloud`` its cloud if it has one by now, ``told`` whether a report
-    of it has the journal, ``strict`` the kinds of problem it fails for. Besides the clouds of tests there may be one that lives as long as the run
-    and returns to its baseline before each test.
+    ``item`` is the test that runs, ``cloud`` its cloud if it has one by now, ``told`` whether a
+    report of it has the journal, ``strict`` the kinds of problem it fails for. Besides the clouds of
+    tests there may be one that lives as long as the run and returns to its baseline before each.
     """
 
     def __init__(self, config: pytest.Config) -> None:
