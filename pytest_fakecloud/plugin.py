@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,6 +135,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
                 f"fakecloud_early: {', '.join(unknown)} is no service; "
                 f"the services are: {', '.join(SERVICE_NAMES)}"
             )
+        # Without a configured run, as where a conftest cannot be imported, there is no other end.
+        early_config.add_cleanup(partial(end, early_config))
         run_of(early_config).start_early(early)
     yield
 

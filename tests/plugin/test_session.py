@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
+import requests
 
-from .conftest import Run
+from .conftest import QUIET, Run
 
 
 def test_session_scope_keeps_address_and_credentials_and_nothing_else(
@@ -223,6 +225,24 @@ def test_early_fakes_are_there_before_the_conftest(pytester: pytest.Pytester) ->
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
     result.assert_outcomes(passed=2)
+
+
+def test_early_fakes_end_where_a_conftest_cannot_be_imported(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSTASH_REDIS_REST_URL", "https://real.example")
+    pytester.makeini("[pytest]\nfakecloud_early = kv_server")
+    pytester.makeconftest(
+        """
+        import os, pathlib
+        pathlib.Path("url").write_text(os.environ["UPSTASH_REDIS_REST_URL"])
+        raise ValueError
+        """
+    )
+    pytester.runpytest_inprocess(*QUIET)
+    assert os.environ["UPSTASH_REDIS_REST_URL"] == "https://real.example"
+    with pytest.raises(requests.ConnectionError):
+        requests.get((pytester.path / "url").read_text(), timeout=5)
 
 
 def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
