@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .kernel.errors import ContractError
+from .settings import MOST_PORT
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -36,7 +37,6 @@ ELSEWHERE = (
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-MOST_PORT = 65_535
 EXIT_USAGE = 2
 EXIT_CANNOT_START = 3
 EXIT_NO_COMMAND = 127

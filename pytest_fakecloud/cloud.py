@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from .kernel.handle import Context, Delivery, Handle, Snapshot
 from .kernel.ids import Ids
 from .kernel.instants import Instant
 from .kernel.journal import Found, Journal
+from .settings import PLACE_SETTINGS, check_settings
 from .transport.changes import changes
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ SERVICES: Mapping[str, tuple[str, str]] = {
 }
 """Fixture name to the module and class of its handle; imported when first asked for."""
 
-PLACE_SETTINGS = ("host", "port", "token")
-"""Settings that every handle takes besides its own."""
-MOST_PORT = 65_535
 DELIVERS = "queue"
 """The fixture whose handles have work for the thread in the background."""
 SHORTCUTS = ("kv_server", "vector_index", "broker", "queue")
@@ -212,12 +209,14 @@ class Cloud:
             raise ContractError("this cloud is closed: make a new one")
         handle_class = _handle_class(fixture)
         if settings:
-            _refuse_unknown(fixture, handle_class, settings)
+            check_settings(fixture, handle_class, settings)
         own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
         with self._starting:
             if self._dispatcher is None and fixture == DELIVERS:
                 self._dispatcher = Dispatcher(self.clock, self._delivery_failed)
-            self._context.place = {k: settings[k] for k in ("host", "port") if k in settings}
+            self._context.place = {
+                key: settings[key] for key in ("host", "port") if settings.get(key) is not None
+            }
             self._context.wanted_token = settings.get("token")
             try:
                 handle = handle_class(self._context, **own)
@@ -412,32 +411,3 @@ def _handle_class(fixture: str) -> type[Handle]:
         raise ContractError(f"{fixture!r} is no service; the services are: {', '.join(SERVICES)}")
     module, name = SERVICES[fixture]
     return cast("type[Handle]", getattr(importlib.import_module(module), name))
-
-
-def _refuse_unknown(fixture: str, handle_class: type[Handle], settings: Mapping[str, Any]) -> None:
-    known = [*setting_names(handle_class), *PLACE_SETTINGS]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise ContractError(
-            f"{fixture} has no setting {', '.join(map(repr, unknown))}; it has: {', '.join(known)}"
-        )
-    for key in ("name", "host", "token"):
-        value = settings.get(key)
-        if value is not None and (not isinstance(value, str) or not value):
-            raise ContractError(f"{key}={value!r} of {fixture} must be a text that is not empty")
-    port = settings.get("port", 0)
-    if type(port) is not int or not 0 <= port <= MOST_PORT:
-        raise ContractError(f"port={port!r} of {fixture} must be 0 (any free) to {MOST_PORT}")
-
-
-_setting_names: dict[type[Handle], tuple[str, ...]] = {}
-
-
-def setting_names(handle_class: type[Handle]) -> tuple[str, ...]:
-    """The keyword settings a handle takes."""
-    names = _setting_names.get(handle_class)
-    if names is None:
-        parameters = inspect.signature(handle_class.__init__).parameters.values()
-        names = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-        _setting_names[handle_class] = names
-    return names

@@ -636,6 +636,7 @@ def _retaining(limits: Limits, retention: Duration | None, retention_bytes: int 
     if retention is not None:
         limits = replace(limits, retention_ms=_ms(retention))
     if retention_bytes is not None:
+        whole("retention_bytes", retention_bytes, 0)
         limits = replace(limits, retention_bytes=retention_bytes)
     return limits
 

@@ -29,6 +29,8 @@ __all__ = ["Pending", "VectorIndex"]
 
 Choice = TypeVar("Choice", bound=StrEnum)
 Item = dict[str, Any]
+MOST_DIMENSIONS = 1 << 20
+"""Far above every service's; a row of more would only be a mistake that takes memory."""
 EVERY_PART = Include(True, True, True)
 
 
@@ -105,7 +107,7 @@ class VectorIndex(Handle):
         the_kind = _choice("kind", kind, Kind)
         if isinstance(namespaces, str):
             raise ContractError(f"namespaces={namespaces!r} is one text: give a list of names")
-        _check_whole("dimension", dimension)
+        _check_whole("dimension", dimension, MOST_DIMENSIONS)
         _check_whole("range_limit", range_limit)
         _check_whole("ready_after_reads", ready_after_reads)
         embedder = None
@@ -296,6 +298,8 @@ def _choice(name: str, value: str, choices: type[Choice]) -> Choice:
     return choices[word]
 
 
-def _check_whole(name: str, value: object) -> None:
+def _check_whole(name: str, value: object, most: int | None = None) -> None:
     if value is not None and (type(value) is not int or value < 1):
         raise ContractError(f"{name}={value!r} must be a whole number of at least 1, or None")
+    if most is not None and isinstance(value, int) and value > most:
+        raise ContractError(f"{name}={value!r} must be at most {most}")

@@ -21,6 +21,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import orjson
@@ -145,16 +146,31 @@ def _json(text: bytes, where: str) -> Any:
         raise ContractError(f"{where} is not JSON: {error}") from None
 
 
+def _arrays(path: Path) -> dict[str, Any]:
+    try:
+        # Given a path, numpy leaves the file open where it is no archive.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+        # An .npy under this name is an array, which is no context manager.
+        raise ContractError(
+            f"{path.name} is no .npz file of plain arrays (numpy.savez): {error}"
+        ) from None
+
+
 def _from_npz(path: Path) -> Iterator[Raw]:
-    with np.load(path, allow_pickle=False) as arrays:
-        names = arrays.files
-        if "vectors" not in names:
-            for name in names:
-                yield {"id": name, "vector": arrays[name]}
-            return
-        vectors = arrays["vectors"]
-        columns = {name: arrays[name] for name in ("ids", "metadata", "data") if name in names}
+    arrays = _arrays(path)
+    if "vectors" not in arrays:
+        for name, vector in arrays.items():
+            yield {"id": name, "vector": vector}
+        return
+    vectors = arrays["vectors"]
+    columns = {name: arrays[name] for name in ("ids", "metadata", "data") if name in arrays}
+    if vectors.ndim != 2:
+        raise ContractError(f"{path.name}: vectors has {vectors.ndim} dimension(s), expected 2")
     for name, column in columns.items():
+        if column.ndim != 1:
+            raise ContractError(f"{path.name}: {name} has {column.ndim} dimensions, expected 1")
         if len(column) != len(vectors):
             raise ContractError(
                 f"{path.name}: {name} has {len(column)} items, vectors has {len(vectors)}"
@@ -163,10 +179,11 @@ def _from_npz(path: Path) -> Iterator[Raw]:
         raw: Raw = {"id": str(number), "vector": vector}
         if "ids" in columns:
             raw["id"] = columns["ids"][number].item()
-        if "metadata" in columns and columns["metadata"][number]:
-            raw["metadata"] = _json(
-                columns["metadata"][number].item().encode(), f"{path.name} metadata {number}"
-            )
+        if "metadata" in columns and (text := columns["metadata"][number].item()):
+            where = f"{path.name} metadata {number}"
+            if not isinstance(text, str | bytes):
+                raise ContractError(f"{where} is no JSON text, got {text!r}")
+            raw["metadata"] = _json(text.encode() if isinstance(text, str) else text, where)
         if "data" in columns:
             raw["data"] = columns["data"][number].item()
         yield raw

@@ -151,3 +151,31 @@ def test_files_that_cannot_be_loaded(tmp_path: Path, name: str, text: bytes, rea
     (tmp_path / name).write_bytes(text)
     with pytest.raises(ContractError, match=reason):
         read(tmp_path / name)
+
+
+def test_what_is_no_plain_npz_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    for content in (b"", b"PK\x03\x04 no archive", b"text"):
+        path.write_bytes(content)
+        with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+            read(path)
+    with path.open("wb") as file:
+        np.save(file, np.zeros((2, 2)))
+    with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+        read(path)
+    np.savez(path, vectors=np.zeros((1, 2)), ids=np.array(["a"], dtype=object))
+    with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+        read(path)
+
+
+def test_npz_columns_have_one_dimension_and_vectors_two(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, vectors=np.zeros(2))
+    with pytest.raises(ContractError, match=r"vectors has 1 dimension\(s\), expected 2"):
+        read(path)
+    np.savez(path, vectors=np.zeros((1, 2)), ids=np.array("a"))
+    with pytest.raises(ContractError, match="ids has 0 dimensions, expected 1"):
+        read(path)
+    np.savez(path, vectors=np.zeros((1, 2)), metadata=np.array([5]))
+    with pytest.raises(ContractError, match="metadata 0 is no JSON text, got 5"):
+        read(path)

@@ -1,0 +1,97 @@
+"""The settings of a fake: which there are, and whether a value can be one."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .kernel.errors import ContractError
+
+if TYPE_CHECKING:
+    from .kernel.handle import Handle
+
+__all__ = ["MOST_PORT", "PLACE_SETTINGS", "check_settings", "setting_names"]
+
+PLACE_SETTINGS = ("host", "port", "token")
+"""Settings that every handle takes besides its own."""
+MOST_PORT = 65_535
+_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "None": ("None", lambda value: value is None),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "str": ("a text", lambda value: isinstance(value, str)),
+    "Sequence": (
+        "a list of texts",
+        lambda value: isinstance(value, list | tuple) and _texts(value),
+    ),
+    "Iterable": ("a list of texts", lambda value: isinstance(value, Iterable) and _texts(value)),
+    "Mapping": ("a mapping", lambda value: isinstance(value, Mapping)),
+}
+"""What a value of each part of an annotation is, in words and as a test."""
+_PART = re.compile(r"(\w+)(?:\[[^\]]*(?:\[[^\]]*\][^\]]*)*\])?(?: \| |$)")
+
+
+_known: dict[type[Handle], Mapping[str, str]] = {}
+
+
+def _annotations(handle_class: type[Handle]) -> Mapping[str, str]:
+    found = _known.get(handle_class)
+    if found is None:
+        parameters = inspect.signature(handle_class.__init__).parameters.values()
+        found = {p.name: str(p.annotation) for p in parameters if p.kind is p.KEYWORD_ONLY}
+        _known[handle_class] = found
+    return found
+
+
+def setting_names(handle_class: type[Handle]) -> tuple[str, ...]:
+    """The keyword settings a handle takes."""
+    return tuple(_annotations(handle_class))
+
+
+def check_settings(fixture: str, handle_class: type[Handle], settings: Mapping[str, Any]) -> None:
+    """Refuse names a handle has no setting for, and values that are of no use; ``ContractError``.
+
+    Checked here is what a wrong type would turn into something else without a word: ``"no"`` for a
+    switch, a text for a list of texts, a place that is none. What is more particular (a number's
+    range, the names there are) the handles check.
+    """
+    annotations = _annotations(handle_class)
+    known = [*annotations, *PLACE_SETTINGS]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ContractError(
+            f"{fixture} has no setting {', '.join(map(repr, unknown))}; it has: {', '.join(known)}"
+        )
+    for name, value in settings.items():
+        if value is None and name in PLACE_SETTINGS:
+            continue
+        if name == "port":
+            if type(value) is not int or not 0 <= value <= MOST_PORT:
+                raise ContractError(
+                    f"port={value!r} of {fixture} must be 0 (any free) to {MOST_PORT}"
+                )
+        elif name in (*PLACE_SETTINGS, "name"):
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ContractError(
+                    f"{name}={value!r} of {fixture} must be a text that is not empty"
+                )
+        else:
+            _check_type(fixture, name, value, annotations[name])
+
+
+def _check_type(fixture: str, name: str, value: Any, annotation: str) -> None:
+    parts = [match[1] for match in _PART.finditer(annotation)]
+    if not all(part in _TYPES for part in parts):
+        return
+    if any(_TYPES[part][1](value) for part in parts):
+        return
+    wanted = " or ".join(dict.fromkeys(_TYPES[part][0] for part in parts))
+    raise ContractError(f"{name}={value!r} of {fixture} must be {wanted}")
+
+
+def _texts(value: Iterable[Any]) -> bool:
+    """Whether it can be many texts; what can be looked at only once is not looked at."""
+    if isinstance(value, str | bytes | Mapping):
+        return False
+    return not isinstance(value, list | tuple) or all(isinstance(item, str) for item in value)
