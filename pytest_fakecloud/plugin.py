@@ -18,6 +18,7 @@ from .run import (
     Run,
     ask_for_settings,
     begin,
+    check_settings,
     end,
     present,
     publish_env,
@@ -116,11 +117,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, tls=, "
         "kv_server={...}, vector_index={...}, broker={...}, queue={...}): settings of this test's fakes",
     )
-    if config.getini("fakecloud_scope") not in ("function", "session"):
-        raise pytest.UsageError(
-            f"fakecloud_scope = {config.getini('fakecloud_scope')} is unknown: "
-            "give function or session"
-        )
+    check_settings(config)
     begin(config)
 
 
@@ -137,6 +134,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
             )
         # Without a configured run, as where a conftest cannot be imported, there is no other end.
         early_config.add_cleanup(partial(end, early_config))
+        check_settings(early_config)
         run_of(early_config).start_early(early)
     yield
 

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from .cloud import Cloud
     from .transport.changes import Changes
 
-__all__ = ["SERVICE_NAMES", "Run", "ask_for_settings", "begin", "end", "present", "run_of"]
+__all__ = [
+    "SERVICE_NAMES",
+    "Run",
+    "ask_for_settings",
+    "begin",
+    "check_settings",
+    "end",
+    "present",
+    "run_of",
+]
 
 SERVICE_NAMES = ("kv_server", "vector_index", "broker", "queue")
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
@@ -29,6 +38,11 @@ FIXTURES = frozenset(
     )
 )
 SETTINGS = "fakecloud_settings"
+CHOICES = {
+    "fakecloud_clock": ("running", "frozen"),
+    "fakecloud_scope": ("function", "session"),
+    "fakecloud_transport": ("socket", "inprocess"),
+}
 _RUN = pytest.StashKey["Run"]()
 _OVERRIDDEN = pytest.StashKey[bool]()
 _runs: list[Run] = []
@@ -44,6 +58,14 @@ def run_of(config: pytest.Config) -> Run:
     if run is None:
         run = config.stash[_RUN] = Run(config)
     return run
+
+
+def check_settings(config: pytest.Config) -> None:
+    """Refuse ini settings that have no meaning, whether a test has fakes or not."""
+    for name, known in CHOICES.items():
+        value = config.getini(name)
+        if value not in known:
+            raise pytest.UsageError(f"{name} = {value} is unknown: give {' or '.join(known)}")
 
 
 def begin(config: pytest.Config) -> None:
@@ -121,11 +143,8 @@ class Run:
     @cached_property
     def _defaults(self) -> dict[str, Any]:
         config = self.config
-        mode = config.getini("fakecloud_clock")
-        if mode not in ("running", "frozen"):
-            raise pytest.UsageError(f"fakecloud_clock = {mode} is unknown: give running or frozen")
         return {
-            "clock": "frozen" if mode == "frozen" else None,
+            "clock": "frozen" if config.getini("fakecloud_clock") == "frozen" else None,
             "strict": config.getini("fakecloud_strict"),
             "env": config.getini("fakecloud_env"),
             "seed": config.getoption("--fakecloud-seed", None),

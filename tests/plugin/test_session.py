@@ -253,12 +253,22 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*fakecloud_early: kv is no service*vector_index*"])
 
 
-def test_scope_is_checked(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = module")
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("fakecloud_scope = module", "give function or session"),
+        ("fakecloud_clock = stopped", "give running or frozen"),
+        ("fakecloud_transport = pigeon", "give socket or inprocess"),
+    ],
+)
+def test_settings_of_the_run_are_checked(
+    pytester: pytest.Pytester, setting: str, said: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{setting}")
     pytester.makepyfile("def test_it(): pass")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess(*QUIET)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*fakecloud_scope = module is unknown: give function or session*"])
+    result.stderr.fnmatch_lines([f"ERROR: {setting} is unknown: {said}"])
 
 
 def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
