@@ -35,7 +35,7 @@ class ProcessTime:
             raise ContractError(
                 "process_time=True needs time-machine: pip install 'pytest-fakecloud[time]'"
             ) from error
-        self._clock.freeze()
+        self._clock.anchor()
         traveller: Any = time_machine.travel(self._clock.now(), tick=False)
         self._traveller = traveller
         self._coordinates = traveller.start()

@@ -221,6 +221,15 @@ class Clock:
                 self._frozen_us = self.now_us()
         self._moved()
 
+    def anchor(self) -> None:
+        """Stop the clock where it is, and make this what ``rewind()`` returns to.
+
+        For a clock that the process's time follows, which then is nothing to run with.
+        """
+        self.freeze()
+        with self._lock:
+            self._start_us, self._starts_frozen = self.now_us(), True
+
     def resume(self) -> None:
         """Let the clock run on from where it is."""
         with self._lock:

@@ -100,6 +100,31 @@ def test_as_a_marker(run: Run) -> None:
     ).assert_outcomes(passed=2)
 
 
+def test_in_session_scope_each_test_starts_where_the_first_did(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    run(
+        """
+        import time
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fakecloud_session_settings():
+            return {"process_time": True}
+
+        starts = []
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_it(fakecloud, kv_server, turn):
+            starts.append(time.time())
+            assert fakecloud.clock.mode == "frozen"
+            assert set(starts) == {fakecloud.clock.now().timestamp()}
+            fakecloud.clock.advance("1d")
+        """
+    ).assert_outcomes(passed=3)
+
+
 def test_without_time_machine_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "time_machine", None)
     with pytest.raises(ContractError, match=r"pip install 'pytest-fakecloud\[time\]'"):
