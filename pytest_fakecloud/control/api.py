@@ -8,6 +8,7 @@ import itertools
 import json
 import queue as queues
 from collections.abc import Iterator
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from ..kernel.app import Answer, App, Request, Stream
@@ -15,6 +16,7 @@ from ..kernel.auth import bearer_token, new_token, same
 from ..kernel.errors import ContractError, ServiceError
 from ..kernel.faults import FaultPlan
 from ..kernel.handle import Handle
+from ..kernel.instants import monotonic
 from ..kernel.journal import Call, Entry
 from ..kernel.reading import decode_segment, json_value
 from ..kernel.routing import Route
@@ -29,6 +31,9 @@ __all__ = ["PREFIX", "ControlApp"]
 
 PREFIX = "/__control__"
 HEARTBEAT_SECONDS = 15.0
+GRACE_SECONDS = 0.1
+"""How long the stream waits for a call's answer before it tells of the call without."""
+LOOK_SECONDS = 0.002
 _OPEN = frozenset({"ready", "console", "icon", "openapi"})
 
 
@@ -221,8 +226,12 @@ class ControlApp(App):
         return [_row_of(self.cloud, entry) for entry in entries]
 
     def stream(self, request: Request) -> Stream:
-        """The journal as server-sent events, from ``?after=N`` on, as it is written."""
-        after = _number(request.query("after"))
+        """The journal as server-sent events, from ``?after=N`` on, as it is written.
+
+        A call that is still under way comes with ``"done": false``, and once more, under the same
+        number, when it has its answer. A client that comes back with ``Last-Event-ID`` goes on there.
+        """
+        after = max(_number(request.query("after")), _number(request.header("last-event-id")))
         waiting: queues.SimpleQueue[Entry | None] = queues.SimpleQueue()
         self._streams.add(waiting)
         unwatch = self.cloud.journal.watch(waiting.put)
@@ -236,22 +245,33 @@ class ControlApp(App):
 
     def _events(self, waiting: queues.SimpleQueue[Entry | None], after: int) -> Iterator[bytes]:
         sent = after
-        for entry in list(self.cloud.journal.entries):
-            if entry.number > sent:
-                sent = entry.number
-                yield self._event(entry)
+        under_way: list[Entry] = []
+        fresh: list[Entry] = [e for e in list(self.cloud.journal.entries) if e.number > after]
         while True:
+            for entry in fresh:
+                if entry.number > sent:
+                    sent = entry.number
+                    # Most calls are answered a moment after they are written down; where one is
+                    # not, those behind it are told of at once.
+                    patience = monotonic() + (0 if under_way else GRACE_SECONDS)
+                    while not (done := _is_done(entry)) and monotonic() < patience:
+                        sleep(LOOK_SECONDS)
+                    if not done:
+                        under_way.append(entry)
+                    yield self._event(entry)
+            for entry in [entry for entry in under_way if _is_done(entry)]:
+                under_way.remove(entry)
+                yield self._event(entry)
             try:
-                latest = waiting.get(timeout=HEARTBEAT_SECONDS)
+                latest = waiting.get(timeout=GRACE_SECONDS if under_way else HEARTBEAT_SECONDS)
             except queues.Empty:
-                yield b": still here\n\n"
+                fresh = []
+                if not under_way:
+                    yield b": still here\n\n"
                 continue
             if latest is None:
                 return
-            if latest.number > sent:
-                sent = latest.number
-                # A call is written down when it comes; its answer is there a moment later.
-                yield self._event(latest)
+            fresh = [latest]
 
     def _event(self, entry: Entry) -> bytes:
         data = json.dumps(_row_of(self.cloud, entry), ensure_ascii=False)
@@ -485,6 +505,10 @@ def _number(text: str | None) -> int:
     return int(text)
 
 
+def _is_done(entry: Entry) -> bool:
+    return not isinstance(entry, Call) or entry.outcome != "open"
+
+
 def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
     row = rows(cloud, [entry])[0]
     return {
@@ -497,6 +521,7 @@ def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
         "what": row.what,
         "answer": row.answer,
         "ok": row.ok,
+        "done": _is_done(entry),
         "fault": row.fault,
         "note": row.note,
         "sent": row.sent,

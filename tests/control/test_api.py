@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -155,6 +156,37 @@ def test_the_journal_streams(server: Server) -> None:
             seen += sock.recv(65536)
     events = [line for line in seen.split(b"\n") if line.startswith(b"data: ")]
     assert json.loads(events[0][6:])["handle"] == "kv_server"
+
+
+def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
+    slow = threading.Thread(target=kv, args=(server, "GET", "a"))
+    slow.start()
+    parts = urlsplit(server.url)
+    rows: list[dict[str, Any]] = []
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
+        path = f"/__control__/journal/stream?token={server.token}"
+        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        seen = b""
+        while len(rows) < 4:
+            if len(rows) == 2 and not seen.count(b"PING"):
+                kv(server, "PING")
+            seen += sock.recv(65536)
+            lines = seen.decode().splitlines()
+            rows = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    slow.join()
+    told = [(row["what"].split()[0], row["answer"].split()[0], row["done"]) for row in rows]
+    assert told[:2] == [("SET", "200", True), ("GET", "open", False)]
+    assert ("GET", "200", True) in told[2:]
+    number = rows[0]["number"]
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
+        lines = [f"GET {path} HTTP/1.1", "Host: x", f"Last-Event-ID: {number}", "", ""]
+        sock.sendall("\r\n".join(lines).encode())
+        seen = b""
+        while seen.count(b"data: ") < 2:
+            seen += sock.recv(65536)
+    assert f"id: {number}\n".encode() not in seen
 
 
 def test_views_show_what_the_fakes_hold(server: Server) -> None:

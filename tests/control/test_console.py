@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +66,16 @@ def test_the_timeline_is_live_and_can_be_filtered(page: Any, server: Server) -> 
     page.fill("input[type=search]", "nothing like this")
     page.wait_for_function("document.querySelectorAll('#rows tr').length === 0")
     assert "0 of 2" in page.inner_text("#count")
+
+
+def test_a_call_that_takes_long_shows_its_answer_in_the_end(page: Any, server: Server) -> None:
+    server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
+    slow = threading.Thread(target=command, args=(server, "GET", "slow"))
+    slow.start()
+    answer = "document.querySelector('#rows tr:first-child td:last-child')?.innerText"
+    page.wait_for_function(f"{answer}?.startsWith('open')")
+    page.wait_for_function(f"{answer}?.startsWith('200')")
+    slow.join()
 
 
 def test_a_call_can_be_copied_as_curl(page: Any, server: Server) -> None:
