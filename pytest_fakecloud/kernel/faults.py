@@ -394,8 +394,9 @@ class FaultPlan:
 
     @cached_property
     def _stream(self) -> RandomStream:
-        # Most plans are never asked for anything random.
-        return self._new_stream()
+        # Most plans are never asked for anything random; of two threads that ask first, both get one.
+        made: RandomStream = vars(self).setdefault("_stream", self._new_stream())
+        return made
 
     # -- preparing -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -29,6 +30,7 @@ __all__ = ["SECRETS", "Context", "Delivery", "Gone", "Handle", "Snapshot"]
 Delivery = Literal["driven", "background"]
 SECRETS = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
 """The properties of handles that no report may show."""
+_making_stacks = threading.Lock()
 
 
 class Engine(Protocol):
@@ -242,8 +244,7 @@ class Handle:
         if self.context.interceptor is None:
             raise ContractError("intercept() needs a handle that was made by a Cloud")
         interception = self.context.interceptor(self, origin)
-        self._exits = self._exits or ExitStack()
-        self._exits.push(interception)
+        self._stack().push(interception)
         return interception
 
     # -- data ------------------------------------------------------------------------------------
@@ -290,8 +291,14 @@ class Handle:
         self._at_close(callback)
 
     def _at_close(self, callback: Callable[[], object]) -> None:
-        self._exits = self._exits or ExitStack()
-        self._exits.callback(callback)
+        self._stack().callback(callback)
+
+    def _stack(self) -> ExitStack:
+        # Most handles have nothing to end but their mount.
+        with _making_stacks:
+            if self._exits is None:
+                self._exits = ExitStack()
+            return self._exits
 
     def _secrets(self) -> set[str]:
         values = (getattr(self, name, None) for name in SECRETS)

@@ -25,8 +25,10 @@ class RandomStream:
 
     @cached_property
     def _random(self) -> _random.Random:
-        # Most streams of most tests are never asked for anything.
-        return _random.Random(self._seed())
+        # Most streams of most tests are never asked for anything. Of two threads that ask first,
+        # both get one source: from two of the same seed they would get the same values.
+        made: _random.Random = vars(self).setdefault("_random", _random.Random(self._seed()))
+        return made
 
     def restart(self) -> None:
         """Start over, from what is the seed by now."""

@@ -76,3 +76,9 @@ def test_the_process_random_state_plays_no_part() -> None:
     first = make()
     random.seed(2)
     assert make() == first
+
+
+def test_threads_that_ask_a_stream_first_share_its_source() -> None:
+    stream = Ids(1).stream("message ids")
+    make = RandomStream.__dict__["_random"].func  # what both run where none has been made
+    assert make(stream) is make(stream) is stream._random
