@@ -178,7 +178,10 @@ def _check(cloud: Cloud, kinds: tuple[str, ...]) -> None:
     if not problems:
         _warn_of_refused_clients(cloud)
         return
-    text = "\n".join(f"[{problem.kind}] {problem.text}" for problem in problems)
+    from .masking import Mask
+
+    mask = Mask(cloud)
+    text = "\n".join(f"[{problem.kind}] {mask.text(problem.text)}" for problem in problems)
     failure = pytest.fail.Exception(
         f"fakecloud: the test passed, but left {len(problems)} problem(s) behind\n{text}",
         pytrace=False,

@@ -28,6 +28,21 @@ def test_an_unknown_path_fails_the_test_in_its_call_phase(run: Run) -> None:
     )
 
 
+def test_no_secret_is_in_the_failure(run: Run) -> None:
+    result = run(
+        """
+        import httpx
+
+        def test_it(queue):
+            httpx.get(f"{queue.url}/v9/x", params={"qstash_token": queue.token})
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["?unrouted? queue got GET /v9/x[?]qstash_token=[*][*][*]: no route for it; nearest: *"]
+    )
+
+
 def test_a_wrong_method_names_the_right_ones(run: Run) -> None:
     result = run(
         UNROUTED
