@@ -134,8 +134,8 @@ def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
     )
     page.click("[data-by='1m']")
     page.click("#tab-queue")
-    page.wait_for_selector("text=Retry")
-    page.click("text=Retry")
+    page.wait_for_selector("#view button:text('Retry')")
+    page.click("#view button:text('Retry')")
     page.wait_for_function("document.querySelector('#view h2').textContent.startsWith('2 ')")
 
 
@@ -157,6 +157,40 @@ def test_tabs_work_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#tab-kv_server[aria-selected=true]")
     assert page.evaluate("document.activeElement.id") == "tab-kv_server"
+
+
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.id") == "tab-queue"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == "tab-timeline"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Home")
+    assert page.evaluate("document.activeElement.id") == "tab-timeline"
+
+
+def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: Server) -> None:
+    command(server, "SET", "first", "1")
+    page.wait_for_selector("#rows tr")
+    page.focus("#rows tr summary")
+    command(server, "SET", "second", "1")
+    page.wait_for_function("document.querySelectorAll('#rows tr').length === 2")
+    focused = "document.activeElement.closest('tr')?.innerText ?? ''"
+    assert "SET first" in page.evaluate(focused)
+    queue = handle(server, "queue")
+    fetch(
+        "POST",
+        f"{queue['url']}/v2/publish/http://127.0.0.1:9/gone",
+        headers={**queue["headers"], "Upstash-Retries": "0"},
+        body=b"x",
+    )
+    page.click("[data-by='1m']")
+    page.click("#tab-queue")
+    page.focus("#view button:text('Retry')")
+    page.evaluate("document.activeElement.mark = true; refresh()")
+    page.evaluate("refresh()")
+    assert page.evaluate("document.activeElement.mark") is True
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('#view h2').textContent.startsWith('2 ')")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
