@@ -158,7 +158,6 @@ def test_tabs_work_from_the_keyboard(page: Any, server: Server) -> None:
     page.wait_for_selector("#tab-kv_server[aria-selected=true]")
     assert page.evaluate("document.activeElement.id") == "tab-kv_server"
 
-
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.id") == "tab-queue"
     page.keyboard.press("ArrowRight")
