@@ -169,24 +169,33 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     run.begin_call()
     yield
     # A unittest.TestCase keeps its failure, skip or expected failure to itself until the report.
-    if run.cloud is not None and not getattr(item, "_excinfo", None):
-        _check(run.cloud, run.strict)
+    if not getattr(item, "_excinfo", None):
+        _check(run)
 
 
-def _check(cloud: Cloud, kinds: tuple[str, ...]) -> None:
-    problems = [problem for problem in cloud.problems if problem.kind in kinds]
-    if not problems:
-        _warn_of_refused_clients(cloud)
+def _check(run: Run) -> None:
+    clouds = run.clouds()
+    found = [
+        (cloud, problem)
+        for cloud in clouds
+        for problem in cloud.problems
+        if problem.kind in run.strict
+    ]
+    if not found:
+        for cloud in clouds:
+            _warn_of_refused_clients(cloud)
         return
     from .masking import Mask
 
-    mask = Mask(cloud)
-    text = "\n".join(f"[{problem.kind}] {mask.text(problem.text)}" for problem in problems)
+    masks = {id(cloud): Mask(cloud) for cloud in clouds}
+    text = "\n".join(
+        f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
+    )
     failure = pytest.fail.Exception(
-        f"fakecloud: the test passed, but left {len(problems)} problem(s) behind\n{text}",
+        f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n{text}",
         pytrace=False,
     )
-    raise failure from next((p.exception for p in problems if p.exception is not None), None)
+    raise failure from next((p.exception for _, p in found if p.exception is not None), None)
 
 
 def _warn_of_refused_clients(cloud: Cloud) -> None:
@@ -208,8 +217,9 @@ def pytest_runtest_makereport(
     """Add the journal of the test's fakes to its report."""
     report = yield
     run = run_of(item.config)
-    if run.cloud is not None:
-        _explain(run, run.cloud, item, call, report)
+    clouds = run.clouds()
+    if clouds:
+        _explain(run, clouds, item, call, report)
     if call.when == "teardown":
         run.end_test()
     return report
@@ -217,39 +227,55 @@ def pytest_runtest_makereport(
 
 def _explain(
     run: Run,
-    cloud: Cloud,
+    clouds: list[Cloud],
     item: pytest.Item,
     call: pytest.CallInfo[None],
     report: pytest.TestReport,
 ) -> None:
     in_call = call.when == "call"
+    # Each cloud has a clock of its own, so the run's has a page of its own beside the test's.
+    names = [item.nodeid, f"{item.nodeid} (session)"]
     if run.recordings and (in_call or (call.when == "setup" and report.failed)):
         from .control.record import write as record
         from .timeline import file_name
 
-        record(cloud, run.recordings / f"{file_name(item.nodeid)}.har")
+        for cloud, name in zip(clouds, names, strict=False):
+            record(cloud, run.recordings / f"{file_name(name)}.har")
     wanted = run.journal_when
     if (wanted == "always" and in_call) or (
         wanted == "failed" and report.failed and not (call.when == "teardown" and run.told)
     ):
         run.told = True
-        from .report import section
+        texts = []
+        for cloud, name in zip(clouds, names, strict=False):
+            texts.append(_told(run, cloud, name, item, call, report))
+        report.sections.append(("fakecloud", "\n\n".join(texts)))
 
-        link = ""
-        if run.timelines and report.failed:
-            from .timeline import write
 
-            link = str(write(cloud, run.timelines, item.nodeid, str(report.longrepr)))
-        text = section(cloud, link=link)
-        if call.excinfo is not None:
-            from .hints import hints, suspicions
+def _told(
+    run: Run,
+    cloud: Cloud,
+    name: str,
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+) -> str:
+    from .report import section
 
-            found = hints(cloud, call.excinfo.value)
-            if not found and in_call:
-                names = vars(getattr(item, "module", None) or object).values()
-                found = suspicions(cloud, getattr(item, "fixturenames", ()), names)
-            text = "\n".join([*found, text])
-        report.sections.append(("fakecloud", text))
+    link = ""
+    if run.timelines and report.failed:
+        from .timeline import write
+
+        link = str(write(cloud, run.timelines, name, str(report.longrepr)))
+    found: list[str] = []
+    if call.excinfo is not None:
+        from .hints import hints, suspicions
+
+        found = hints(cloud, call.excinfo.value)
+        if not found and call.when == "call" and cloud is run.cloud:
+            known = vars(getattr(item, "module", None) or object).values()
+            found = suspicions(cloud, getattr(item, "fixturenames", ()), known)
+    return "\n".join([*found, section(cloud, link=link)])
 
 
 # -- fixtures --------------------------------------------------------------------------------------

@@ -195,12 +195,8 @@ class Run:
         if found is not None and not found.closed:
             return found
         assert item is not None, "fixtures of fakes are for tests"
-        own = _fixture_value(item, SETTINGS) if _is_overridden(item) else {}
-        if not isinstance(own, Mapping):
-            raise misuse(f"the fixture {SETTINGS} returns a dict of settings, got {own!r}")
-        settings = self.settings_of(item, own)
-        strict = settings["strict"]
-        self.strict = _kinds_of_text(strict) if isinstance(strict, str) else _kinds(strict)
+        settings, own = self._settings(item)
+        self.strict = _kinds_of(settings)
         if self._outlives_tests:
             _refuse_per_test(item, own)
             cloud: Cloud = _fixture_value(item, "fakecloud_session")
@@ -212,6 +208,27 @@ class Run:
         if settings["env"]:
             publish_env(cloud, _fixture_value(item, "monkeypatch"))
         return cloud
+
+    def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        own = _fixture_value(item, SETTINGS) if _is_overridden(item) else {}
+        if not isinstance(own, Mapping):
+            raise misuse(f"the fixture {SETTINGS} returns a dict of settings, got {own!r}")
+        return self.settings_of(item, own), own
+
+    def clouds(self) -> list[Cloud]:
+        """The clouds the test used: its own, and the run's if anything happened there.
+
+        An application that read its settings at import calls fakes that its tests never name.
+        """
+        found = [] if self.cloud is None else [self.cloud]
+        long = self._long
+        # What happens in a server elsewhere may be somebody else's affair.
+        if long is not None and long is not self.cloud and self._url is None:
+            if self.cloud is None and self.item is not None and long.problems:
+                self.strict = _kinds_of(self._settings(self.item)[0])
+            if long.journal.entries or long.problems:
+                found.append(long)
+        return found
 
     def _keep_changes(self, settings: Mapping[str, Any]) -> None:
         # Taking back what a cloud changes in the process and doing it again for the next test's is
@@ -327,6 +344,11 @@ def _merge(settings: dict[str, Any], name: str, value: Any) -> None:
         settings[name] = {**settings.get(name, {}), **value}
     else:
         raise misuse(f"the setting {name} is a dict of that service's settings, got {value!r}")
+
+
+def _kinds_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    strict = settings["strict"]
+    return _kinds_of_text(strict) if isinstance(strict, str) else _kinds(strict)
 
 
 @cache

@@ -227,6 +227,107 @@ def test_early_fakes_are_there_before_the_conftest(pytester: pytest.Pytester) ->
     result.assert_outcomes(passed=2)
 
 
+APP = """
+import os
+import httpx
+
+URL, TOKEN = os.environ["QSTASH_URL"], os.environ["QSTASH_TOKEN"]
+
+def call(path):
+    httpx.get(URL + path, headers={"Authorization": f"Bearer {TOKEN}"})
+"""
+
+
+def test_early_fakes_that_a_test_does_not_name_are_strict_and_explained(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_early = queue")
+    pytester.makepyfile(app=APP)
+    pytester.makepyfile(
+        """
+        import pytest
+        from app import TOKEN, call
+
+        def test_unrouted():
+            call("/v9/x")
+
+        def test_clean():
+            call("/v2/keys")
+
+        def test_none():
+            pass
+
+        @pytest.mark.fakecloud(strict=False)
+        def test_allowed():
+            call("/v9/x")
+
+        def test_fails():
+            call("/v2/queues?name=" + TOKEN)
+            assert 0, "own reason"
+
+        def test_fails_without():
+            assert 0, "own reason"
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result.assert_outcomes(passed=3, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "fakecloud: the test passed, but left 1 problem(s) behind",
+            "?unrouted? queue got GET /v9/x: *",
+            "*AssertionError: own reason",
+            "* --> queue GET /v2/queues[?]name=[*][*][*]*",
+        ]
+    )
+    assert result.stdout.str().count("- fakecloud -") == 2
+
+
+def test_fakes_of_session_fixtures_are_strict_and_explained_beside_the_tests_own(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    result = run(
+        """
+        import httpx
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def shop(fakecloud_session):
+            return fakecloud_session.broker(name="shop")
+
+        def test_left(shop):
+            shop.faults.drop()
+
+        def test_both(shop, broker):
+            shop.faults.drop()
+            httpx.get(f"{broker.url}/nowhere", headers=broker.headers)
+
+        def test_fails(shop, kv_server):
+            httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
+            httpx.get(f"{shop.url}/topics", headers=shop.headers)
+            assert 0
+
+        def test_clean(shop, kv_server):
+            httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
+        """,
+        "--fakecloud-report=pages",
+        "--fakecloud-record=calls",
+    )
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "fakecloud: the test passed, but left 1 problem(s) behind",
+            "?unused_fault? shop: *",
+            "fakecloud: the test passed, but left 2 problem(s) behind",
+            "?unrouted? broker got GET /nowhere: *",
+            "?unused_fault? shop: *",
+            "* --> kv_server GET k *",
+            "* --> shop GET /topics *",
+        ]
+    )
+    assert len(list((pytester.path / "pages").iterdir())) == 5
+    assert len(list((pytester.path / "calls").iterdir())) == 6
+
+
 def test_early_fakes_end_where_a_conftest_cannot_be_imported(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
