@@ -136,7 +136,9 @@ def open_link(url: str) -> Link:
             "retry": Retry(NoBackoff(), 0),
             "max_connections": 100_000,
         }
-    except ValueError as error:
+        # Nothing is connected yet; but a setting that redis-py does not know is found out here.
+        ConnectionPool(**options).make_connection()
+    except (ValueError, TypeError) as error:
         raise ContractError(f"engine={_without_password(url)!r} is no address: {error}") from None
     if service:
         return _SentinelLink(service, [_place(host, 26379) for host in hosts], options)
@@ -277,6 +279,20 @@ class Link:
         connection.socket_timeout = None
         connection.connect()
         return connection
+
+    def answers(self, within: float) -> bool:
+        """Whether the server says anything in so many seconds."""
+        connection = None
+        try:
+            connection = self._pool(None, self._home()).make_connection()
+            connection.socket_timeout = connection.socket_connect_timeout = within
+            exchange(connection, [b"PING"])
+        except (RedisError, OSError, CommandError, Unreachable):
+            return False
+        finally:
+            if connection is not None:
+                connection.disconnect()
+        return True
 
     def admits(self, login: Login) -> bool:
         """Whether the server lets a user in with that password."""

@@ -54,6 +54,8 @@ __all__ = ["Isolation", "RedisCopy", "RedisEngine"]
 Isolation = Literal["prefix", "database", "none"]
 _CLAIM_MS = 600_000
 _REFRESH = 60.0
+CLOSE_PATIENCE = 0.5
+"""Seconds the server has to say that it is there before a handle that closes tidies up on it."""
 _MARK = b"fakecloud-"
 """How the names begin that handles make for themselves on a server."""
 _PAGE = b"1000"
@@ -445,20 +447,25 @@ class RedisEngine:
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()
-        # A server that is gone takes what it held with it.
-        with suppress(Exception):
-            if not self._kept:
-                self.clear()
-            if self.names.users:
-                names = [*self._user_rules()] if not self._kept else []
-                if self._script_login is not None:
-                    names.append(self._script_login[0])
-                if names:
-                    self.link.call([b"ACL", b"DELUSER", *names])
-        if self._claim is not None:
+        # A server that is gone takes what it held with it; one that hangs would keep whoever closes
+        # the handle waiting for its timeout, time and again.
+        if self.link.answers(within=CLOSE_PATIENCE):
             with suppress(Exception):
-                self._claim.release()
+                self._remove_own()
+            if self._claim is not None:
+                with suppress(Exception):
+                    self._claim.release()
         self.link.close()
+
+    def _remove_own(self) -> None:
+        if not self._kept:
+            self.clear()
+        if self.names.users:
+            names = [*self._user_rules()] if not self._kept else []
+            if self._script_login is not None:
+                names.append(self._script_login[0])
+            if names:
+                self.link.call([b"ACL", b"DELUSER", *names])
 
 
 class _Contents:

@@ -726,6 +726,7 @@ class TestSettings:
             ({"engine": "redis://"}, "the schemes are redis"),
             ({"engine": "redis://127.0.0.1:x/0"}, "is no address"),
             ({"engine": "redis://u:secret@127.0.0.1:1"}, "is not reachable"),
+            ({"engine": "redis://127.0.0.1:1?colour=red"}, "unexpected keyword argument 'colour'"),
             ({"engine": "redis+sentinel://127.0.0.1:1"}, "names the primary"),
             ({"engine": "redis+sentinel://127.0.0.1:1/x"}, "is not reachable"),
             ({"engine": "redis+cluster://127.0.0.1:1"}, "is not reachable"),

@@ -27,6 +27,7 @@ from redis.crc import key_slot
 
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.instants import monotonic
 from pytest_fakecloud.kv.handle import KVServer
 
 from .backing import BINARIES, MISSING, Process, eventually, free_port, publishing
@@ -91,6 +92,22 @@ class TestFaults:
         with Cloud() as cloud:
             cloud.kv_server(engine=f"redis://127.0.0.1:{process.port}")
             process.kill()
+
+    @pytest.mark.parametrize("isolation", ["prefix", "database", "none"])
+    def test_closing_with_a_server_that_hangs_does_not_wait_for_it(
+        self, process: Process, isolation: str
+    ) -> None:
+        with Cloud() as cloud:
+            url = f"redis://127.0.0.1:{process.port}"
+            server = cloud.kv_server(engine=url, isolation=isolation)
+            server.execute("SET", "k", "v")
+            process._process.send_signal(signal.SIGSTOP)
+            try:
+                started = monotonic()
+                server.close()
+                assert monotonic() - started < 5
+            finally:
+                process._process.send_signal(signal.SIGCONT)
 
 
 class TestLogin:
