@@ -114,7 +114,7 @@ class Address:
         settings = dict(parse_qsl(parts.query))
         self.where = hosts
         self.prefix = settings.pop("prefix", None)
-        self.static = settings.pop("static", "true").lower() not in ("false", "0", "no")
+        self.static = _flag("static", settings.pop("static", "true"))
         self.timeout = _seconds(settings.pop("request.timeout", None))
         tls = parts.scheme == "kafkas"
         base: dict[str, Any] = {
@@ -142,9 +142,19 @@ def _seconds(text: str | None) -> float:
     if text is None:
         return REQUEST_TIMEOUT
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        raise ContractError(f"request.timeout={text!r} is no number of seconds") from None
+        seconds = 0
+    if not 0 < seconds < float("inf"):
+        raise ContractError(f"request.timeout={text!r} is no number of seconds above 0")
+    return seconds
+
+
+def _flag(name: str, text: str) -> bool:
+    word = text.lower()
+    if word not in ("true", "1", "yes", "false", "0", "no"):
+        raise ContractError(f"{name}={text!r} is neither true nor false")
+    return word in ("true", "1", "yes")
 
 
 class Cluster:
@@ -153,7 +163,13 @@ class Cluster:
     def __init__(self, address: Address) -> None:
         self._timeout = address.timeout
         self._ended: Future[None] = Future()
-        self._admin = _api.AdminClient(address.settings({}))
+        try:
+            self._admin = _api.AdminClient(address.settings({}))
+        except KafkaException as error:
+            raise ContractError(
+                f"the address of {address.where} has a setting that librdkafka does not take: "
+                f"{error.args[0].str()}"
+            ) from None
 
     def topics(self) -> dict[str, int]:
         """Partition counts by name, without the cluster's internal topics.

@@ -582,6 +582,11 @@ class TestSettings:
             ({"engine": "amqp://x"}, "'kafka://127.0.0.1:9092'"),
             ({"engine": "kafka://127.0.0.1:1?request.timeout=0.2"}, "cannot use the cluster"),
             ({"engine": "kafka://h?request.timeout=x"}, "number of seconds"),
+            ({"engine": "kafka://h?request.timeout=-1"}, "number of seconds above 0"),
+            ({"engine": "kafka://h?request.timeout=nan"}, "number of seconds above 0"),
+            ({"engine": "kafka://h?static=maybe"}, "static='maybe' is neither true nor false"),
+            ({"engine": "kafka://h:1?colour=red"}, 'No such configuration property: "colour"'),
+            ({"engine": "kafka://h:1?session.timeout.ms=x"}, "Invalid value for"),
             ({"isolation": "database"}, "'prefix' or 'none'"),
         ],
     )
