@@ -261,7 +261,7 @@ class Cloud:
     def problems(self) -> Found[Problem]:
         """What a strict test would fail for, so far, less what ``allow`` covers."""
         found = list(self._recorded)
-        for handle in self._context.handles:
+        for handle in (*self._context.handles, *self.gone.last):
             found += handle._left_behind()
         return Found(problem for problem in found if not self._covers(problem))
 
@@ -364,7 +364,8 @@ class Cloud:
         self.closed = True
         if self._dispatcher is not None:
             self._dispatcher.stop()
-        for handle in reversed(list(self._context.handles)):
+        self.gone.last = list(self._context.handles)
+        for handle in reversed(self.gone.last):
             handle.close()
         self._give_back()
 

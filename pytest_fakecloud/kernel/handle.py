@@ -51,21 +51,47 @@ class Snapshot:
     data: Any
 
 
-@dataclass
 class Gone:
     """What reports need of fakes and credentials that are no more.
 
-    ``homes`` has the fixture and the address of each closed handle, by its name; ``secrets`` are
-    credentials that once let somebody in.
+    ``last`` are the handles that were open when all were closed: they are asked when a report is
+    made, because most tests have none. Of a handle that closes alone only this is kept.
     """
 
-    homes: dict[str, tuple[str, str]] = field(default_factory=dict)
-    secrets: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.last: list[Handle] = []
+        self._homes: dict[str, tuple[str, str]] = {}
+        self._secrets: set[str] = set()
+
+    def add(self, handle: Handle) -> None:
+        """Keep a handle's address and credentials."""
+        self._homes[handle.name] = handle.fixture, handle.url
+        self.add_secrets(handle)
+
+    def add_secrets(self, handle: Handle) -> None:
+        """Keep a handle's credentials."""
+        self._secrets.update(_secrets(handle))
+
+    @property
+    def homes(self) -> dict[str, tuple[str, str]]:
+        """The fixture and the address of each closed handle, by its name."""
+        return self._homes | {each.name: (each.fixture, each.url) for each in self.last}
+
+    @property
+    def secrets(self) -> set[str]:
+        """Credentials that once let somebody in."""
+        return self._secrets.union(*map(_secrets, self.last))
 
     def clear(self) -> None:
         """Forget them, with the journal they are in."""
-        self.homes.clear()
-        self.secrets.clear()
+        self.last = []
+        self._homes.clear()
+        self._secrets.clear()
+
+
+def _secrets(handle: Handle) -> set[str]:
+    values = (getattr(handle, name, None) for name in SECRETS)
+    return {value for value in values if isinstance(value, str)}
 
 
 @dataclass
@@ -198,7 +224,7 @@ class Handle:
 
     def rotate_token(self) -> str:
         """Replace the credentials; the old ones are refused from now on."""
-        self.context.gone.secrets.update(self._secrets())
+        self.context.gone.add_secrets(self)
         self.token = new_token()
         return self.token
 
@@ -300,10 +326,6 @@ class Handle:
                 self._exits = ExitStack()
             return self._exits
 
-    def _secrets(self) -> set[str]:
-        values = (getattr(self, name, None) for name in SECRETS)
-        return {value for value in values if isinstance(value, str)}
-
     def _left_behind(self) -> list[Problem]:
         """What a strict test fails for that shows only when nothing more is to come."""
         found = [
@@ -339,9 +361,10 @@ class Handle:
         self._mount.close()
         if self in self.context.handles:
             self.context.handles.remove(self)
-        self.context.gone.homes[self.name] = self.fixture, self.url
-        self.context.gone.secrets.update(self._secrets())
-        self.context.problems += self._left_behind()
+        gone = self.context.gone
+        if self not in gone.last:
+            gone.add(self)
+            self.context.problems += self._left_behind()
 
     def __enter__(self) -> Self:
         return self
