@@ -72,7 +72,7 @@ def expect(
     misses = sorted(((item, why) for item, why in reasons if why), key=lambda pair: len(pair[1]))
     lines += [f"  not {_short(item)}: {'; '.join(why)}" for item, why in misses[:NEAREST]]
     if not reasons:
-        lines.append(f"  no client has made {what} at all")
+        lines.append(f"  no client has made {what.rpartition(' ')[0]} at all")
     raise AssertionError("\n".join(lines))
 
 

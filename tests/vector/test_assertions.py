@@ -58,5 +58,5 @@ def test_an_absent_field_is_called_absent() -> None:
 
 
 def test_nothing_at_all_is_said() -> None:
-    with pytest.raises(AssertionError, match="no client has made a query with at all"):
+    with pytest.raises(AssertionError, match="no client has made a query at all"):
         expect("a query with", [], {"topK": 1}, None)
