@@ -86,6 +86,22 @@ def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Sign
     pool.clear()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+def test_the_end_looks_for_no_garbage_among_the_data() -> None:
+    # Under load by all services that look alone took more than two seconds.
+    code = (
+        "import gc, os, signal, threading\n"
+        "from pytest_fakecloud import cli\n"
+        "threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "assert cli.main(['serve', 'kv', '--json']) == 0\n"
+        "print(gc.get_freeze_count() > 10_000)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "True", done.stderr
+
+
 def test_the_summary_can_be_pasted() -> None:
     process = subprocess.Popen(
         [*COMMAND, "serve", "kv"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
