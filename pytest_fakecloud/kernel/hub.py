@@ -586,28 +586,40 @@ class Hub:
                 except (OSError, ValueError):
                     _drop_closed(selector)
                     continue
-                for key, _ in ready:
-                    if key.data is None:
-                        if not _drained(inner):
-                            return
-                        continue
-                    try:
-                        key.data.ready()
-                    except OSError as error:
-                        if error.errno in _NO_SOCKET:
-                            _drop(selector, key)
-                        else:
-                            # Out of descriptors or memory, most likely: whoever waits in the
-                            # backlog can be accepted when others have left.
-                            breath.wait(0.01)
-                    except Exception as error:
-                        # Whatever is wrong with one socket, even a tool that forbids to make any,
-                        # the others go on, and this one may get well.
-                        traceback.print_exception(error, file=sys.stderr)
-                        breath.wait(0.01)
+                # Nothing of it stays behind here while the thread sleeps: a mount would keep the
+                # data of its test.
+                while ready:
+                    if not self._attend(selector, inner, ready.pop(0)[0], breath):
+                        return
         finally:
             selector.close()
             inner.close()
+
+    def _attend(
+        self,
+        selector: selectors.BaseSelector,
+        inner: socket.socket,
+        key: selectors.SelectorKey,
+        breath: threading.Event,
+    ) -> bool:
+        """See to one socket that something came to; whether the thread goes on."""
+        if key.data is None:
+            return _drained(inner)
+        try:
+            key.data.ready()
+        except OSError as error:
+            if error.errno in _NO_SOCKET:
+                _drop(selector, key)
+            else:
+                # Out of descriptors or memory, most likely: whoever waits in the backlog can be
+                # accepted when others have left.
+                breath.wait(0.01)
+        except Exception as error:
+            # Whatever is wrong with one socket, even a tool that forbids to make any, the others go
+            # on, and this one may get well.
+            traceback.print_exception(error, file=sys.stderr)
+            breath.wait(0.01)
+        return True
 
     # -- the process -----------------------------------------------------------------------------
 

@@ -82,18 +82,21 @@ def test_tests_share_no_address_credentials_or_data(run: Run) -> None:
 def test_a_finished_test_lets_go_of_its_data(run: Run) -> None:
     run(
         """
-        import gc, weakref
+        import gc, time, weakref
+        import httpx
 
         left = []
 
-        def test_first(kv_server, broker):
+        def test_first(kv_server, broker, queue):
             kv_server.load({"key": "v" * 1000})
-            left.append(weakref.ref(kv_server.engine))
-            left.append(weakref.ref(broker))
+            httpx.get(f"{kv_server.url}/get/key", headers=kv_server.headers)
+            left.extend(map(weakref.ref, (kv_server.engine, broker, queue)))
 
         def test_second():
-            gc.collect()
-            assert [each() for each in left] == [None, None]
+            deadline = time.monotonic() + 5  # for the thread that served the request
+            while any(each() for each in left) and time.monotonic() < deadline:
+                gc.collect()
+            assert [each() for each in left] == [None] * 3
         """
     ).assert_outcomes(passed=2)
 
