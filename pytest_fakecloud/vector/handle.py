@@ -195,9 +195,14 @@ class VectorIndex(Handle):
         except VectorError as error:
             raise ContractError(f"the data does not fit this index: {error.message}") from None
 
-    def vectors(self, namespace: str = DEFAULT_NAMESPACE) -> Found[Item]:
-        """Every record of a namespace in insertion order, as ``/fetch`` would answer it whole."""
-        page = self.engine.range(namespace, 0, None)
+    def vectors(
+        self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
+    ) -> Found[Item]:
+        """Every record of a namespace in insertion order, as ``/fetch`` would answer it whole.
+
+        With a ``limit`` only the first so many.
+        """
+        page = self.engine.range(namespace, 0, limit)
         return Found(self._plain(record) for record in page.records)
 
     def namespaces(self) -> list[str]:
