@@ -7,6 +7,7 @@ where it is used.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -188,8 +189,12 @@ def _check(run: Run) -> None:
     from .masking import Mask
 
     masks = {id(cloud): Mask(cloud) for cloud in clouds}
-    text = "\n".join(
+    # A client that tries again leaves the same problem behind again.
+    times = Counter(
         f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
+    )
+    text = "\n".join(
+        line if count == 1 else f"{line} ({count} times)" for line, count in times.items()
     )
     failure = pytest.fail.Exception(
         f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n{text}",

@@ -28,6 +28,26 @@ def test_an_unknown_path_fails_the_test_in_its_call_phase(run: Run) -> None:
     )
 
 
+def test_what_a_client_did_again_is_told_once(run: Run) -> None:
+    result = run(
+        UNROUTED
+        + """
+        def test_it(broker):
+            for path in ("/nope", "/never", "/nope", "/nope"):
+                wander(broker, path)
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "fakecloud: the test passed, but left 4 problem(s) behind",
+            '[[]unrouted] broker got GET /nope: *path="/nope") (3 times)',
+            '[[]unrouted] broker got GET /never: *path="/never")',
+        ],
+        consecutive=True,
+    )
+
+
 def test_no_secret_is_in_the_failure(run: Run) -> None:
     result = run(
         """
