@@ -320,15 +320,15 @@ class Cloud:
             if id(handle) not in kept:
                 handle.close()
 
-    def begin(self) -> None:
+    def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
         """Start over for another test: nothing of the last one is left.
 
         Requests in flight and open connections end, every handle returns to its baseline, the clock
-        to its start.
+        to its start, or to how it would begin with ``now`` and ``clock``.
         """
         for handle in self._context.handles:
             handle.end_connections()
-        self.clock.rewind()
+        self.clock.rewind(now, clock)
         self.reset()
 
     def every_failure(self, run: Callable[[], object], **options: Any) -> Failures:

@@ -15,8 +15,10 @@ from .cloud import SERVICES, Cloud
 from .control.api import PREFIX
 from .control.codec import class_named, decode, decode_error, encode
 from .kernel.aio import Twin
+from .kernel.clock import Mode
 from .kernel.errors import ContractError
 from .kernel.handle import Gone, Handle
+from .kernel.instants import Instant, instant_us, to_datetime
 from .kernel.journal import Found
 
 __all__ = ["RemoteCloud", "connect"]
@@ -261,6 +263,8 @@ class RemoteCloud(Cloud):
         self._connection = Connection(f"{parts.scheme}://{parts.netloc}", given)
         self._started: list[Handle] = []
         self._fixture_handles: dict[str, Handle] = {}
+        self._own: dict[str, Handle] = {}
+        """The fakes that the present test has settings for."""
         self.fixture_settings = {}
         self.authority = None
         self.gone = Gone()
@@ -297,12 +301,11 @@ class RemoteCloud(Cloud):
 
     @property
     def handles(self) -> Found[Handle]:
-        """All fakes of the server."""
-        return Found(
-            remote_handle(self._connection, one["fixture"], one["name"])
-            for one in self._state()["handles"]
-            if one["fixture"] in SERVICES
-        )
+        """All fakes of the server; those that are the present test's own come first."""
+        own = {handle.name for handle in self._own.values()}
+        known = [one for one in self._state()["handles"] if one["fixture"] in SERVICES]
+        known.sort(key=lambda one: one["name"] not in own)
+        return Found(remote_handle(self._connection, one["fixture"], one["name"]) for one in known)
 
     @property
     def env(self) -> dict[str, str]:
@@ -331,8 +334,8 @@ class RemoteCloud(Cloud):
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """The server's first fake of that kind, or a new one."""
-        handle = self._fixture_handles.get(fixture)
+        """The test's own fake of that kind, the server's first one, or a new one."""
+        handle = self._own.get(fixture) or self._fixture_handles.get(fixture)
         if handle is None:
             found = [one for one in self.handles if type(one).fixture == fixture]
             handle = found[0] if found else self.start(fixture, {})
@@ -358,9 +361,31 @@ class RemoteCloud(Cloud):
         """Return every handle of the server to its baseline."""
         self._connection.request("POST", "/reset", {})
 
-    def begin(self) -> None:
-        """Start over for another test."""
-        self._connection.request("POST", "/begin", {})
+    def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
+        """Start over for another test, whose settings are the server's unless ``adapt`` is called."""
+        self._give_own_back()
+        instant = None if now is None else to_datetime(instant_us(now)).isoformat()
+        self._connection.request("POST", "/begin", {"now": instant, "clock": clock})
+
+    def adapt(self, settings: Mapping[str, Any]) -> None:
+        """Take on the settings of one test, until the next ``begin()``.
+
+        ``now``, ``clock`` and ``seed`` are the server's until then; a service with settings gets a
+        fake of its own beside the server's, for the test's fixtures.
+        """
+        if settings.get("now") is not None or settings.get("clock") is not None:
+            self.begin(settings.get("now"), settings.get("clock"))
+        if settings.get("seed") is not None:
+            self.reseed(settings["seed"])
+        for fixture in SERVICES:
+            if settings.get(fixture):
+                self._own[fixture] = self.start(fixture, settings[fixture])
+
+    def _give_own_back(self) -> None:
+        while self._own:
+            _, handle = self._own.popitem()
+            self._started.remove(handle)
+            handle.close()
 
     def every_failure(self, run: Callable[[], object], **options: Any) -> Any:
         """Not over a server: its predicate cannot cross."""

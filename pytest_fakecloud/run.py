@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 if TYPE_CHECKING:
     from .cloud import Cloud
+    from .remote import RemoteCloud
     from .transport.changes import Changes
 
 __all__ = [
@@ -30,6 +31,15 @@ __all__ = [
 SERVICE_NAMES = ("kv_server", "vector_index", "broker", "queue")
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
+SERVERS_OWN_SETTINGS = ("process_time", "tls")
+BECAUSE_OF_SESSION = (
+    "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in the "
+    "session fixture fakecloud_session_settings"
+)
+BECAUSE_OF_SERVER = (
+    "the fakes are a stand-alone server's (--fakecloud-url), another process: start it with --tls, "
+    "and run tests of process time with fakes of their own"
+)
 FIXTURES = frozenset(
     (
         *SERVICE_NAMES,
@@ -198,8 +208,13 @@ class Run:
         settings, own = self._settings(item)
         self.strict = _kinds_of(settings)
         if self._outlives_tests:
-            _refuse_per_test(item, own)
+            given = _given_to(item, own)
+            if self._url is None:
+                _refuse(given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION)
             cloud: Cloud = _fixture_value(item, "fakecloud_session")
+            if self._url is not None:
+                _refuse(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
+                cast("RemoteCloud", cloud).adapt({name: settings[name] for name in given})
         else:
             self._keep_changes(settings)
             cloud = _new_cloud(settings, "driven")
@@ -451,12 +466,11 @@ def _is_overridden(item: pytest.Item) -> bool:
     return found
 
 
-def _refuse_per_test(item: pytest.Item, own: Mapping[str, Any]) -> None:
-    given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs} | set(own)
-    refused = sorted(given - set(PER_TEST_SETTINGS))
-    if refused:
-        raise misuse(
-            f"{', '.join(refused)} cannot be set for one test, because the fakes live for the "
-            "whole session (fakecloud_scope or fakecloud_early): set them in the session fixture "
-            "fakecloud_session_settings"
-        )
+def _given_to(item: pytest.Item, own: Mapping[str, Any]) -> set[str]:
+    """What the test itself, its class or module, or its settings fixture sets."""
+    return {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs} | set(own)
+
+
+def _refuse(names: set[str], reason: str) -> None:
+    if names:
+        raise misuse(f"{', '.join(sorted(names))} cannot be set for one test, because {reason}")

@@ -156,9 +156,14 @@ class ControlApp(App):
         return self._clock()
 
     def begin(self, request: Request) -> object:
-        """Start over as for a new test: baselines, connections ended, clock at its start."""
+        """Start over as for a new test: baselines, connections ended, clock at its start.
+
+        Or at another, for this once: ``{"now": an instant, "clock": "running"|"frozen"}``.
+        """
+        body = _object(request)
         self._objects.forget()
-        self.cloud.begin()
+        with _contract():
+            self.cloud.begin(body.get("now"), body.get("clock"))
         return self._clock()
 
     # -- clock and seed --------------------------------------------------------------------------

@@ -124,8 +124,6 @@ class Clock:
     """
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        if mode not in (None, "running", "frozen"):
-            raise ContractError(f"clock={mode!r} is not a mode: give 'running' or 'frozen'")
         self.wait_cap = 1.0
         """Real seconds a wait may last while time is frozen or held."""
         self._lock = threading.Lock()
@@ -142,13 +140,8 @@ class Clock:
         self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
-        self._start_us = None if now is None else instant_us(now)
-        self._starts_frozen = mode == "frozen" or (mode is None and now is not None)
-        self._frozen_us, self._offset_us = self._begin(_process_us())
-
-    def _begin(self, process_us: int) -> tuple[int | None, int]:
-        first_us = process_us if self._start_us is None else self._start_us
-        return (first_us, 0) if self._starts_frozen else (None, first_us - process_us)
+        self._start_us, self._starts_frozen = _start(now, mode)
+        self._frozen_us, self._offset_us = _begun(self._start_us, self._starts_frozen)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -278,14 +271,20 @@ class Clock:
 
         return AioClock(self)
 
-    def rewind(self) -> None:
+    def rewind(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         """Return to how the clock was made: its mode, and its start or the process's time.
 
-        For a cloud that serves many tests, between two of them: the only way back. Timers stay;
-        whoever owns them replaces them. Raises ``ContractError`` while an advance is under way.
+        Or, for this once, to how it would begin with ``now`` and ``mode``. For a cloud that serves
+        many tests, between two of them: the only way back. Timers stay; whoever owns them replaces
+        them. Raises ``ContractError`` while an advance is under way, and for another beginning
+        where time cannot be moved.
         """
+        start_us, frozen = self._start_us, self._starts_frozen
+        if now is not None or mode is not None:
+            self._check_free()
+            start_us, frozen = _start(now, mode)
         with self._drive(), self._lock:
-            self._frozen_us, self._offset_us = self._begin(_process_us())
+            self._frozen_us, self._offset_us = _begun(start_us, frozen)
         self._moved()
 
     def next_due(self, lanes: Iterable[Lane] = LANES) -> datetime | None:
@@ -561,6 +560,21 @@ class Clock:
 def _nap() -> float:
     # Tools that move the process's clock tell nobody, so where one is about, waits look up often.
     return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
+
+
+def _start(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
+    """Where a clock starts (None: at the process's time), and whether frozen."""
+    if mode not in (None, "running", "frozen"):
+        raise ContractError(f"clock={mode!r} is not a mode: give 'running' or 'frozen'")
+    frozen = mode == "frozen" or (mode is None and now is not None)
+    return (None if now is None else instant_us(now)), frozen
+
+
+def _begun(start_us: int | None, frozen: bool) -> tuple[int | None, int]:
+    """The instant at which a clock stands, or None; and its offset to the process's time."""
+    process_us = _process_us()
+    first_us = process_us if start_us is None else start_us
+    return (first_us, 0) if frozen else (None, first_us - process_us)
 
 
 def _process_us() -> int:

@@ -164,6 +164,65 @@ def test_no_server_is_said() -> None:
         Cloud.connect("http://127.0.0.1:9", "x")
 
 
+def test_settings_of_one_test_reach_the_server(server: Server, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import datetime
+        import os
+        import pytest
+
+        seen = {}
+
+        @pytest.mark.fakecloud(
+            now="2030-05-05T00:00:00Z", seed=7, env=True,
+            broker={"topics": {"orders": 2}}, kv_server={"max_request_size": 100},
+        )
+        @pytest.mark.parametrize("turn", range(2))
+        def test_settings(fakecloud, broker, kv_server, queue, turn):
+            assert fakecloud.clock.now() == datetime.datetime(2030, 5, 5, tzinfo=datetime.UTC)
+            assert fakecloud.seed == 7
+            assert broker.topic("orders").partitions == 2
+            assert os.environ["UPSTASH_REDIS_REST_URL"] == kv_server.url
+            assert os.environ["UPSTASH_KAFKA_REST_URL"] == broker.url
+            with pytest.raises(Exception, match="max request size"):
+                kv_server.client().set("k", "v" * 200)
+            seen["urls"] = {kv_server.url, broker.url}
+            fakecloud.clock.advance("1d")
+
+        def test_nothing_of_them_is_left(fakecloud, broker, kv_server):
+            assert fakecloud.clock.now() == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+            assert not seen["urls"] & {handle.url for handle in fakecloud.handles}
+            assert kv_server.client().set("k", "v" * 200)
+
+        class TestClass:
+            @pytest.fixture
+            def fakecloud_settings(self):
+                return {"clock": "running"}
+
+            def test_by_the_settings_fixture(self, fakecloud):
+                assert fakecloud.clock.mode == "running"
+
+        @pytest.mark.fakecloud(tls=True)
+        def test_what_a_process_is_started_with(kv_server):
+            pass
+
+        @pytest.mark.fakecloud(vector_index={"embedding": len})
+        def test_what_cannot_cross(vector_index):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-p", "no:randomly", f"--fakecloud-url={server.summary['console']}",
+    )  # fmt: skip
+    result.assert_outcomes(passed=4, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "fakecloud: tls cannot be set for one test, because the fakes are a stand-alone server's*",
+            "*ContractError: embedding= of vector_index()*",
+        ]
+    )
+
+
 def test_a_suite_runs_against_the_server(
     server: Server, pytester: pytest.Pytester, serve: Serve
 ) -> None:
