@@ -81,6 +81,10 @@ class KVServer(Handle):
         self._making = threading.Lock()
         self._engine: Engine | None = None
         if engine is None:
+            if isolation != "prefix":
+                raise ContractError(
+                    f"isolation={isolation!r} is a share of a real server: give engine= too"
+                )
             self._new_engine = partial(
                 Engine, context.clock, context.ids, dialect, limits, context.clock.now_us()
             )

@@ -94,6 +94,10 @@ class TestSettings:
         with pytest.raises((ContractError, TypeError)):
             KVServer(Context.alone(), **settings)
 
+    def test_a_share_is_one_of_a_real_server(self) -> None:
+        with pytest.raises(ContractError, match="isolation='database' is a share of a real server"):
+            KVServer(Context.alone(), isolation="database")
+
     def test_dialects(self) -> None:
         with KVServer(Context.alone(), dialect="redis") as server:
             assert server.execute("COMMAND", "COUNT") == len(server.execute("COMMAND"))
