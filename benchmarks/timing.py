@@ -63,6 +63,14 @@ class Table:
         """
         return self[name].best / self[base].best
 
+    def typical_ratio(self, name: str, base: str) -> float:
+        """How many times `base` `name` costs in the median round: what a user sees of their p50s.
+
+        Both of a pair ran in the same round, so what slows a whole round down is in both.
+        """
+        pairs = zip(self[name].rounds, self[base].rounds, strict=True)
+        return median(mine / theirs for mine, theirs in pairs)
+
     def __str__(self) -> str:
         width = max(len(row.name) for row in self.rows)
         head = f"{'':{width}}  {'best us':>12}  {'p50 us':>12}  {'calls':>7}  against the first"
