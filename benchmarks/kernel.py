@@ -24,6 +24,7 @@ from pytest_fakecloud.kernel.handle import Context, Handle
 from pytest_fakecloud.kernel.hub import Hub
 from pytest_fakecloud.kernel.routing import Route
 
+from .raw import raw_server
 from .timing import Table, compare, line
 
 BODY = b'{"result":"OK"}'
@@ -92,29 +93,10 @@ def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     return [BODY]
 
 
-@contextmanager
-def raw_server() -> Iterator[int]:
-    """The floor: a thread for each connection that answers every packet with the same bytes."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve(sock: socket.socket) -> None:
-        with sock:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while sock.recv(65_536):
-                sock.sendall(REPLY)
-
-    def accept() -> None:
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(sock,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    with listener:
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
+def same_answer(sock: socket.socket) -> None:
+    """The floor: every packet is answered with the same bytes."""
+    while sock.recv(65_536):
+        sock.sendall(REPLY)
 
 
 @contextmanager
@@ -212,7 +194,7 @@ def requesting() -> list[bool]:
     with ExitStack() as stack:
         bare = stack.enter_context(Bare())
         fake = int(bare.url.rpartition(":")[2])
-        floor = stack.enter_context(raw_server())
+        floor = stack.enter_context(raw_server(same_answer))
         werkzeug = stack.enter_context(werkzeug_server())
         ports = {"raw server": floor, "fake": fake, "werkzeug": werkzeug}
 

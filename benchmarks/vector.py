@@ -30,6 +30,7 @@ from pytest_fakecloud.vector.engine import Engine
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.model import Query, Record
 
+from .raw import raw_server
 from .timing import compare, line
 
 TOP_K = 10
@@ -184,15 +185,13 @@ def over_http(rounds: int) -> Iterator[bool]:
 
 @contextmanager
 def floor_server(product: Call) -> Iterator[str]:
-    """A thread for each connection that multiplies and sends the same answer whatever came."""
+    """Multiplies and sends the same answer, whatever came."""
     hits = [{"id": str(row), "score": 0.5} for row in range(TOP_K)]
     body = json.dumps({"result": hits}).encode()
     reply = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
     reply %= len(body), body
-    listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         came = b""
         while data := sock.recv(1 << 20):
             came += data
@@ -203,18 +202,8 @@ def floor_server(product: Call) -> Iterator[str]:
                 product()
                 sock.sendall(reply)
 
-    def accept() -> None:
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(sock,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    with listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
+    with raw_server(serve) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
