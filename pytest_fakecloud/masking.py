@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from .kernel.handle import SECRETS
+from .kernel.handle import secrets_of
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -41,13 +41,13 @@ class Mask:
     """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
 
     def __init__(self, cloud: Cloud) -> None:
-        found = {getattr(handle, name, None) for handle in cloud.handles for name in SECRETS}
-        secrets = [
-            secret
-            for secret in found | cloud.gone.secrets
-            if isinstance(secret, str) and len(secret) >= _SHORTEST
-        ]
-        spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
+        secrets = cloud.gone.secrets.union(*map(secrets_of, cloud.handles))
+        spellings = {
+            spelling
+            for secret in secrets
+            if len(secret) >= _SHORTEST
+            for spelling in _spellings(secret)
+        }
         self._secrets = re.compile(
             "|".join(map(re.escape, sorted(spellings, key=len, reverse=True))) or r"(?!)"
         )

@@ -136,7 +136,7 @@ class Engine:
         """
         limits = self.settings.limits
         string("a topic's name", name)
-        if not errors.TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        if not errors.can_name_a_topic(name):
             raise ContractError(str(errors.invalid_topic(name)))
         whole(f"partitions of topic {name!r}", partitions, 1)
         whole("retention_bytes", retention_bytes, 0, optional=True)

@@ -68,9 +68,14 @@ def illegal_argument(message: str) -> BrokerError:
     return BrokerError("illegal_argument", message)
 
 
+def can_name_a_topic(name: str) -> bool:
+    """Whether a topic can have that name."""
+    return TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
 def missing_topic(topic: str, known: list[str]) -> BrokerError:
     """A topic nobody created (they are never created by use), or a name no topic can have."""
-    if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+    if not can_name_a_topic(topic):
         return invalid_topic(topic)
     names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
     return BrokerError(

@@ -145,7 +145,7 @@ class KafkaTopics:
             raise real_only("first_offset= (an offset forced into the log)")
         string("a topic's name", name)
         real = self.real(name)
-        if not errors.TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        if not errors.can_name_a_topic(name):
             raise ContractError(str(errors.invalid_topic(name)))
         if not errors.TOPIC_NAME.fullmatch(real):
             raise ContractError(str(errors.invalid_topic(real)))

@@ -25,7 +25,7 @@ from .journal import Call, Found, Journal
 if TYPE_CHECKING:
     from .hub import Hub, Mount
 
-__all__ = ["SECRETS", "Context", "Delivery", "Gone", "Handle", "Snapshot"]
+__all__ = ["SECRETS", "Context", "Delivery", "Gone", "Handle", "Snapshot", "secrets_of"]
 
 Delivery = Literal["driven", "background"]
 SECRETS = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
@@ -70,7 +70,7 @@ class Gone:
 
     def add_secrets(self, handle: Handle) -> None:
         """Keep a handle's credentials."""
-        self._secrets.update(_secrets(handle))
+        self._secrets.update(secrets_of(handle))
 
     @property
     def homes(self) -> dict[str, tuple[str, str]]:
@@ -80,7 +80,7 @@ class Gone:
     @property
     def secrets(self) -> set[str]:
         """Credentials that once let somebody in."""
-        return self._secrets.union(*map(_secrets, self.last))
+        return self._secrets.union(*map(secrets_of, self.last))
 
     def clear(self) -> None:
         """Forget them, with the journal they are in."""
@@ -89,7 +89,8 @@ class Gone:
         self._secrets.clear()
 
 
-def _secrets(handle: Handle) -> set[str]:
+def secrets_of(handle: Handle) -> set[str]:
+    """The credentials that let somebody in now."""
     values = (getattr(handle, name, None) for name in SECRETS)
     return {value for value in values if isinstance(value, str)}
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import threading
+from functools import cached_property
+from typing import Protocol
 
 from . import client_cost, environment
 
 __all__ = ["Changes", "changes"]
+
+
+class _Part(Protocol):
+    """One kind of change, counted by who asks for it."""
+
+    def enter(self) -> None: ...
+    def refresh(self) -> None: ...
+    def leave(self) -> None: ...
 
 
 class Changes:
@@ -17,43 +27,37 @@ class Changes:
         self._in_process = in_process
         self._users = 0
 
-    def refresh(self) -> None:
-        """Make them anew where something else in the process has undone or evaded them."""
-        environment.refresh()
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        parts: list[_Part] = [environment]
         if self._shares_tls_context:
-            client_cost.refresh()
+            parts.append(client_cost)
         if self._in_process:
             from .inprocess import origins
 
-            origins.refresh()
+            parts.append(origins)
+        return parts
+
+    def refresh(self) -> None:
+        """Make them anew where something else in the process has undone or evaded them."""
+        for part in self._parts:
+            part.refresh()
 
     def enter(self) -> None:
         """One more asks."""
         with _lock:
             self._users += 1
-            if self._users > 1:
-                return
-            environment.enter()
-            if self._shares_tls_context:
-                client_cost.enter()
-            if self._in_process:
-                from .inprocess import origins
-
-                origins.enter()
+            if self._users == 1:
+                for part in self._parts:
+                    part.enter()
 
     def close(self) -> None:
         """One asks no more; the last one gives everything back."""
         with _lock:
             self._users -= 1
-            if self._users:
-                return
-            if self._in_process:
-                from .inprocess import origins
-
-                origins.leave()
-            if self._shares_tls_context:
-                client_cost.leave()
-            environment.leave()
+            if not self._users:
+                for part in reversed(self._parts):
+                    part.leave()
 
 
 _lock = threading.Lock()
