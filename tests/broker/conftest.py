@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -128,24 +129,32 @@ def until_parked(broker: Broker, calls: int = 1) -> None:
     eventually(lambda: len(broker.engine.waiting) >= calls)
 
 
-@pytest.fixture
-def make_broker() -> Iterator[Callable[..., Broker]]:
-    """Brokers on a frozen clock (``clock="running"`` for a running one), closed at the end."""
+@contextmanager
+def closing_brokers() -> Iterator[list[Broker]]:
+    """A list for brokers, which at the end are closed, after the clients, and free of bugs."""
     made: list[Broker] = []
-
-    def make(clock: str = "frozen", seed: int = 7, **settings: Any) -> Broker:
-        now = START if clock == "frozen" else None
-        context = Context.alone(now=now, clock=clock, seed=seed)  # type: ignore[arg-type]
-        settings.setdefault("topics", {"orders": 3})
-        made.append(Broker(context, **settings))
-        return made[-1]
-
-    yield make
+    yield made
     while CLIENTS:
         CLIENTS.pop().close()
     for broker in made:
         broker.close()
         assert [problem.text for problem in broker.context.problems if problem.kind == "bug"] == []
+
+
+@pytest.fixture
+def make_broker() -> Iterator[Callable[..., Broker]]:
+    """Brokers on a frozen clock (``clock="running"`` for a running one), closed at the end."""
+
+    with closing_brokers() as made:
+
+        def make(clock: str = "frozen", seed: int = 7, **settings: Any) -> Broker:
+            now = START if clock == "frozen" else None
+            context = Context.alone(now=now, clock=clock, seed=seed)  # type: ignore[arg-type]
+            settings.setdefault("topics", {"orders": 3})
+            made.append(Broker(context, **settings))
+            return made[-1]
+
+        yield make
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from pytest_fakecloud.kernel.instants import monotonic
 from pytest_fakecloud.transport import client_cost
 
 from . import test_routes
-from .conftest import CLIENTS, Parked, Rest, eventually, until_parked
+from .conftest import Parked, Rest, closing_brokers, eventually, until_parked
 from .mock_cluster import SETTINGS, MockCluster, library
 
 LIBRARY = library()
@@ -144,24 +144,14 @@ def engine(mock: MockCluster, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def make_broker(engine: str) -> Iterator[Callable[..., Broker]]:
-    made: list[Broker] = []
+    with closing_brokers() as made:
 
-    def make(clock: str = "running", seed: int = 7, **settings: Any) -> Broker:
-        settings = {"topics": {"orders": 3}, **SESSION, "engine": engine, **settings}
-        made.append(Broker(Context.alone(seed=seed), **settings))
-        return made[-1]
+        def make(clock: str = "running", seed: int = 7, **settings: Any) -> Broker:
+            settings = {"topics": {"orders": 3}, **SESSION, "engine": engine, **settings}
+            made.append(Broker(Context.alone(seed=seed), **settings))
+            return made[-1]
 
-    yield make
-    while CLIENTS:
-        CLIENTS.pop().close()
-    for broker in made:
-        broker.close()
-        assert [problem.text for problem in broker.context.problems if problem.kind == "bug"] == []
-
-
-@pytest.fixture
-def broker(make_broker: Callable[..., Broker]) -> Broker:
-    return make_broker()
+        yield make
 
 
 @pytest.fixture

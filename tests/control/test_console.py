@@ -124,7 +124,8 @@ def test_a_wrong_duration_is_said(browser: Any, server: Server) -> None:
     opened.close()
 
 
-def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
+def publish_to_nobody(server: Server) -> None:
+    """A message that is given up at its first attempt."""
     queue = handle(server, "queue")
     fetch(
         "POST",
@@ -132,6 +133,10 @@ def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
         headers={**queue["headers"], "Upstash-Retries": "0"},
         body=b"x",
     )
+
+
+def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
+    publish_to_nobody(server)
     page.click("[data-by='1m']")
     page.click("#tab-queue")
     page.wait_for_selector("#view button:text('Retry')")
@@ -175,13 +180,7 @@ def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: 
     page.wait_for_function("document.querySelectorAll('#rows tr').length === 2")
     focused = "document.activeElement.closest('tr')?.innerText ?? ''"
     assert "SET first" in page.evaluate(focused)
-    queue = handle(server, "queue")
-    fetch(
-        "POST",
-        f"{queue['url']}/v2/publish/http://127.0.0.1:9/gone",
-        headers={**queue["headers"], "Upstash-Retries": "0"},
-        body=b"x",
-    )
+    publish_to_nobody(server)
     page.click("[data-by='1m']")
     page.click("#tab-queue")
     page.focus("#view button:text('Retry')")

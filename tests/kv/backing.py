@@ -17,7 +17,7 @@ from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.instants import monotonic
 from pytest_fakecloud.kv.handle import KVServer
 
-from .comparison import wire
+from .comparison.faces import Port
 from .comparison.servers import RealServer, available
 
 __all__ = [
@@ -148,21 +148,18 @@ class OneNodeCluster:
     def __init__(self, name: str) -> None:
         options = ("--save", "", "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
         self._process = Process(BINARIES[name], *options)
-        self._socket = socket.create_connection(("127.0.0.1", self._process.port), 5)
-        self._stream = self._socket.makefile("rb")
+        self._port = Port(f"redis://127.0.0.1:{self._process.port}")
         self.call([b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"])
         eventually(lambda: b"cluster_state:ok" in self.call([b"CLUSTER", b"INFO"]))
         self.url = f"redis+cluster://127.0.0.1:{self._process.port}"
 
     def call(self, argv: list[bytes]) -> Any:
         """Run one command line."""
-        self._socket.sendall(wire.pack(argv))
-        return wire.read(self._stream)
+        return self._port.call(argv)
 
     def close(self) -> None:
         """End it."""
-        self._stream.close()
-        self._socket.close()
+        self._port.close()
         self._process.close()
 
 
