@@ -213,8 +213,11 @@ def client_process(url: str, authorization: str, pipe: Connection) -> None:
 def waking(
     call: Call, consume: Call, group: str, until_parked: Callable[[int], None]
 ) -> tuple[float, float, float]:
-    """Seconds (p50) of GET /topics, of a produce nobody waits for, and from a produce to the answer
-    of the consumer that waits for it."""
+    """Seconds (p50) of three things.
+
+    GET /topics, a produce nobody waits for, and from a produce to the answer of the consumer that
+    waits for it.
+    """
     plains: list[float] = []
     produces: list[float] = []
     wakes: list[float] = []

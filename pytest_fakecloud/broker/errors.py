@@ -55,8 +55,10 @@ class BrokerError(ServiceError):
 
 @contextmanager
 def as_misuse() -> Iterator[None]:
-    """What the service would refuse a client is a mistake of the test when the test itself asks:
-    a ``ContractError`` with the same text."""
+    """Raise ``ContractError`` with the text of any ``BrokerError`` inside.
+
+    What the service would refuse a client is a mistake of the test when the test itself asks.
+    """
     try:
         yield
     except BrokerError as error:

@@ -168,8 +168,10 @@ class PartitionLog:
     def read(
         self, offset: int, max_records: int | None = None, max_bytes: int | None = None
     ) -> list[Record]:
-        """Records from an offset inside the log on: at least one if there is one, then as the caps
-        allow."""
+        """Records from an offset inside the log on.
+
+        At least one if there is one, then as many as the caps allow.
+        """
         low = offset - self._base
         high = len(self._values)
         if max_bytes is not None and low < high:

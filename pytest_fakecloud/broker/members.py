@@ -43,8 +43,11 @@ _REMEMBERED_DELIVERIES = 10_000
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A consumer instance. Offsets in ``positions`` are the next to deliver (None: the reset policy
-    is ``none`` and there is nothing to start from), those in ``delivered`` the next to commit."""
+    """A consumer instance.
+
+    Offsets in ``positions`` are the next to deliver (None: the reset policy is ``none`` and there
+    is nothing to start from), those in ``delivered`` the next to commit.
+    """
 
     name: str
     config: ConsumerConfig
@@ -112,8 +115,11 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class GroupCopy:
-    """A group at one moment: ``timers`` has microseconds left by instance and kind, ``remaining``
-    those of the group's own timer."""
+    """A group at one moment.
+
+    ``timers`` has microseconds left by instance and kind, ``remaining`` those of the group's own
+    timer.
+    """
 
     group: Group
     timers: dict[str, dict[str, int]]

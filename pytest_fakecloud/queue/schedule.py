@@ -85,8 +85,11 @@ class Cron:
         return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
     def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
-        """The instants at which the wall shows a time: none when it is skipped, a second one when
-        it is repeated and the expression does not fix it."""
+        """The instants at which the wall shows a time.
+
+        There is none when it is skipped, a second one when it is repeated and the expression does
+        not fix it.
+        """
         instants: list[int | None] = []
         for fold in (0, 1):
             there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)

@@ -57,9 +57,9 @@ class EngineSnapshot:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7396:
+    """A target with a merge patch applied (RFC 7396); neither argument is changed.
 
-    objects merge, null deletes, anything else replaces. Neither argument is changed.
+    Objects merge, null deletes, anything else replaces.
     """
     if not isinstance(patch, Mapping):
         return patch

@@ -69,9 +69,9 @@ class Namespace:
         return NamespaceInfo(len(self._ids) - len(self._hidden), len(self.staged))
 
     def size(self) -> int:
-        """About how many bytes the vectors take (decided here:
+        """About how many bytes the vectors take.
 
-        ids, metadata and data not counted).
+        Decided here: ids, metadata and data are not counted.
         """
         dimension = self.matrix.dimension if self.matrix is not None else 0
         return len(self) * (4 * dimension + ROW_BYTES) + ENTRY_BYTES * self.sparse_index.entries

@@ -117,9 +117,9 @@ class VectorApp(App):
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
     def render_error(self, error: ServiceError) -> Answer:
-        """``{"error":
+        """An object of ``error`` (the text) and ``status`` (the code).
 
-        text, "status": code}``: one client looks at the body only, one at the status.
+        One client looks at the body only, one at the status line.
         """
         body = {"error": error.message, "status": error.status}
         return Answer(body, error.status, error.headers)
