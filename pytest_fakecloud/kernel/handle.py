@@ -23,7 +23,8 @@ from .instants import Instant
 from .journal import Call, Found, Journal
 
 if TYPE_CHECKING:
-    from .hub import Hub, Mount
+    from .hub import Hub
+    from .mount import Mount
 
 __all__ = ["SECRETS", "Context", "Delivery", "Gone", "Handle", "Snapshot", "secrets_of"]
 

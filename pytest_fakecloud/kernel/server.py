@@ -23,7 +23,7 @@ from .instants import monotonic
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
 if TYPE_CHECKING:
-    from .hub import Connection
+    from .connection import Connection
 
 __all__ = ["http_date", "serve_http"]
 

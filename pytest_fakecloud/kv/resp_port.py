@@ -34,7 +34,8 @@ from .resp_answers import Raw, as_resp, written
 from .resp_parser import CommandReader, ProtocolFault, way_in
 
 if TYPE_CHECKING:
-    from ..kernel.hub import Connection, Mount
+    from ..kernel.connection import Connection
+    from ..kernel.mount import Mount
     from .blocking import Waiter
     from .engine import Engine
     from .routes import KVApp

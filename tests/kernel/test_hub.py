@@ -19,15 +19,12 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel import hub as hub_module
+from pytest_fakecloud.kernel import mount as mount_module
 from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.connection import RESET_ON_CLOSE, Connection
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kernel.hub import (
-    Connection,
-    Hub,
-    default_hub,
-)
+from pytest_fakecloud.kernel.hub import Hub, default_hub
 from pytest_fakecloud.kernel.ports import PortAllocator, ephemeral_range
 from pytest_fakecloud.kernel.workers import WorkerPool
 
@@ -293,7 +290,7 @@ def test_connections_are_shut_before_handlers_are_woken(hub: Hub) -> None:
 
 
 def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(mount_module, "LEAVE_SECONDS", 0.05)
     release = threading.Event()
 
     def stubborn(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -398,7 +395,7 @@ def test_closing_leaves_no_port_in_time_wait(hub: Hub) -> None:
 
 def test_a_broken_socket_does_not_end_the_hub(hub: Hub) -> None:
     good, bad = hub.mount(hello), hub.mount(hello)
-    bad._listener.close()  # behind the hub's back
+    bad.listener.close()  # behind the hub's back
     third = hub.mount(hello)
     for mount in (good, third):
         with Raw(mount.address) as raw:
@@ -411,7 +408,7 @@ def test_a_descriptor_closed_under_the_hub_does_not_end_it(
 ) -> None:
     monkeypatch.setattr(selectors, "DefaultSelector", selectors.SelectSelector)
     good, bad = hub.mount(hello), hub.mount(hello)
-    socket.close(bad._listener.detach())
+    socket.close(bad.listener.detach())
     with Raw(good.address) as raw:
         assert raw.get("/").body == b"hello"
     with Raw(hub.mount(hello).address) as raw:
@@ -451,7 +448,7 @@ class _Listener:
 def test_running_out_of_descriptors_is_survived(hub: Hub) -> None:
     mount = hub.mount(hello)
     errors = [OSError(errno.EMFILE, "too many open files") for _ in range(3)]
-    mount._listener = _Listener(mount._listener, errors)  # type: ignore[assignment]
+    mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
     with Raw(mount.address) as raw:
         assert raw.get("/").body == b"hello"
     assert errors == []
@@ -460,7 +457,7 @@ def test_running_out_of_descriptors_is_survived(hub: Hub) -> None:
 def test_a_connection_that_was_reset_before_it_is_accepted(hub: Hub) -> None:
     mount = hub.mount(hello)
     errors: list[OSError] = [ConnectionAbortedError(errno.ECONNABORTED, "gone")]
-    mount._listener = _Listener(mount._listener, errors)  # type: ignore[assignment]
+    mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
     with Raw(mount.address) as raw:
         assert raw.get("/").body == b"hello"
 
@@ -535,7 +532,7 @@ def test_a_socket_that_cannot_be_made_for_a_while(
 ) -> None:
     mount = hub.mount(hello)
     forbidden: list[Any] = [RuntimeError("a test tried to use socket.socket")] * 2
-    mount._listener = _Listener(mount._listener, forbidden)  # type: ignore[assignment]
+    mount.listener = _Listener(mount.listener, forbidden)  # type: ignore[assignment]
     with Raw(mount.address) as raw:
         assert raw.get("/").body == b"hello"
     assert "tried to use socket.socket" in capfd.readouterr().err
@@ -567,7 +564,7 @@ def test_a_request_that_comes_while_the_mount_closes_does_not_reach_the_app(hub:
     connection = Connection(socket.socket(), None, mount)
     assert connection.enter("before")
     connection.leave()
-    connection._end()
+    connection.end()
     assert not connection.enter("after")
     assert not connection.inside
     connection.sock.close()
@@ -745,7 +742,7 @@ def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
         with Raw(demo.mount.address) as raw:
             raw.send(request[:position])
             if position % 2:
-                raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, hub_module._RESET_ON_CLOSE)
+                raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     wait_until(lambda: demo.mount.connections == 0)
     assert len(demo.app.seen) <= 1  # only a request that came whole
     with Raw(demo.mount.address) as raw:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -16,7 +15,9 @@ import time_machine
 from werkzeug import Request
 
 from pytest_fakecloud.kernel import server
-from pytest_fakecloud.kernel.hub import Hub, Mount
+from pytest_fakecloud.kernel.connection import RESET_ON_CLOSE
+from pytest_fakecloud.kernel.hub import Hub
+from pytest_fakecloud.kernel.mount import Mount
 from pytest_fakecloud.kernel.parsing import HEAD_LIMIT
 
 from .demo import Demo, Raw, Reply
@@ -584,7 +585,7 @@ def test_a_client_that_leaves_a_stream_is_noticed(demo: Demo, farewell: str) -> 
         if farewell == "shutdown":
             raw.sock.shutdown(socket.SHUT_WR)
         elif farewell == "reset":
-            raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         if farewell != "shutdown":
             raw.sock.close()
         assert demo.app.closed_streams.acquire(timeout=10)

@@ -1,0 +1,182 @@
+"""One accepted connection, and who may do what to it.
+
+Only the worker that serves a connection closes it: everybody else shuts it down at most, so that no
+descriptor can change its owner under a thread's feet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .hub import Hub
+    from .mount import Mount
+
+__all__ = ["CAN_STOP_LISTENING", "RESET_ON_CLOSE", "Connection", "ConnectionHandler", "Watch"]
+
+# Where a clean way to refuse connections while keeping the port exists.
+CAN_STOP_LISTENING = sys.platform.startswith("linux")
+RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+
+
+class ConnectionHandler(Protocol):
+    """What a mount does with a connection: serve it until it ends, in a worker's thread."""
+
+    def __call__(self, connection: Connection, /) -> None: ...
+
+
+class Connection:
+    """One accepted connection, held by the mount it came in at and by no other.
+
+    ``sock`` is the blocking socket (a TLS one where the mount has a context), ``address`` the
+    client's, ``mount`` where it came in. A protocol calls ``enter()`` before it goes into the
+    engine and ``leave()`` after.
+    """
+
+    __slots__ = ("__weakref__", "address", "doing", "ended", "inside", "mount", "sock", "worker")
+
+    def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
+        self.sock = sock
+        self.address = address
+        self.mount = mount
+        self.inside = False
+        self.doing: object = ""
+        self.ended = False
+        self.worker: threading.Thread | None = None
+
+    def enter(self, doing: object) -> bool:
+        """Announce a call into the engine; False when the connection has been ended meanwhile.
+
+        ``doing`` says what for, should the handler not leave in time when the mount is closed.
+        """
+        # Set first, look second; who ends connections does it the other way round, so one of the
+        # two always sees the other.
+        self.doing = doing
+        self.inside = True
+        if self.ended:
+            self.leave()
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Announce that the engine has been left."""
+        self.inside = False
+        if self.ended and self.mount.left is not None:
+            self.mount.left.set()
+
+    @contextlib.contextmanager
+    def watched(self, gone: Callable[[], None]) -> Iterator[None]:
+        """Have ``gone`` called, from the hub's thread, when the client closes its side meanwhile."""
+        watch = Watch(self.sock, gone, self.mount.hub)
+        if self.mount.hub.register(self.sock, watch):
+            try:
+                yield
+            finally:
+                watch.stop()
+        else:
+            yield
+
+    def __repr__(self) -> str:
+        return f"<Connection from {self.address} to {self.mount.address}>"
+
+    def serve(self) -> None:
+        """Have the mount's protocol serve it to its end, in the worker's thread that calls this."""
+        self.worker = threading.current_thread()
+        mount = self.mount
+        try:
+            if self._prepare():
+                mount.protocol(self)
+        except (ConnectionError, ssl.SSLError, TimeoutError):
+            # The client went away, or the mount was closed while it was served.
+            pass
+        except BaseException as error:
+            # Anything at all, such as what pytest.fail() raises in a handler of the test's: the
+            # thread belongs to the pool and must live on.
+            mount.report(error)
+        finally:
+            mount.forget(self)
+            self.worker = None
+
+    def _prepare(self) -> bool:
+        sock = self.sock
+        try:
+            # A test may have set a default timeout for its own sockets; ours block.
+            sock.settimeout(None)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if CAN_STOP_LISTENING:
+                # What remains of this connection must not be in the way of listening again.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.mount.tls is not None:
+                self._secure(self.mount.tls)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _secure(self, tls: ssl.SSLContext) -> None:
+        with self.mount.lock:
+            if self.ended:
+                raise OSError("the mount is closed")
+            self.sock = tls.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
+        assert isinstance(self.sock, ssl.SSLSocket)
+        self.sock.do_handshake()
+
+    def abandon(self) -> None:
+        """Close it unserved."""
+        self.mount.forget(self)
+
+    def close_with_reset(self) -> None:
+        """Have the closing of this connection be a TCP reset."""
+        with contextlib.suppress(OSError):
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+
+    def end(self) -> None:
+        """Shut it down; to be called with the mount's lock, so that nobody closes it meanwhile."""
+        # The raw socket's shutdown: that of a TLS socket changes state its reader relies on.
+        self.ended = True
+        # No TIME_WAIT for a port that is given up; the peer sees the end either way.
+        self.close_with_reset()
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+
+class Watch:
+    """Tells when the peer of a connection closes its side while nobody reads from it."""
+
+    def __init__(self, sock: socket.socket, gone: Callable[[], None], hub: Hub) -> None:
+        self._sock = sock
+        self._gone = gone
+        self._hub = hub
+        self._lock = threading.Lock()
+        self._over = False
+
+    def ready(self) -> None:
+        with self._lock:
+            if self._over:
+                return
+            try:
+                # A TLS connection cannot be looked into without reading; a client that sends
+                # anything while an answer is on its way to it is saying goodbye.
+                going = isinstance(self._sock, ssl.SSLSocket) or not self._sock.recv(
+                    1, socket.MSG_PEEK
+                )
+            except BlockingIOError:  # pragma: no cover - a spurious wake-up
+                return
+            except OSError:
+                going = True
+            self._over = True
+            self._hub.unregister(self._sock)
+        if going:
+            self._gone()
+
+    def stop(self) -> None:
+        with self._lock:
+            if not self._over:
+                self._over = True
+                self._hub.unregister(self._sock)
