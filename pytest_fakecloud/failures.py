@@ -204,7 +204,7 @@ def _one(
         else:
             armed.append(handle.faults.lose_answer(when=is_the_one))
         # The last round finds no call left to fail; that is no forgotten fault.
-        armed[-1].must_fire = False  # type: ignore[misc]
+        armed[-1].must_fire = False
     try:
         exception = yield run
     finally:
