@@ -67,6 +67,7 @@ KNOWN: tuple[Known, ...] = (
         and (
             _error_with(b"could not decode requested zset member", ours)
             or _error_with(b"Unbalanced XREAD list", ours)
+            or line[-1].upper() == b"HELP"
         ),
     ),
     Known(
