@@ -20,7 +20,7 @@ from .embedding import Embedder
 from .engine import Engine
 from .errors import VectorError
 from .fields import Include
-from .loading import read_records
+from .loading import as_json, read_records
 from .model import DEFAULT_NAMESPACE, Kind, Record, Similarity
 from .routes import VectorApp, record_json
 from .settings import Approximation, Limits
@@ -37,16 +37,17 @@ EVERY_PART = Include(True, True, True)
 class Pending(Found[Item]):
     """The changes that are not ready for queries yet; as a with-block, holds those made inside.
 
-    At the end of the block everything pending becomes ready, unless changes were held before it.
+    At the end of the block everything pending becomes ready, unless changes were held before it;
+    the list then shows what was pending until there.
     """
 
     def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
         super().__init__(items)
         self._index = index
-        self._held_before = False
+        self._held_before: list[bool] = []
 
     def __enter__(self) -> Self:
-        self._held_before = self._index.engine.holding
+        self._held_before.append(self._index.engine.holding)
         self._index.hold_pending()
         return self
 
@@ -56,7 +57,8 @@ class Pending(Found[Item]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._held_before:
+        self[:] = self._index.pending()
+        if not self._held_before.pop():
             self._index.release_pending()
 
 
@@ -107,6 +109,10 @@ class VectorIndex(Handle):
         the_kind = _choice("kind", kind, Kind)
         if isinstance(namespaces, str):
             raise ContractError(f"namespaces={namespaces!r} is one text: give a list of names")
+        if not isinstance(namespaces, Iterable):
+            raise ContractError(
+                f"namespaces={namespaces!r} must be a list of names, or a mapping from name to data"
+            )
         _check_whole("dimension", dimension, MOST_DIMENSIONS)
         _check_whole("range_limit", range_limit)
         _check_whole("ready_after_reads", ready_after_reads)
@@ -138,14 +144,23 @@ class VectorIndex(Handle):
         )
         self._reader = app.reader
         self._embedder = embedder
+        # Before there is a mount, so that data that cannot be loaded leaves no server behind.
+        self._create(namespaces)
         super().__init__(context, app, name=name)
         self.faults.render = app.render_error
         self.faults.dump = app.dump
+
+    def _create(self, namespaces: Iterable[str] | Mapping[str, object]) -> None:
         for namespace in namespaces:
-            self.engine.create_namespace(namespace)
+            _check_namespace(namespace)
+            try:
+                self.engine.create_namespace(namespace)
+            except VectorError as error:
+                raise ContractError(
+                    f"the namespace {namespace!r} cannot be created: {error.message}"
+                ) from None
             if isinstance(namespaces, Mapping):
                 self.load(namespaces[namespace], namespace=namespace)
-        self.set_baseline()
 
     # -- identity and clients --------------------------------------------------------------------
 
@@ -187,8 +202,10 @@ class VectorIndex(Handle):
         ``.jsonl``, ``.json`` or ``.npz`` file; see ``loading``. A record that names a ``namespace``
         goes there. Raises ``ContractError`` for what cannot be loaded.
         """
+        _check_namespace(namespace)
         groups: dict[str, list[Record]] = {}
-        for named, record in read_records(data, self._reader, self._embedder):
+        records = read_records(data, self._reader, self._embedder, dimension=self.engine.dimension)
+        for named, record in records:
             groups.setdefault(namespace if named is None else named, []).append(record)
         try:
             self.engine.load(groups)
@@ -200,8 +217,11 @@ class VectorIndex(Handle):
     ) -> Found[Item]:
         """Every record of a namespace in insertion order, as ``/fetch`` would answer it whole.
 
-        With a ``limit`` only the first so many.
+        With a ``limit`` only the first so many. Empty where there is no such namespace.
         """
+        _check_namespace(namespace)
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
         page = self.engine.range(namespace, 0, limit)
         return Found(self._plain(record) for record in page.records)
 
@@ -228,15 +248,20 @@ class VectorIndex(Handle):
         self.engine.release_pending()
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
-        """Whether a record with this metadata passes a filter.
+        """Whether a record with this metadata, as JSON brings it, passes a filter.
 
-        Raises ``ContractError`` with the service's text for a filter it would refuse.
+        None is a record without metadata. Raises ``ContractError`` with the service's text for a
+        filter it would refuse, and for metadata that has no JSON form.
         """
+        if not isinstance(filter, str):
+            raise ContractError(f'filter={filter!r:.80} must be a text, such as "price < 10"')
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise ContractError(f"metadata={metadata!r:.80} must be a mapping, or None")
         try:
             predicate = self.engine.predicate(filter)
         except VectorError as error:
             raise ContractError(error.message) from None
-        return predicate is None or predicate(metadata)
+        return predicate is None or predicate(as_json(metadata, "the metadata"))
 
     def _plain(self, record: Record) -> Item:
         item: Item = orjson.loads(self.app.dump(record_json(record, EVERY_PART)))
@@ -301,6 +326,19 @@ def _choice(name: str, value: str, choices: type[Choice]) -> Choice:
         known = ", ".join(repr(str(choice)) for choice in choices)
         raise ContractError(f"{name}={value!r} is unknown: give one of {known}")
     return choices[word]
+
+
+def _check_namespace(name: object) -> None:
+    if not isinstance(name, str):
+        raise ContractError(
+            f'{name!r:.80} is no name of a namespace: give a text; the default one is ""'
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ContractError(
+            f"{name!r:.80} is no name of a namespace: no client can send half a surrogate pair"
+        ) from None
 
 
 def _check_whole(name: str, value: object, most: int | None = None) -> None:

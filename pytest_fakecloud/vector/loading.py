@@ -4,24 +4,25 @@ One record is a mapping with the names of the wire (``id``, ``vector``, ``sparse
 ``metadata``, ``data``; ``sparse_vector`` is taken too) or a tuple ``(id, vector[, metadata[,
 data]])``. Many are
 
-- a list of records; - a mapping from id to a vector, to a text (with an embedding), or to a record
-without its id; - the path of a ``.jsonl`` file (one record a line, which may name its
-``namespace``), of a ``.json`` file
-  with one of the two above, or of an ``.npz`` file: arrays ``vectors`` (n, dimension) and
-  optionally ``ids``, ``metadata`` (JSON texts) and ``data`` of length n; or, without ``vectors``,
-  one vector under each id.
+- a list of records;
+- a mapping from id to a vector, to a text (with an embedding), or to a record without its id;
+- the path of a ``.jsonl`` file (one record a line, which may name its ``namespace``), of a
+  ``.json`` file with one of the two above, or of an ``.npz`` file: arrays ``vectors`` (n,
+  dimension) and optionally ``ids``, ``metadata`` (JSON texts) and ``data`` of length n; or,
+  without ``vectors``, one vector under each id.
 
-Arrays are welcome wherever lists are. Anything else is a ``ContractError`` that says which record.
+Arrays are welcome wherever lists are. Anything else is a ``ContractError`` that says which record,
+of a file which line or row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import orjson
@@ -29,13 +30,16 @@ import orjson
 from pytest_fakecloud.kernel.errors import ContractError
 
 from .embedding import Embedder, is_sequence
-from .errors import VectorError
+from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array
 from .model import Record
 
-__all__ = ["read_records"]
+__all__ = ["as_json", "read_records"]
 
 Raw = dict[str, Any]
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+COLUMNS = ("ids", "metadata", "data")
+"""The arrays of an ``.npz`` file that may stand beside ``vectors``."""
 SHAPES = (
     "a list of records, a mapping from id to vector, text or record, "
     "or the path of a .jsonl, .json or .npz file"
@@ -43,15 +47,31 @@ SHAPES = (
 
 
 def read_records(
-    source: object, reader: FieldReader, embedder: Embedder | None
+    source: object,
+    reader: FieldReader,
+    embedder: Embedder | None,
+    *,
+    dimension: int | None = None,
 ) -> list[tuple[str | None, Record]]:
-    """Every record of a source with the namespace it names, None where it names none."""
+    """Every record of a source with the namespace it names, None where it names none.
+
+    ``dimension`` is that of all dense vectors; None is that of the first one.
+    """
     records = []
-    for number, raw in enumerate(_raw_records(source)):
+    for where, value in _values(source):
         try:
-            records.append(_read(raw, reader, embedder))
+            namespace, record = _read(_one(value), reader, embedder)
+        except ContractError as error:
+            raise ContractError(f"{where}: {error}") from None
         except VectorError as error:
-            raise ContractError(f"record {number} cannot be loaded: {error.message}") from None
+            raise ContractError(f"{where} cannot be loaded: {error.message}") from None
+        if record.vector is not None:
+            size = len(record.vector)
+            dimension = dimension or size
+            if size != dimension:
+                message = invalid_dimension(size, dimension).message
+                raise ContractError(f"{where} does not fit this index: {message}")
+        records.append((namespace, record))
     return records
 
 
@@ -74,32 +94,76 @@ def _read(raw: Raw, reader: FieldReader, embedder: Embedder | None) -> tuple[str
 def _plain(raw: Raw) -> Raw:
     """The record as JSON would bring it: lists for tuples and arrays, nothing JSON cannot say."""
     if "sparse_vector" in raw:
+        if "sparseVector" in raw:
+            raise ContractError("a record has sparseVector or sparse_vector, not both")
         raw = {**raw, "sparseVector": raw["sparse_vector"]}
         del raw["sparse_vector"]
     sparse = raw.get("sparseVector")
     if isinstance(sparse, tuple) and len(sparse) == 2:
         raw = {**raw, "sparseVector": {"indices": sparse[0], "values": sparse[1]}}
-    try:
-        plain: Raw = orjson.loads(orjson.dumps(raw, option=orjson.OPT_SERIALIZE_NUMPY))
-    except (TypeError, ValueError) as error:
-        raise ContractError(f"record {raw.get('id')!r} has no JSON form: {error}") from None
+    plain: Raw = as_json(raw, f"record {raw.get('id')!r}")
     return plain
 
 
-def _raw_records(source: object) -> Iterator[Raw]:
+def as_json(value: object, what: str) -> Any:
+    """A value as JSON would bring it; ``ContractError`` for what JSON cannot say."""
+    try:
+        text = orjson.dumps(value, _listed, orjson.OPT_SERIALIZE_NUMPY)
+    except (TypeError, ValueError) as error:
+        reason = error.__cause__ or error
+        raise ContractError(f"{what} has no JSON form: {reason}") from None
+    plain = orjson.loads(text)
+    if b"null" in text and (place := _not_finite(value, plain)) is not None:
+        raise ContractError(f"{what} has no JSON form: {place} is no finite number")
+    return plain
+
+
+def _listed(value: object) -> object:
+    """What JSON writes in place of a value it has no word for."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_sequence(value) and not isinstance(value, set | frozenset):
+        return list(value)  # type: ignore[call-overload]
+    raise TypeError(f"{value!r:.80} is a {type(value).__name__}, which JSON has no word for")
+
+
+def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
+    """Where a value holds NaN or an infinity, for which JSON got null; None where it does not."""
+    if plain is None:
+        number = isinstance(value, float | np.floating) and not math.isfinite(value)
+        return (place.lstrip(".") or "it") if number else None
+    steps: Iterable[tuple[str, Any, Any]] = ()
+    if isinstance(value, Mapping) and isinstance(plain, dict):
+        steps = ((f".{name}", value.get(name), item) for name, item in plain.items())
+    elif isinstance(value, list | tuple | np.ndarray) and isinstance(plain, list):
+        # Most are vectors, so what is a number is left out at once.
+        numbers = [n for n, item in enumerate(plain) if type(item) is not float]
+        steps = ((f"[{number}]", value[number], plain[number]) for number in numbers)
+    found = (_not_finite(part, item, place + step) for step, part, item in steps)
+    return next(filter(None, found), None)
+
+
+def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """Each record as it was given, and where: its number, or its place in the file ``name``."""
     if isinstance(source, str | PathLike):
         yield from _from_file(Path(source))
     elif isinstance(source, Mapping):
-        for id, value in source.items():
-            yield _named(id, value)
+        for number, item in enumerate(source.items()):
+            yield f"{name}record {number}", item
     elif is_sequence(source) and not isinstance(source, np.ndarray):
-        yield from map(_one, source)  # type: ignore[call-overload]
+        items: Iterable[object] = source  # type: ignore[assignment]
+        for number, value in enumerate(items):
+            yield f"{name}record {number}", value
     else:
-        raise ContractError(f"cannot load {source!r:.80}: expected {SHAPES}")
+        raise ContractError(f"cannot load {name.strip() or repr(source)[:80]}: expected {SHAPES}")
 
 
 def _named(id: object, value: object) -> Raw:
     if isinstance(value, Mapping):
+        if value.get("id", id) != id:
+            raise ContractError(f"the record under the id {id!r} has another, {value['id']!r:.80}")
         return {"id": id, **value}
     if isinstance(value, str):
         return {"id": id, "data": value}
@@ -122,21 +186,36 @@ def _one(value: object) -> Raw:
     )
 
 
-def _from_file(path: Path) -> Iterator[Raw]:
+def _from_file(path: Path) -> Iterator[tuple[str, object]]:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         yield from _from_npz(path)
     elif suffix == ".jsonl":
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        for number, line in enumerate(_bytes(path).splitlines(), 1):
             if line.strip():
-                yield _one(_json(line, f"{path.name} line {number}"))
+                where = f"{path.name} line {number}"
+                yield where, _json(line, where)
     elif suffix == ".json":
-        value = _json(path.read_bytes(), path.name)
+        value = _json(_bytes(path), path.name)
         if isinstance(value, str):
             raise ContractError(f"cannot load {path.name}: it holds a text, expected {SHAPES}")
-        yield from _raw_records(value)
+        yield from _values(value, f"{path.name} ")
     else:
         raise ContractError(f"cannot load {str(path)!r:.200}: expected {SHAPES}")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes().removeprefix(BYTE_ORDER_MARK)
+    except (OSError, ValueError) as error:  # a name with a zero in it is a ValueError
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> ContractError:
+    return ContractError(
+        f"cannot read {str(path)!r:.200} (in {str(Path.cwd())!r}): "
+        f"{getattr(error, 'strerror', None) or error}"
+    )
 
 
 def _json(text: bytes, where: str) -> Any:
@@ -151,21 +230,28 @@ def _arrays(path: Path) -> dict[str, Any]:
         # Given a path, numpy leaves the file open where it is no archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
-    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        # An .npy under this name is an array, which is no context manager.
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except Exception as error:
+        # A broken archive fails in any of its layers; an .npy is an array, no context manager.
         raise ContractError(
             f"{path.name} is no .npz file of plain arrays (numpy.savez): {error}"
         ) from None
 
 
-def _from_npz(path: Path) -> Iterator[Raw]:
+def _from_npz(path: Path) -> Iterator[tuple[str, Raw]]:
     arrays = _arrays(path)
     if "vectors" not in arrays:
         for name, vector in arrays.items():
-            yield {"id": name, "vector": vector}
+            yield f"{path.name} {name}", {"id": name, "vector": vector}
         return
-    vectors = arrays["vectors"]
-    columns = {name: arrays[name] for name in ("ids", "metadata", "data") if name in arrays}
+    vectors = arrays.pop("vectors")
+    columns = arrays
+    if unknown := sorted(columns.keys() - set(COLUMNS)):
+        raise ContractError(
+            f"{path.name} has the array {unknown[0]!r:.80}, "
+            f"but only {', '.join(COLUMNS)} go with vectors"
+        )
     if vectors.ndim != 2:
         raise ContractError(f"{path.name}: vectors has {vectors.ndim} dimension(s), expected 2")
     for name, column in columns.items():
@@ -186,4 +272,4 @@ def _from_npz(path: Path) -> Iterator[Raw]:
             raw["metadata"] = _json(text.encode() if isinstance(text, str) else text, where)
         if "data" in columns:
             raw["data"] = columns["data"][number].item()
-        yield raw
+        yield f"{path.name} row {number}", raw

@@ -48,16 +48,18 @@ class Limits:
                 f"limits={given!r} is not understood: give a mapping such as {{'top_k': 1000}}"
             )
         known = [field.name for field in fields(cls)]
-        for name, value in (given or {}).items():
+        for name in given or {}:
             if name not in known:
                 raise ContractError(f"limits has no {name!r}; the limits are {', '.join(known)}")
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < 0
-            ):
-                raise ContractError(
-                    f"limits[{name!r}] must be a whole number or None, not {value!r}"
-                )
         return replace(cls(), **(given or {}))
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and (type(value) is not int or value < 0):
+                raise ContractError(
+                    f"limits[{field.name!r}] must be a whole number or None, not {value!r}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class Approximation:
     def __post_init__(self) -> None:
         if not (_is_number(self.recall) and 0 <= self.recall <= 1):
             raise ContractError(f"recall must be between 0 and 1, not {self.recall!r}")
+        for name in ("lose_first", "shuffle_ties"):
+            if not isinstance(getattr(self, name), bool):
+                raise ContractError(f"{name} must be True or False, not {getattr(self, name)!r}")
         budget = self.filter_budget
         if budget is not None and (type(budget) is not int or budget < 1):
             raise ContractError(

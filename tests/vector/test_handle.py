@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from pytest_fakecloud.kernel.errors import ContractError
@@ -108,6 +110,23 @@ def test_load_is_all_or_nothing(index: VectorIndex) -> None:
     assert index.namespaces() == [""]
 
 
+@pytest.mark.parametrize("namespace", [None, 5, ["a"], b"a", "\ud800"])
+def test_what_is_no_name_of_a_namespace_is_refused(index: VectorIndex, namespace: Any) -> None:
+    with pytest.raises(ContractError, match="is no name of a namespace"):
+        index.load({"a": [1, 0]}, namespace=namespace)
+    with pytest.raises(ContractError, match="is no name of a namespace"):
+        index.vectors(namespace)
+    assert index.namespaces() == [""]
+
+
+def test_a_limit_of_vectors(index: VectorIndex) -> None:
+    index.load({"a": [1, 0], "b": [0, 1]})
+    assert [len(index.vectors(limit=limit)) for limit in (None, 0, 1, 9)] == [2, 0, 1, 2]
+    for limit in (-1, "1", True, 1.0):
+        with pytest.raises(ContractError, match="must be a whole number of at least 0, or None"):
+            index.vectors(limit=limit)  # type: ignore[arg-type]
+
+
 def test_load_skips_faults_quotas_and_holding(context: Context) -> None:
     with VectorIndex(context, dimension=2, limits={"daily_updates": 0}) as index:
         index.faults.answer(500)
@@ -156,6 +175,18 @@ def test_pending_as_a_block(index: VectorIndex) -> None:
         assert post(index, "/range/ns", {})["vectors"] == [{"id": "a"}]
     assert index.pending() == []
     assert len(post(index, "/query/ns", {"vector": [1, 0]})) == 1
+
+
+def test_blocks_inside_one_another_release_at_the_last_end(index: VectorIndex) -> None:
+    block = index.pending()
+    with block:
+        post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+        with block:
+            post(index, "/upsert", {"id": "b", "vector": [1, 0]})
+        assert [item["id"] for item in index.pending()] == ["a", "b"]
+    assert [item["id"] for item in block] == ["a", "b"]
+    assert index.pending() == []
+    assert query(index) == ["a", "b"]
 
 
 def test_a_block_inside_a_hold_does_not_release(index: VectorIndex) -> None:
@@ -212,6 +243,19 @@ def test_matches(index: VectorIndex) -> None:
     assert not index.matches("n > 1", {"n": 1})
     assert not index.matches("n > 1", None)
     assert index.matches("", {})
+    assert index.matches("tags CONTAINS 'b'", {"tags": ("a", "b")})
+    assert index.matches("n = 1 AND v[0] = 2", {"n": np.int64(1), "v": np.array([2.0])}) is True
+    assert index.matches("day GLOB '2026-*'", {"day": date(2026, 1, 2)})
+    for filter, metadata, reason in [
+        (None, {}, "filter=None must be a text"),
+        (5, {}, "filter=5 must be a text"),
+        ("n = 1", [1], r"metadata=\[1\] must be a mapping"),
+        ("n = 1", "n", "metadata='n' must be a mapping"),
+        ("n = 1", {"n": {1}}, r"the metadata has no JSON form: \{1\} is a set"),
+        ("n = 1", {"n": float("nan")}, "the metadata has no JSON form: n is no finite number"),
+    ]:
+        with pytest.raises(ContractError, match=reason):
+            index.matches(filter, metadata)  # type: ignore[arg-type]
     with pytest.raises(ContractError, match=r"Invalid filter\. At line 1:2"):
         index.matches("n ~ 1", {})
 
@@ -299,6 +343,15 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
         ({"ready_after_reads": 0}, "ready_after_reads=0 must be"),
         ({"ready_after": "soon"}, "soon"),
         ({"namespaces": "abc"}, "namespaces='abc' is one text"),
+        ({"namespaces": 5}, "namespaces=5 must be a list of names, or a mapping"),
+        ({"namespaces": ["a", None]}, "None is no name of a namespace: give a text; the default"),
+        ({"namespaces": [["a"]]}, "is no name of a namespace"),
+        ({"namespaces": ["\ud800"]}, "no client can send half a surrogate pair"),
+        ({"namespaces": {"a": 5}}, "cannot load 5: expected a list of records"),
+        (
+            {"namespaces": ["a", "b"], "limits": {"namespaces": 2}},
+            "the namespace 'b' cannot be created: Namespace count limit exceeded: 3, maximum: 2",
+        ),
         ({"limits": {"x": 1}}, "limits has no 'x'"),
         ({"recall": 2}, "recall must be between 0 and 1"),
         ({"embedding": 5}, "embedding=5 is not understood"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,24 @@ def test_npz_with_one_array_for_each_id(tmp_path: Path) -> None:
     assert plain(path) == [("a", [1, 2], None, None), ("b", [3.5, 4], None, None)]
 
 
+def test_whatever_json_says_as_a_list_is_loaded() -> None:
+    column = np.arange(8.0).reshape(2, 4)[:, 1]
+    metadata = {"column": column, "half": np.float16(0.5), "range": range(2), "no": None}
+    ((_, record),) = read([("a", (n for n in (1, 2)), metadata)])
+    assert record.vector is not None
+    assert record.vector.tolist() == [1, 2]
+    assert record.metadata == {"column": [1, 5], "half": 0.5, "range": [0, 1], "no": None}
+    ((_, record),) = read([{"id": "a", "sparseVector": (column.astype(int), column)}])
+    assert record.sparse is not None
+    assert record.sparse.indices.tolist() == [1, 5]
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    for name, text in (("x.jsonl", b'{"id": "a", "vector": [1, 2]}'), ("x.json", b'{"a": [1, 2]}')):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text)
+        assert plain(tmp_path / name) == [("a", [1, 2], None, None)]
+
+
 def test_npz_columns_must_fit(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, vectors=np.zeros((2, 2)), ids=["a"])
@@ -125,13 +144,29 @@ def test_npz_columns_must_fit(tmp_path: Path) -> None:
             "record 0 cannot be loaded: .*unknown field 'meta'",
         ),
         ([{"vector": [1]}], "Invalid field id"),
-        ([{"id": "a", "vector": [float("nan")]}], "record 0 cannot be loaded: .*got null"),
+        (
+            [{"id": "a", "vector": [float("nan")]}],
+            r"no JSON form: vector\[0\] is no finite",
+        ),
         ([{"id": "a", "metadata": {"x": {1, 2}}}], "record 'a' has no JSON form"),
         ([{"id": "\ud800", "vector": [1]}], "has no JSON form"),
         ([("a", np.zeros((2, 3)))], "expected an array of numbers, got 'array of 2x3 float64'"),
         ([("a", np.array(["x"]))], "expected an array of numbers, got 'array of 1 <U1'"),
         ([("a", np.array([1e39]))], "range of a 32-bit float"),
         ([("a", np.array([np.nan]))], "must be finite"),
+        (
+            [("a", [1], {"x": [{"y": float("inf")}]})],
+            r"no JSON form: metadata\.x\[0\]\.y is no fin",
+        ),
+        ([("a", [1], {"x": np.array([1, np.nan])})], r"no JSON form: metadata\.x\[1\] is no fin"),
+        ([("a", [1], {"x": {1, 2}})], "no JSON form: {1, 2} is a set, which JSON has no word for"),
+        ([("a", [1], {1: 2})], "record 0: record 'a' has no JSON form: Dict key must be str"),
+        ({"a": {"id": "b", "vector": [1]}}, "the record under the id 'a' has another, 'b'"),
+        (
+            [{"id": "a", "sparseVector": ([1], [1]), "sparse_vector": ([1], [1])}],
+            "sparseVector or sparse_vector, not both",
+        ),
+        ([("a", [1]), ("b", [1, 2])], "record 1 does not fit .* dimension: 2, expected: 1"),
     ],
 )
 def test_what_cannot_be_loaded(source: object, reason: str) -> None:
@@ -145,12 +180,57 @@ def test_what_cannot_be_loaded(source: object, reason: str) -> None:
         ("x.jsonl", b'{"id": 1, "vector": [1]}\n{', "x.jsonl line 2 is not JSON"),
         ("x.json", b"{", "x.json is not JSON"),
         ("x.json", b'"text"', "x.json: it holds a text"),
+        ("x.json", b"5", "cannot load x.json: expected a list of records"),
+        ("x.json", b'[{"id": 1, "vector": [1]}, 7]', "x.json record 1: cannot load 7"),
+        ("x.jsonl", b'\n{"id": 1, "vector": ["x"]}', "x.jsonl line 2 cannot be loaded: .*vector"),
+        ("x.jsonl", b'{"id": 1, "vector": [1]}\n[1, 2]', r"x.jsonl line 2: cannot load \[1, 2\]"),
+        (
+            "x.jsonl",
+            b'{"id": 1, "vector": [1]}\n\n{"id": 1, "vector": [1, 2]}',
+            "x.jsonl line 3 does not fit this index: Invalid vector dimension: 2, expected: 1",
+        ),
     ],
 )
 def test_files_that_cannot_be_loaded(tmp_path: Path, name: str, text: bytes, reason: str) -> None:
     (tmp_path / name).write_bytes(text)
     with pytest.raises(ContractError, match=reason):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["no.jsonl", "no.json", "no.npz", "folder.json", "folder.npz"])
+def test_files_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(ContractError, match=f"cannot read '.*{name}' .in '.*'.: "):
+        read(tmp_path / name)
+    with pytest.raises(ContractError, match=r"cannot read .*null"):
+        read("a\0.jsonl")
+
+
+def test_an_npz_broken_anywhere_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, vectors=np.arange(400.0).reshape(100, 4), ids=np.arange(100))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        # A byte that no layer checks may be changed and nobody knows.
+        with contextlib.suppress(ContractError):
+            read(path)
+        path.write_bytes(whole[:place])
+        with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+            read(path)
+
+
+def test_npz_rows_and_unknown_arrays_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, vectors=np.array([[1, 2], [1, np.inf]]))
+    with pytest.raises(ContractError, match=r"data\.npz row 1 cannot be loaded: .* finite"):
+        read(path)
+    np.savez(path, vectors=np.zeros((1, 2)), metadatas=["{}"])
+    with pytest.raises(
+        ContractError, match="the array 'metadatas', but only ids, metadata, data go with vectors"
+    ):
+        read(path)
 
 
 def test_what_is_no_plain_npz_is_said(tmp_path: Path) -> None:

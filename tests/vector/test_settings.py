@@ -39,9 +39,16 @@ def test_limits_without_meaning(given: Any, reason: str) -> None:
         Limits.of(given)
 
 
+def test_limits_made_by_hand_are_checked_too() -> None:
+    with pytest.raises(ContractError, match=r"'top_k'. must be a whole number or None, not 'x'"):
+        Limits(top_k="x")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
+        ({"lose_first": "no"}, "lose_first must be True or False, not 'no'"),
+        ({"shuffle_ties": 1}, "shuffle_ties must be True or False, not 1"),
         ({"recall": 1.5}, "recall must be between 0 and 1, not 1.5"),
         ({"recall": -0.1}, "recall must be between 0 and 1"),
         ({"recall": "most"}, "recall must be between 0 and 1, not 'most'"),
