@@ -21,9 +21,10 @@ __all__ = ["SparseIndex", "merged"]
 def merged(vector: SparseVector) -> dict[int, float]:
     """The non-zero values by dimension, duplicates added up in float32."""
     entries: dict[int, float] = {}
-    for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
-        if value:
-            entries[dimension] = float(np.float32(entries.get(dimension, 0.0)) + value)
+    with np.errstate(over="ignore"):
+        for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
+            if value:
+                entries[dimension] = float(np.float32(entries.get(dimension, 0.0)) + value)
     return entries
 
 

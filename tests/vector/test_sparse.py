@@ -76,6 +76,18 @@ def test_sums_beyond_float32_stay_numbers() -> None:
     assert scores.tolist() == [float(np.finfo(np.float32).max)]
 
 
+def test_duplicates_beyond_float32_are_stored_without_a_warning() -> None:
+    index = SparseIndex()
+    twice = SparseVector(np.array([1, 1], np.int32), np.array([3e38, 3e38], np.float32))
+    index.add(0, twice)
+    index.add(1, sparse({1: 1.0}))
+    rows, scores = index.scores(sparse({1: 1.0}), 2, None)
+    assert rows.tolist() == [0, 1]
+    assert scores.tolist() == [float(np.finfo(np.float32).max), 1]
+    index.remove(0, twice)
+    assert index.scores(sparse({1: 1.0}), 2, None)[0].tolist() == [1]
+
+
 def test_a_copy_is_independent() -> None:
     index = SparseIndex()
     index.add(0, sparse({1: 1.0}))
