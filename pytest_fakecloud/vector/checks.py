@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import orjson
 
 from . import errors
 from .filter import Predicate, compile_filter
-from .model import Change, Kind, Query, Record
+from .model import Change, Kind, Metadata, Query, Record
 from .settings import Limits
 
-__all__ = ["Checks", "Quota"]
+__all__ = ["Checks", "Quota", "check_metadata"]
 
 DAY_US = 86_400_000_000
+# Answers put metadata into arrays and objects; orjson writes at most 254 levels in all.
+ENVELOPE_LEVELS = 8
+
+
+def check_metadata(metadata: Metadata, limits: Limits) -> None:
+    """Raises ``VectorError`` 400 unless metadata can be written as JSON within the size limit."""
+    nested: Any = metadata
+    for _ in range(ENVELOPE_LEVELS):
+        nested = [nested]
+    try:
+        size = len(orjson.dumps(nested)) - 2 * ENVELOPE_LEVELS
+    except TypeError as error:
+        raise errors.bad_request(f"Invalid field metadata: {error}") from None
+    limit = limits.metadata_bytes
+    if limit is not None and size > limit:
+        raise errors.limit_exceeded("Metadata size", size, limit, "bytes")
 
 
 class Checks:

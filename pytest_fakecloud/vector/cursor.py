@@ -14,11 +14,13 @@ __all__ = ["Cursor", "Cursors"]
 class Cursor:
     """One resumable query; ``handed_out`` are the ids its batches contained.
 
+    ``namespace`` is None once its namespace was deleted: another that takes the name is not its own.
+
     ``context`` is whatever the opener wants back with each batch. Times are in microseconds.
     """
 
     uuid: str
-    namespace: str
+    namespace: str | None
     query: Query
     max_idle_us: int
     used_us: int
@@ -49,6 +51,12 @@ class Cursors:
         if cursor is not None:
             cursor.used_us = now_us
         return cursor
+
+    def leave(self, namespace: str) -> None:
+        """Note that a namespace is deleted: its resumable queries have no more records."""
+        for cursor in self:
+            if cursor.namespace == namespace:
+                cursor.namespace = None
 
     def end(self, uuid: str, now_us: int) -> bool:
         """Release a cursor; False when there is none alive."""

@@ -21,7 +21,7 @@ from pytest_fakecloud.kernel.clock import Clock
 from pytest_fakecloud.kernel.ids import Ids
 
 from . import errors
-from .checks import Checks, Quota
+from .checks import Checks, Quota, check_metadata
 from .cursor import Cursor, Cursors
 from .filter import Predicate
 from .model import (
@@ -150,7 +150,8 @@ class Engine:
         """Change parts of a record; False when there is none under that id.
 
         Raises ``VectorError`` 422 for vectors that do not fit the index, or for one of the two that
-        a hybrid index needs together; 429 when the day's quota is used up.
+        a hybrid index needs together; 400 for a patch that makes the metadata too large; 429 when
+        the day's quota is used up.
         """
         with self._lock:
             self._checks.change(change, self.dimension)
@@ -158,11 +159,11 @@ class Engine:
             old = home.get(change.id) if home is not None else None
             if home is None or old is None:
                 return False
+            metadata = old.metadata if change.metadata is None else change.metadata
+            if change.metadata is not None and change.mode is UpdateMode.PATCH:
+                metadata = merge_patch(old.metadata, change.metadata)
+                check_metadata(metadata, self.limits)
             self._quota.spend("update", 1, self._clock.now_us())
-            metadata = old.metadata
-            if change.metadata is not None:
-                patch = change.mode is UpdateMode.PATCH
-                metadata = merge_patch(metadata, change.metadata) if patch else change.metadata
             new = replace(
                 old,
                 vector=old.vector if change.vector is None else change.vector,
@@ -235,6 +236,7 @@ class Engine:
         with self._lock:
             self._check_named(namespace, "deleted")
             del self._namespaces[namespace]
+            self._cursors.leave(namespace)
 
     def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
         """Give a namespace another name; False when that is taken and not to be deleted.
@@ -249,7 +251,8 @@ class Engine:
                 return True
             if new in self._namespaces and not delete_existing:
                 return False
-            self._namespaces.pop(new, None)
+            if self._namespaces.pop(new, None) is not None:
+                self._cursors.leave(new)
             self._namespaces = {
                 new if name == namespace else name: home for name, home in self._namespaces.items()
             }
@@ -385,9 +388,9 @@ class Engine:
         cursor.handed_out.update(hit.record.id for hit in hits)
         return hits
 
-    def _answer(self, namespace: str, questions: Sequence[Question]) -> list[list[Hit]]:
+    def _answer(self, namespace: str | None, questions: Sequence[Question]) -> list[list[Hit]]:
         self._readiness.count_read()
-        home = self._namespaces.get(namespace)
+        home = None if namespace is None else self._namespaces.get(namespace)
         if home is None:
             return [[] for _ in questions]
         return self._ranker.answer(home, questions)

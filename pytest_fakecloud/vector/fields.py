@@ -21,6 +21,7 @@ import orjson
 from numpy.typing import NDArray
 
 from . import errors
+from .checks import check_metadata
 from .model import (
     EVERYTHING,
     Change,
@@ -72,8 +73,6 @@ KNOWN = frozenset(
 LARGEST_INTEGER = 2**31 - 1
 DEFAULT_TOP_K = 10
 DEFAULT_MAX_IDLE = 3600
-# Answers put metadata into arrays and objects; orjson writes at most 254 levels in all.
-ENVELOPE_LEVELS = 8
 
 
 class Include:
@@ -281,21 +280,8 @@ class FieldReader:
             return None
         if not isinstance(value, dict):
             raise wrong("metadata", "an object", value)
-        self.check_metadata(value)
+        check_metadata(value, self.limits)
         return value
-
-    def check_metadata(self, metadata: Metadata) -> None:
-        """Raises unless the metadata can be written as JSON within the size limit."""
-        nested: Any = metadata
-        for _ in range(ENVELOPE_LEVELS):
-            nested = [nested]
-        try:
-            size = len(orjson.dumps(nested)) - 2 * ENVELOPE_LEVELS
-        except TypeError as error:
-            raise errors.bad_request(f"Invalid field metadata: {error}") from None
-        limit = self.limits.metadata_bytes
-        if limit is not None and size > limit:
-            raise errors.limit_exceeded("Metadata size", size, limit, "bytes")
 
     def data(self, fields: Mapping[str, Any]) -> str | None:
         """The text of a record within the size limit, None where it is absent or null."""

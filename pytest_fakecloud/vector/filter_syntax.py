@@ -4,7 +4,8 @@
     or      = and , { "OR" , and } ;
     and     = term , { "AND" , term } ;
     term    = "(" , or , ")" | "HAS" , [ "NOT" ] , "FIELD" , path | test ;
-    test    = path , ( ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) , literal
+    test    = path , ( ( "=" | "!=" ) , literal
+                     | ( "<" | "<=" | ">" | ">=" ) , number
                      | [ "NOT" ] , "IN" , "(" , literal , { "," , literal } , ")"
                      | [ "NOT" ] , "GLOB" , string
                      | [ "NOT" ] , "CONTAINS" , literal ) ;

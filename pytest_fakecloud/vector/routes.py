@@ -226,8 +226,8 @@ class VectorApp(App):
         ]
 
     def range(self, request: Request) -> object:
-        """One page of the records in insertion order."""
-        fields = self._fields(request)
+        """One page of the records in insertion order; no body is the first page."""
+        fields = self._fields(request) if request.body.strip() else {}
         include = self.reader.include(fields)
         page = self.engine.range(
             _namespace(request),
@@ -302,6 +302,8 @@ class VectorApp(App):
     def _vector_query(self, item: dict[str, Any]) -> tuple[Query, Include]:
         fields = self.reader.fields(item, "A query")
         if fields.get("data") is not None:
+            if fields.get("vector") is None and fields.get("sparseVector") is None:
+                self._embedder()  # an index without a model can take no text on any path
             raise errors.bad_request("A query by data belongs to query-data, not to query")
         return self.reader.query(fields), self.reader.include(fields)
 

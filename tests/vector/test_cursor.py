@@ -119,6 +119,25 @@ def test_a_cursor_follows_its_namespace() -> None:
     assert index.next_hits(uuid, 5)[0] == []
 
 
+def test_a_cursor_never_reads_a_namespace_that_took_the_name_of_its_own() -> None:
+    index = engine()
+    put(index, "ns", a=(1, 0), b=(1, 1), c=(0, 1))
+    put(index, "other", x=(1, 0), y=(1, 1), z=(0, 1))
+    overwritten, _ = index.start_query("ns", NEAR, HOUR)
+    moved, _ = index.start_query("other", NEAR, HOUR)
+    index.rename_namespace("other", "ns", delete_existing=True)
+    snapshot = index.snapshot()
+    assert index.next_hits(overwritten, 5)[0] == []
+    assert ids(index.next_hits(moved, 5)[0]) == ["z"]
+    index.delete_namespace("ns")
+    put(index, "ns", new=(1, 0))
+    assert index.next_hits(moved, 5)[0] == []
+    index.end_query(moved)
+    index.restore(snapshot)
+    assert index.next_hits(overwritten, 5)[0] == []
+    assert ids(index.next_hits(moved, 5)[0]) == ["z"]
+
+
 def test_a_limit_on_live_queries() -> None:
     clock = Clock(NOW)
     index = line_of(3, clock, limits=Limits(resumable_queries=2))

@@ -151,6 +151,24 @@ def test_update_overwrites_or_patches_metadata() -> None:
     assert index.fetch("", ["a"])[0].metadata == {"only": 1}  # type: ignore[union-attr]
 
 
+def test_a_patch_may_not_make_metadata_larger_than_its_limit() -> None:
+    index = engine()
+    before = {"a": "x" * 40_000}
+    index.upsert("", [Record("a", floats(1, 0), None, before, "text")])
+    patch = Change("a", metadata={"b": "x" * 40_000}, data="new", mode=UpdateMode.PATCH)
+    with pytest.raises(VectorError, match="Metadata size limit exceeded: 80015 bytes") as caught:
+        index.update("", patch)
+    assert caught.value.status == 400
+    (record,) = index.fetch("", ["a"])
+    assert record is not None
+    assert (record.metadata, record.data) == (before, "text")
+    replacing = Change("a", metadata={"a": None, "b": "y"}, mode=UpdateMode.PATCH)
+    assert index.update("", replacing)
+    unlimited = engine(limits=Limits(metadata_bytes=None))
+    unlimited.upsert("", [Record("a", floats(1, 0), None, before)])
+    assert unlimited.update("", patch)
+
+
 def test_update_of_a_missing_record_is_false() -> None:
     index = engine()
     assert not index.update("", Change("a", data="x"))

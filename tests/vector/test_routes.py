@@ -265,6 +265,15 @@ def test_range_pages(filled: Api) -> None:
     assert filled("/range/missing", {}) == {"nextCursor": "", "vectors": []}
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_range_without_a_body_is_the_first_page(make: Callable[..., Api], method: str) -> None:
+    api = make(range_limit=2)
+    api("/upsert", [{"id": str(n), "vector": [1, n]} for n in range(3)])
+    page = {"nextCursor": "2", "vectors": [{"id": "0"}, {"id": "1"}]}
+    assert api("/range", None, method) == page
+    assert api("/range/", b" \n", method) == page
+
+
 def test_a_range_without_a_limit_has_the_set_one(make: Callable[..., Api]) -> None:
     api = make(range_limit=2)
     api("/upsert", [{"id": str(n), "vector": [1, n]} for n in range(3)])
@@ -442,6 +451,8 @@ def test_text_needs_a_model(api: Api) -> None:
         "/upsert": {"id": "a", "data": "x"},
         "/query-data": {"data": "x"},
         "/resumable-query-data": {"data": "x"},
+        "/query": {"data": "x"},
+        "/resumable-query": {"data": "x", "vector": None},
     }.items():
         assert api.error(path, body) == (422, message)
 
