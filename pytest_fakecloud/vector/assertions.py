@@ -2,46 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import difflib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import orjson
 
+from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.journal import Call, Found, Journal
 
-__all__ = ["expect", "queries", "upserts"]
+from .embedding import is_sequence
+from .errors import VectorError
+from .fields import as_floats, from_array
+from .model import Floats
+
+__all__ = ["expect", "queries", "refused", "upserts"]
 
 UPSERTS = ("upsert", "upsert-data")
 QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 DEFAULTS = {"topK": 10, "filter": ""}
 NEAREST = 5
+COMPARED = 10_000
+"""How many misses with equally many differences are compared by closeness; more take seconds."""
+SHOWN = 200
+"""The longest value that is shown whole."""
+SPELLINGS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "data": (str,),
+    "filter": (str,),
+    "namespace": (str,),
+    "topK": (int, np.integer),
+    "metadata": (Mapping,),
+}
+"""What each field but the vector can be equal to; matchers of other libraries are let through."""
+BUILTIN = (bool, int, float, str, bytes, list, tuple, set, frozenset, dict, np.ndarray, np.generic)
+
+Item = dict[str, Any]
 
 
-def upserts(journal: Journal) -> Iterator[dict[str, Any]]:
+def upserts(journal: Journal) -> Iterator[Item]:
     """Every record clients upserted, as sent, with its ``namespace``; ids are text."""
-    for call, item in _items(journal, UPSERTS):
-        yield {**_given(item), "id": str(item.get("id")), "namespace": namespace_of(call)}
+    for call in _calls(journal, UPSERTS, reached=True):
+        yield from _items(call)
 
 
-def queries(journal: Journal) -> Iterator[dict[str, Any]]:
+def queries(journal: Journal) -> Iterator[Item]:
     """Every query the index carried out, as sent, with its defaults and ``namespace``."""
-    for call, item in _items(journal, QUERIES):
-        yield {**DEFAULTS, **_given(item), "namespace": namespace_of(call)}
+    for call in _calls(journal, QUERIES, reached=True):
+        yield from _items(call)
 
 
-def _given(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if value is not None}
+def refused(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Item, str]]:
+    """What clients sent that was not carried out, and why."""
+    for call in _calls(journal, routes, reached=False):
+        why = f"not carried out: {_why_refused(call)}"
+        try:
+            items = list(_items(call))
+        except (ValueError, AttributeError):  # no JSON, or no records in it: that is what it says
+            items = [{"namespace": namespace_of(call)}]
+        for item in items:
+            yield item, why
 
 
-def _items(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Call, dict[str, Any]]]:
-    for call in journal.calls():
-        # Not by status: a fault may lose the answer of a call that was carried out, and may answer
-        # 200 to one that was not.
-        if call.route in routes and call.reached:
-            body = orjson.loads(call.body)
-            for item in body if isinstance(body, list) else [body]:
-                yield call, item
+def _calls(journal: Journal, routes: Iterable[str], *, reached: bool) -> Iterator[Call]:
+    # Not by status: a fault may lose the answer of a call that was carried out, and may answer
+    # 200 to one that was not.
+    names = tuple(routes)
+    return (call for call in journal.calls() if call.route in names and call.reached is reached)
+
+
+def _items(call: Call) -> Iterator[Item]:
+    body = orjson.loads(call.body)
+    for item in body if isinstance(body, list) else [body]:
+        given = {name: value for name, value in item.items() if value is not None}
+        if call.route in QUERIES:
+            given = {**DEFAULTS, **given}
+        else:
+            given["id"] = str(item.get("id"))
+        yield {**given, "namespace": namespace_of(call)}
+
+
+def _why_refused(call: Call) -> str:
+    if call.fault:
+        return f"the fault {call.fault} kept it from the index"
+    try:
+        return f"{call.status} {call.answer_json()['error']}"
+    except (ValueError, LookupError, TypeError):
+        return f"{call.status or call.outcome}"
 
 
 def namespace_of(call: Call) -> str:
@@ -51,54 +101,204 @@ def namespace_of(call: Call) -> str:
 
 def expect(
     what: str,
-    seen: Iterable[dict[str, Any]],
+    seen: Iterable[Item],
     wanted: Mapping[str, Any],
     times: int | None,
-) -> Found[dict[str, Any]]:
+    not_carried_out: Iterable[tuple[Item, str]] = (),
+) -> Found[Item]:
     """The seen items that agree with ``wanted``; fails unless one does, or exactly ``times``.
 
-    A callable is a predicate on the field; None is not compared.
+    A callable is a predicate on the field; None is not compared. Vectors are compared as the index
+    keeps them, in float32. A predicate that raises does not hold; one that raises for every item
+    fails the assertion, as nobody knows what it means. ``not_carried_out`` are items that do not
+    count, and why, for the failure alone.
+
+    Raises ``ContractError`` for what no item could ever agree with.
     """
     __tracebackhide__ = True
-    wanted = {name: value for name, value in wanted.items() if value is not None}
-    reasons = [(item, _differences(item, wanted)) for item in seen]
+    if times is not None and (type(times) is not int or times < 0):
+        raise ContractError(f"times={times!r:.80} must be a whole number of at least 0, or None")
+    wanted = {name: _wanted(name, value) for name, value in wanted.items() if value is not None}
+    predicates = [_Predicate(value) for value in wanted.values() if callable(value)]
+    tests = {name: _test(value, predicates) for name, value in wanted.items()}
+    reasons = [(item, _differences(item, wanted, tests)) for item in seen]
     found = Found(item for item, why in reasons if not why)
-    if (times is None and found) or (times is not None and len(found) == times):
+    unclear = any(predicate.failed and not predicate.decided for predicate in predicates)
+    if not unclear and ((times is None and found) or (times is not None and len(found) == times)):
         return found
-    asked = " ".join(f"{name}={value!r}" for name, value in wanted.items()) or "(any)"
+    asked = " ".join(f"{name}={_shown(value)}" for name, value in wanted.items()) or "(any)"
     often = "at least once" if times is None else f"{times} time(s)"
     lines = [f"expected {what} {asked} {often}, found {len(found)}"]
+    if unclear:
+        lines.append("  a predicate raised for every one it was asked about, so it decides nothing")
     lines += [f"  matched: {_short(item)}" for item in found[:NEAREST]]
-    misses = sorted(((item, why) for item, why in reasons if why), key=lambda pair: len(pair[1]))
-    lines += [f"  not {_short(item)}: {'; '.join(why)}" for item, why in misses[:NEAREST]]
-    if not reasons:
+    misses = [(item, why) for item, why in reasons if why]
+    misses += [(item, [*_differences(item, wanted, tests), why]) for item, why in not_carried_out]
+    lines += [f"  not {_short(item)}: {'; '.join(why)}" for item, why in _nearest(misses, wanted)]
+    if not reasons and not misses:
         lines.append(f"  no client has made {what.rpartition(' ')[0]} at all")
     raise AssertionError("\n".join(lines))
+
+
+def _wanted(name: str, value: Any) -> Any:
+    """A value in the form in which a field is compared with it."""
+    if callable(value):
+        return value
+    if name == "vector" and is_sequence(value):
+        try:
+            return (
+                from_array(value) if isinstance(value, np.ndarray) else as_floats(_numbers(value))
+            )
+        except VectorError as error:
+            raise ContractError(f"no vector can be {value!r:.80}: {error.message}") from None
+    if name == "id" and isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(value)
+    kinds = SPELLINGS.get(name, ())
+    if isinstance(value, BUILTIN) and (isinstance(value, bool) or not isinstance(value, kinds)):
+        expected = {
+            "topK": "a whole number",
+            "metadata": "a mapping",
+            "vector": "a list of numbers",
+        }
+        label = "top_k" if name == "topK" else name
+        raise ContractError(
+            f"{label}={value!r:.80} can never be sent: "
+            f"give {expected.get(name, 'a text')}, or a predicate on the field"
+        )
+    return _as_sent(value)
+
+
+def _numbers(values: Any) -> list[Any]:
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def _as_sent(value: Any) -> Any:
+    """Lists for tuples and arrays, as JSON brings them; whatever else compares for itself."""
+    if isinstance(value, Mapping):
+        return {name: _as_sent(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_sent(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
+
+
+class _Predicate:
+    """A predicate that does not hold where it raises; how often it decided, and what it raised."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+        self.decided = 0
+        self.failed = 0
+
+    def __call__(self, value: Any) -> str | None:
+        try:
+            agrees = bool(self.function(value))
+        except Exception as error:
+            self.failed += 1
+            return f", for which {_shown(self.function)} raised {error!r:.{SHOWN}}"
+        self.decided += 1
+        return None if agrees else f", not {_shown(self.function)}"
+
+
+def _test(wanted: Any, predicates: Iterable[_Predicate]) -> Callable[[Any], str | None]:
+    """What tells how a value differs from the wanted one: None, or the rest of a sentence."""
+    for predicate in predicates:
+        if predicate.function is wanted:
+            return predicate
+    if isinstance(wanted, np.ndarray):
+        return lambda value: _vector_differs(value, wanted)
+    return lambda value: None if bool(value == wanted) else f", not {_shown(wanted)}"
+
+
+def _vector_differs(value: Any, wanted: Floats) -> str | None:
+    try:
+        given = as_floats(value)
+    except VectorError:
+        return f", not {_shown(wanted)}"
+    if len(given) != len(wanted):
+        return f" of {len(given)} numbers, not of {len(wanted)}"
+    if np.array_equal(given, wanted):
+        return None
+    if len(wanted) * 10 <= SHOWN:
+        return f", not {wanted.tolist()!r}"
+    place = int(np.argmax(given != wanted))
+    count = int(np.count_nonzero(given != wanted))
+    return (
+        f" that differs in {count} numbers, first in [{place}]: {given[place]}, not {wanted[place]}"
+    )
 
 
 _MISSING = object()
 
 
-def _differences(item: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def _differences(
+    item: Item, wanted: Mapping[str, Any], tests: Mapping[str, Callable[[Any], str | None]]
+) -> list[str]:
     reasons = []
-    for name, expected in wanted.items():
+    for name, test in tests.items():
         value = item.get(name, _MISSING)
-        if callable(expected):
-            agrees = value is not _MISSING and bool(expected(value))
-        else:
-            agrees = bool(value == expected)
-        if not agrees:
-            shown = "absent" if value is _MISSING else f"{value!r:.200}"
-            reasons.append(f"{name} is {shown}, not {expected!r:.200}")
+        if value is _MISSING:
+            reasons.append(f"{name} is absent, not {_shown(wanted[name])}")
+        elif (difference := test(value)) is not None:
+            both = isinstance(value, dict) and isinstance(wanted[name], dict)
+            if both and max(len(repr(value)), len(repr(wanted[name]))) > SHOWN:
+                reasons.append(f"{name} differs in {_keys(value, wanted[name])}")
+            else:
+                reasons.append(f"{name} is {_shown(value)}{difference}")
     return reasons
 
 
-def _short(item: Mapping[str, Any]) -> str:
+def _keys(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    different = [
+        f"{key!r} ({_key(value, key)}, not {_key(wanted, key)})"
+        for key in {**wanted, **value}
+        if value.get(key, _MISSING) != wanted.get(key, _MISSING)
+    ]
+    more = f" and {len(different) - NEAREST} more" if len(different) > NEAREST else ""
+    return ", ".join(different[:NEAREST]) + more
+
+
+def _key(mapping: Mapping[str, Any], key: str) -> str:
+    return f"{mapping[key]!r:.60}" if key in mapping else "absent"
+
+
+def _nearest(
+    misses: Iterable[tuple[Item, list[str]]], wanted: Mapping[str, Any]
+) -> list[tuple[Item, list[str]]]:
+    """The misses with the fewest differences; of equally many, those of the likest texts."""
+    by_count = sorted(misses, key=lambda pair: len(pair[1]))
+    compared = itertools.islice(by_count, COMPARED)
+    ranked = sorted(compared, key=lambda pair: (len(pair[1]), -_likeness(pair[0], wanted)))
+    return ranked[:NEAREST]
+
+
+def _likeness(item: Item, wanted: Mapping[str, Any]) -> float:
+    total = 0.0
+    for name, value in wanted.items():
+        if isinstance(value, str | int | dict) and name in item:
+            one, other = f"{item[name]!r:.80}", f"{value!r:.80}"
+            total += difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+    return total
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list) and len(repr(value)) > SHOWN:
+        return f"<{len(value)} numbers>"
+    return f"{value!r:.{SHOWN}}"
+
+
+def _short(item: Item) -> str:
     parts = []
     for name, value in item.items():
-        if name in ("vector", "sparseVector"):
-            size = len(value) if isinstance(value, list) else len(value.get("indices", ()))
-            parts.append(f"{name}=<{size} numbers>")
+        if name == "vector" and isinstance(value, list):
+            parts.append(f"{name}=<{len(value)} numbers>")
+        elif name == "sparseVector" and isinstance(value, dict):
+            indices = value.get("indices")
+            count = len(indices) if isinstance(indices, list) else 0
+            parts.append(f"{name}=<{count} numbers>")
         else:
             parts.append(f"{name}={value!r:.80}")
     return " ".join(parts)

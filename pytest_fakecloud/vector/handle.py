@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -15,13 +15,13 @@ from pytest_fakecloud.kernel.handle import Context, Handle
 from pytest_fakecloud.kernel.instants import Duration, duration_us
 from pytest_fakecloud.kernel.journal import Found
 
-from .assertions import expect, queries, upserts
+from .assertions import QUERIES, UPSERTS, expect, queries, refused, upserts
 from .embedding import Embedder
 from .engine import Engine
 from .errors import VectorError
 from .fields import Include
 from .loading import as_json, read_records
-from .model import DEFAULT_NAMESPACE, Kind, Record, Similarity
+from .model import DEFAULT_NAMESPACE, Floats, Kind, Record, Similarity
 from .routes import VectorApp, record_json
 from .settings import Approximation, Limits
 
@@ -275,24 +275,27 @@ class VectorIndex(Handle):
         *,
         metadata: Mapping[str, Any] | Callable[[Any], object] | None = None,
         data: str | Callable[[str], object] | None = None,
-        vector: list[float] | Callable[[list[float]], object] | None = None,
+        vector: Sequence[float] | Floats | Callable[[list[float]], object] | None = None,
         namespace: str | None = None,
         times: int | None = None,
     ) -> Found[Item]:
         """The records clients upserted with success that agree, as they were sent.
 
         Fails unless there is at least one, or exactly ``times``, naming the nearest and what
-        differed. A callable is a predicate on the field.
+        differed, or why it was refused. A callable is a predicate on the field. Vectors agree when
+        they are the same in float32.
         """
         __tracebackhide__ = True
         wanted = {
-            "id": str(id) if isinstance(id, int) else id,
+            "id": id,
             "metadata": metadata,
             "data": data,
             "vector": vector,
             "namespace": namespace,
         }
-        return expect("an upsert of", upserts(self.journal), wanted, times)
+        return expect(
+            "an upsert of", upserts(self.journal), wanted, times, refused(self.journal, UPSERTS)
+        )
 
     def assert_queried(
         self,
@@ -300,14 +303,15 @@ class VectorIndex(Handle):
         top_k: int | Callable[[int], object] | None = None,
         filter: str | Callable[[str], object] | None = None,
         data: str | Callable[[str], object] | None = None,
-        vector: list[float] | Callable[[list[float]], object] | None = None,
+        vector: Sequence[float] | Floats | Callable[[list[float]], object] | None = None,
         namespace: str | None = None,
         times: int | None = None,
     ) -> Found[Item]:
         """The queries clients made with success that agree, as they were sent, defaults filled in.
 
         Each query of a batch counts. Fails unless there is at least one, or exactly ``times``,
-        naming the nearest and what differed. A callable is a predicate on the field.
+        naming the nearest and what differed, or why it was refused. A callable is a predicate on
+        the field. Vectors agree when they are the same in float32.
         """
         __tracebackhide__ = True
         wanted = {
@@ -317,7 +321,9 @@ class VectorIndex(Handle):
             "vector": vector,
             "namespace": namespace,
         }
-        return expect("a query with", queries(self.journal), wanted, times)
+        return expect(
+            "a query with", queries(self.journal), wanted, times, refused(self.journal, QUERIES)
+        )
 
 
 def _choice(name: str, value: str, choices: type[Choice]) -> Choice:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
+import numpy as np
 import pytest
 
+from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.vector.assertions import expect
 
 SEEN = [
@@ -33,9 +36,9 @@ def test_failures_name_the_nearest_first_and_what_differed() -> None:
     lines = str(caught.value).splitlines()
     assert lines[0] == "expected an upsert of id='b' metadata={'x': 1} at least once, found 0"
     assert lines[1:] == [
-        "  not id='a' metadata={'x': 1} vector=<3 numbers> namespace='': id is 'a', not 'b'",
         "  not id='b' metadata={'x': 2} sparseVector=<1 numbers>: "
         "metadata is {'x': 2}, not {'x': 1}",
+        "  not id='a' metadata={'x': 1} vector=<3 numbers> namespace='': id is 'a', not 'b'",
         "  not id='a' metadata={'x': 2}: id is 'a', not 'b'; metadata is {'x': 2}, not {'x': 1}",
     ]
 
@@ -55,6 +58,86 @@ def test_an_absent_field_is_called_absent() -> None:
         expected(data="x")
     with pytest.raises(AssertionError, match="data is absent"):
         expected(data=lambda data: True)
+
+
+def test_of_many_the_likest_is_named() -> None:
+    seen = [{"id": f"user-{n}"} for n in range(500)] + [{"id": "article-77"}]
+    with pytest.raises(AssertionError) as caught:
+        expect("an upsert of", seen, {"id": "artikle-77"}, None)
+    lines = str(caught.value).splitlines()
+    assert lines[1] == "  not id='article-77': id is 'article-77', not 'artikle-77'"
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, np.float32, iter])
+def test_vectors_agree_as_the_index_keeps_them(kind: Any) -> None:
+    sent = [{"id": "a", "vector": [0.1, 2]}, {"id": "b", "vector": np.float32([0.1, 2]).tolist()}]
+    assert len(expect("", sent, {"vector": kind([0.1, 2])}, 2)) == 2
+    with pytest.raises(AssertionError, match=r"vector is \[0.1, 2\] of 2 numbers, not of 3"):
+        expect("", sent, {"vector": kind([0.1, 2, 3])}, None)
+    with pytest.raises(AssertionError, match=r"vector is \[0.1, 2\], not \[0.1.*, 3.0\]"):
+        expect("", sent, {"vector": kind([0.1, 3])}, None)
+
+
+def test_matchers_of_other_libraries_compare_for_themselves() -> None:
+    seen = [{"id": "a", "vector": [0.5, 1], "metadata": {"x": 1.0, "y": ["z"]}}]
+    for wanted in (
+        {"vector": pytest.approx([0.5, 1.0000001])},
+        {"id": ANY, "metadata": {"x": ANY, "y": ("z",)}},
+        {"metadata": {"x": np.float64(1), "y": np.array(["z"])}},
+    ):
+        assert expect("", seen, wanted, None) == seen
+
+
+def test_long_values_are_cut_to_what_differs() -> None:
+    text = "t" * 5000
+    seen = [{"vector": [0.0] * 500, "metadata": {"text": text, "x": 1, "old": 1}}]
+    with pytest.raises(AssertionError) as caught:
+        expect("", seen, {"vector": [0.0] * 400 + [1.0] * 100}, None)
+    assert "differs in 100 numbers, first in [400]: 0.0, not 1.0" in str(caught.value)
+    with pytest.raises(AssertionError) as other:
+        expect("", seen, {"metadata": {"text": text, "x": 2, "new": 1}}, None)
+    assert str(other.value).endswith(
+        "metadata differs in 'x' (1, not 2), 'new' (absent, not 1), 'old' (1, not absent)"
+    )
+    assert max(len(str(caught.value)), len(str(other.value))) < 1500
+
+
+def test_a_predicate_that_raises_does_not_hold() -> None:
+    assert expected(id="a", metadata=lambda m: m["x"] == 1 or m["y"]) == [SEEN[0]]
+    with pytest.raises(AssertionError) as caught:
+        expected(metadata=lambda m: m["y"], times=0)
+    text = str(caught.value)
+    assert "a predicate raised for every one it was asked about, so it decides nothing" in text
+    assert "metadata is {'x': 1}, for which <function" in text
+    assert "raised KeyError('y')" in text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "times", "reason"),
+    [
+        (
+            {"id": ["a"]},
+            0,
+            r"id=\['a'\] can never be sent: give a text, or a predicate on the field",
+        ),
+        ({"id": True}, 0, "id=True can never be sent"),
+        ({"id": b"a"}, 0, "id=b'a' can never be sent"),
+        ({"id": np.array([1, 2])}, 0, "id=array.* can never be sent"),
+        ({"metadata": "x"}, 0, "metadata='x' can never be sent: give a mapping"),
+        ({"data": 5}, 0, "data=5 can never be sent"),
+        ({"topK": "3"}, 0, "top_k='3' can never be sent: give a whole number"),
+        ({"vector": 5}, 0, "vector=5 can never be sent: give a list of numbers"),
+        ({"vector": ["x"]}, 0, r"no vector can be \['x'\]: .*expected a number, got 'x'"),
+        ({"vector": np.zeros((1, 2))}, 0, "no vector can be .*array of 1x2"),
+        ({}, -1, "times=-1 must be a whole number of at least 0, or None"),
+        ({}, "2", "times='2' must be a whole number"),
+        ({}, True, "times=True must be a whole number"),
+    ],
+)
+def test_what_could_never_agree_is_refused(wanted: Any, times: Any, reason: str) -> None:
+    with pytest.raises(ContractError, match=reason):
+        expect("", SEEN, wanted, times)
 
 
 def test_nothing_at_all_is_said() -> None:

@@ -296,6 +296,37 @@ def test_an_upsert_whose_answer_was_lost_counts(index: VectorIndex) -> None:
     index.assert_upserted("b", times=0)
 
 
+def test_what_was_refused_is_named_with_the_reason(index: VectorIndex) -> None:
+    post(index, "/upsert", [{"id": "a", "vector": [1, 0, 0]}, {"id": "b", "vector": [1, 0]}])
+    httpx.post(index.url + "/upsert/ns", content=b"{no", headers=index.headers)
+    httpx.post(index.url + "/upsert/ns", json=5, headers=index.headers)
+    httpx.post(index.url + "/upsert", json={"id": "c", "vector": "x"})
+    with pytest.raises(AssertionError) as caught:
+        index.assert_upserted("a", vector=[1, 0, 0])
+    lines = str(caught.value).splitlines()
+    assert lines[:2] == [
+        "expected an upsert of id='a' vector=[1.0, 0.0, 0.0] at least once, found 0",
+        "  not id='a' vector=<3 numbers> namespace='': "
+        "not carried out: 422 Invalid vector dimension: 3, expected: 2",
+    ]
+    text = "\n".join(lines)
+    assert "not carried out: 400 The request body is not valid JSON" in text
+    assert "not carried out: 401 Unauthorized: Invalid auth token" in text
+    index.faults.answer(503, times=1)
+    post(index, "/query", {"vector": [1, 0], "topK": 3})
+    post(index, "/query", {"vector": [1, 0], "filter": "x =="})
+    with pytest.raises(AssertionError) as caught:
+        index.assert_queried(filter="x ==")
+    assert "namespace='': not carried out: 400 Invalid filter" in str(caught.value)
+    assert "kept it from the index" in str(caught.value)
+
+
+def test_ids_of_any_whole_number_are_found(index: VectorIndex) -> None:
+    post(index, "/upsert", {"id": 7, "vector": [1, 0]})
+    assert index.assert_upserted(np.int64(7)) == index.assert_upserted("7")
+    index.assert_queried(top_k=np.int64(7), times=0)  # type: ignore[arg-type]
+
+
 def test_an_upsert_that_a_fault_answered_in_place_of_the_index_does_not_count(
     index: VectorIndex,
 ) -> None:
