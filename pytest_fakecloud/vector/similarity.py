@@ -242,12 +242,14 @@ def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows:
     """The scores of the rows in float32 arithmetic, as the parts of a fused query have them."""
     vectors = matrix.values[rows]
     half, one = np.float32(0.5), np.float32(1)
-    if similarity is Similarity.EUCLIDEAN:
-        distances = vectors - vector
-        return np.asarray(one / (one + np.einsum("ij,ij->i", distances, distances)))
-    dots = vectors @ vector
-    if similarity is Similarity.DOT_PRODUCT:
-        return np.asarray((one + dots) * half)
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(vector @ vector)
-    cosines = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
-    return np.asarray((one + cosines) * half)
+    # Products past float32's range are infinite or NaN here; the caller gives them a place.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if similarity is Similarity.EUCLIDEAN:
+            distances = vectors - vector
+            return np.asarray(one / (one + np.einsum("ij,ij->i", distances, distances)))
+        dots = vectors @ vector
+        if similarity is Similarity.DOT_PRODUCT:
+            return np.asarray((one + dots) * half)
+        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(vector @ vector)
+        cosines = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+        return np.asarray((one + cosines) * half)

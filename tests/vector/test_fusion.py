@@ -109,3 +109,18 @@ def test_dbsf_fuses_every_similarity(similarity: str) -> None:
     hits = index.query("", [Query(floats(5, 1), sparse({1: 1.0}), 6, fusion=Fusion.DBSF)])[0]
     assert ids(hits)[0] == "5"
     assert all(np.isfinite(hit.score) for hit in hits)
+
+
+@pytest.mark.parametrize("similarity", list(Similarity))
+def test_dbsf_of_numbers_at_the_ends_of_float32(similarity: Similarity) -> None:
+    index = engine(kind=Kind.HYBRID, similarity=similarity)
+    values = (3e38, -3e38, 1e-45, 0.0, 1.0)
+    index.upsert(
+        "",
+        [Record(f"{x} {y}", floats(x, y), sparse({0: x, 1: y})) for x in values for y in values],
+    )
+    for x in values:
+        query = Query(floats(x, -x), sparse({0: x, 1: -x}), 25, fusion=Fusion.DBSF)
+        hits = index.query("", [query])[0]
+        assert len(hits) == 25
+        assert all(np.isfinite(hit.score) for hit in hits)
