@@ -6,7 +6,8 @@ index's kind or dimension.
 
 Decided here: a field that exists on some endpoint is ignored where it has no meaning, as clients
 hand on whole option objects; a name no endpoint has is an error, as it is most likely a
-misspelling.
+misspelling; an empty sparse vector is an error as an empty dense one is, though a text of nothing
+but stop words is embedded as one.
 """
 
 from __future__ import annotations
@@ -304,11 +305,15 @@ class FieldReader:
         return None if value is None else as_floats(value)
 
     def sparse(self, fields: Mapping[str, Any]) -> SparseVector | None:
-        """A sparse vector, None where it is absent or null."""
+        """A sparse vector that is not empty, None where it is absent or null."""
         value = fields.get("sparseVector")
         if value is None:
             return None
         sparse = as_sparse(value)
+        if not len(sparse.indices):
+            raise errors.unprocessable(
+                "Invalid field sparseVector: at least one index with its value is needed"
+            )
         limit = self.limits.sparse_entries
         if limit is not None and len(sparse.indices) > limit:
             raise errors.limit_exceeded("Sparse vector size", len(sparse.indices), limit)

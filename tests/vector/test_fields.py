@@ -66,6 +66,7 @@ def test_sparse_vectors_keep_order_and_duplicates() -> None:
         ({"indices": [True], "values": [1]}, r"indices\[0\]: .* got true"),
         ({"indices": [2**31], "values": [1]}, r"indices\[0\]: expected a signed 32-bit"),
         ({"indices": [1, 2], "values": [1]}, "2 indices, but 1 values"),
+        ({"indices": [], "values": [1]}, "0 indices, but 1 values"),
         ({"indices": [1], "values": [float("inf")]}, "finite"),
     ],
 )
@@ -199,6 +200,18 @@ def test_sizes_under_limits() -> None:
         limited(top_k=2).query({"vector": [1], "topK": 3})
     with pytest.raises(VectorError, match="Sparse vector size limit exceeded: 1001, maximum: 1000"):
         READER.sparse({"sparseVector": {"indices": [1] * 1001, "values": [1] * 1001}})
+
+
+def test_a_sparse_vector_has_at_least_one_entry() -> None:
+    empty = {"sparseVector": {"indices": [], "values": []}}
+    for read in (
+        lambda: READER.record({"id": "a", **empty}),
+        lambda: READER.change({"id": "a", **empty}),
+        lambda: READER.query(empty),
+    ):
+        with pytest.raises(VectorError, match="sparseVector: at least one index with its value") as caught:
+            read()
+        assert caught.value.status == 422
 
 
 def test_a_record_with_explicit_nulls() -> None:
