@@ -209,7 +209,7 @@ def test_a_sparse_vector_has_at_least_one_entry() -> None:
         lambda: READER.change({"id": "a", **empty}),
         lambda: READER.query(empty),
     ):
-        with pytest.raises(VectorError, match="sparseVector: at least one index with its value") as caught:
+        with pytest.raises(VectorError, match="at least one index with its value") as caught:
             read()
         assert caught.value.status == 422
 
