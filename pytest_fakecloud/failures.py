@@ -69,7 +69,7 @@ def every_failure(
     cloud: Cloud,
     run: Callable[[], object],
     *,
-    services: Iterable[str] | None = None,
+    services: str | Iterable[str] | None = None,
     faults: Sequence[FailureName] = FAILURES,
     status: int = 503,
     check: Callable[[], object] | None = None,
@@ -78,9 +78,9 @@ def every_failure(
 
     ``run`` does the work; its promise is what it and ``check`` (called after it, with no fault left)
     assert: an ``AssertionError`` breaks it, any other exception is the code giving up, which may
-    well be right. ``services`` limits the calls to fixtures or handles by name. ``faults`` are
-    ``"answer"`` (with ``status``, the engine not reached), ``"drop"`` (no answer, no effect) and
-    ``"lose_answer"`` (effect, no answer). Every run starts from the data as it was.
+    well be right. ``services`` limits the calls to one or more fixtures or handles by name.
+    ``faults`` are ``"answer"`` (with ``status``, the engine not reached), ``"drop"`` (no answer, no
+    effect) and ``"lose_answer"`` (effect, no answer). Every run starts from the data as it was.
 
     Raises ``ContractError`` when the code makes no call, and whatever the undisturbed run raises.
     """
@@ -91,7 +91,7 @@ async def every_failure_async(
     cloud: Cloud,
     run: Callable[[], object],
     *,
-    services: Iterable[str] | None = None,
+    services: str | Iterable[str] | None = None,
     faults: Sequence[FailureName] = FAILURES,
     status: int = 503,
     check: Callable[[], object] | None = None,
@@ -128,9 +128,11 @@ def _driven(plan: _Plan) -> Failures:
         while True:
             error = None
             try:
-                step()
+                result = step()
             except Exception as raised:
                 error = raised
+            else:
+                _refuse_awaitable(result)
             step = plan.send(error)
     except StopIteration as end:
         found: Failures = end.value
@@ -139,10 +141,17 @@ def _driven(plan: _Plan) -> Failures:
         plan.close()
 
 
+def _refuse_awaitable(result: object) -> None:
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise ContractError("the code is to be awaited: use cloud.aio.every_failure")
+
+
 def _plan(
     cloud: Cloud,
     run: Callable[[], object],
-    services: Iterable[str] | None,
+    services: str | Iterable[str] | None,
     faults: Sequence[FailureName],
     status: int,
     check: Callable[[], object] | None,
@@ -150,6 +159,9 @@ def _plan(
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(f"{unknown!r} is no failure: give names out of {', '.join(FAILURES)}")
+    for name, given in (("run", run), ("check", check)):
+        if given is not None and not callable(given):
+            raise ContractError(f"{name}={given!r} is no function: give one without arguments")
     handles = _chosen(cloud, services)
     start = cloud.snapshot()
     before = _count(handles)
@@ -222,11 +234,11 @@ def _one(
     return Failure(number, fault, hit[0], exception, broken)
 
 
-def _chosen(cloud: Cloud, services: Iterable[str] | None) -> list[Handle]:
+def _chosen(cloud: Cloud, services: str | Iterable[str] | None) -> list[Handle]:
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:
         return handles
-    wanted = set(services)
+    wanted = {services} if isinstance(services, str) else set(services)
     known = {name for handle in handles for name in (handle.name, handle.fixture)}
     if wanted - known:
         raise ContractError(

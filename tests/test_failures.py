@@ -96,6 +96,7 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
         send(orders, "a")
         send(other, "b")
 
+    assert len(cloud.every_failure(run, services="other", faults=["drop"])) == 1
     found = cloud.every_failure(run, services=["other"], faults=["drop"])
     assert [failure.call.handle for failure in found] == ["other"]
     with pytest.raises(ContractError, match="kv_server is not open; open are: broker, other"):
@@ -107,6 +108,18 @@ def test_misuse_is_named(cloud: Cloud, orders: Broker) -> None:
         cloud.every_failure(lambda: None)
     with pytest.raises(ContractError, match="give names out of answer, drop, lose_answer"):
         cloud.every_failure(lambda: None, faults=["explode"])
+    with pytest.raises(ContractError, match="check=3 is no function"):
+        cloud.every_failure(lambda: None, check=3)
+    with pytest.raises(ContractError, match="run='send' is no function"):
+        cloud.every_failure("send")  # type: ignore[arg-type]
+
+
+def test_code_that_is_awaited_is_for_the_other_one(cloud: Cloud, orders: Broker) -> None:
+    async def run() -> None:
+        send(orders, "a")
+
+    with pytest.raises(ContractError, match=r"use cloud\.aio\.every_failure"):
+        cloud.every_failure(run)
 
 
 def test_no_fault_is_left_and_none_counts_as_forgotten(cloud: Cloud, orders: Broker) -> None:

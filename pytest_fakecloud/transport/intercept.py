@@ -25,9 +25,14 @@ _PORTS = {"http": 80, "https": 443}
 
 def parse_origin(text: str) -> Origin:
     """Scheme, host and port of an origin; ``ContractError`` for anything with a path."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except (AttributeError, TypeError, ValueError):  # no text at all, or no port
+        parts = None
     if (
-        parts.scheme not in _PORTS
+        parts is None
+        or parts.scheme not in _PORTS
         or not parts.hostname
         or parts.path not in ("", "/")
         or parts.query
@@ -35,7 +40,7 @@ def parse_origin(text: str) -> Origin:
         raise ContractError(
             f"{text!r} is no origin: give scheme and host, such as 'https://kv.example.com'"
         )
-    return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
+    return parts.scheme, parts.hostname, port or _PORTS[parts.scheme]
 
 
 class Interception(AbstractContextManager["Interception"]):
@@ -45,8 +50,8 @@ class Interception(AbstractContextManager["Interception"]):
     """
 
     def __init__(self, handle: Handle, origin: str, ca_file: str | None = None) -> None:
-        self.origin = origin.rstrip("/")
         self._key = parse_origin(origin)
+        self.origin = origin.rstrip("/")
         self._open = origins.redirect(self._key, Detour(handle.url, ca_file))
         if not self._open:
             raise ContractError(f"{self.origin} is intercepted already: leave that block first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -174,9 +175,20 @@ def test_one_origin_has_one_fake(kv: KVServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["example-kv.test", "https://", "ftp://example-kv.test", "https://example-kv.test/path"]
+    "text",
+    [
+        "example-kv.test",
+        "https://",
+        "ftp://example-kv.test",
+        "https://example-kv.test/path",
+        "https://example-kv.test:port",
+        "https://[example-kv.test",
+        b"https://example-kv.test",
+        None,
+        3,
+    ],
 )
-def test_what_is_no_origin_is_refused(kv: KVServer, text: str) -> None:
+def test_what_is_no_origin_is_refused(kv: KVServer, text: Any) -> None:
     with pytest.raises(ContractError, match="is no origin: give scheme and host"):
         kv.intercept(text)
 
