@@ -71,6 +71,7 @@ KNOWN = frozenset(
         "all",
     ]
 )
+SPARSE_PARTS = frozenset(("indices", "values"))
 LARGEST_INTEGER = 2**31 - 1
 DEFAULT_TOP_K = 10
 DEFAULT_MAX_IDLE = 3600
@@ -144,6 +145,11 @@ def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
     """An object with ``indices`` and ``values`` of one length as a sparse vector."""
     if not isinstance(value, Mapping):
         raise wrong(field, "an object with indices and values", value)
+    if not value.keys() <= SPARSE_PARTS:
+        name = min(map(str, value.keys() - SPARSE_PARTS))
+        raise errors.bad_request(
+            f"Invalid field {field}: unknown field {name[:80]!r}, it has indices and values"
+        )
     indices = value.get("indices")
     if not isinstance(indices, list):
         raise wrong(f"{field}.indices", "an array of integers", indices)

@@ -67,6 +67,7 @@ def test_sparse_vectors_keep_order_and_duplicates() -> None:
         ({"indices": [2**31], "values": [1]}, r"indices\[0\]: expected a signed 32-bit"),
         ({"indices": [1, 2], "values": [1]}, "2 indices, but 1 values"),
         ({"indices": [], "values": [1]}, "0 indices, but 1 values"),
+        ({"indices": [1], "values": [1], "weights": []}, "sparseVector: unknown field 'weights'"),
         ({"indices": [1], "values": [float("inf")]}, "finite"),
     ],
 )
