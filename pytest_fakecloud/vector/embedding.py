@@ -10,21 +10,23 @@ needs that.
 from __future__ import annotations
 
 import difflib
+import inspect
+import itertools
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from pytest_fakecloud.kernel.errors import ContractError
 
-from .errors import VectorError, unprocessable
-from .fields import as_floats, as_sparse
+from .errors import VectorError, invalid_dimension, unprocessable
+from .fields import as_floats, as_sparse, from_array
 from .model import Floats, Kind, SparseVector
 
-__all__ = ["MODELS", "Embedder", "hash_dense", "hash_sparse"]
+__all__ = ["MODELS", "MOST_DIMENSIONS", "Embedder", "hash_dense", "hash_sparse"]
 
 WORD = re.compile(r"\w+")
 TRIGRAM_WEIGHT = 0.5
@@ -32,6 +34,16 @@ K1 = 1.2
 B = 0.75
 AVERAGE_LENGTH = 32
 DEFAULT_DIMENSION = 384
+MOST_DIMENSIONS = 1 << 20
+"""Far above every service's; a row of more would only be a mistake that takes memory."""
+MOST_ENTRIES = 1 << 20
+INDEX = re.compile(r"-?\d{1,10}")
+SPARSE_PARTS = ("indices", "values")
+EXPECTED: Mapping[Kind, str] = {
+    Kind.DENSE: "a list of numbers",
+    Kind.SPARSE: "a mapping from index to weight",
+    Kind.HYBRID: "(dense, sparse) or either of the two",
+}
 
 MODELS: Mapping[str, int] = {
     "bge-small-en": 384,
@@ -116,9 +128,12 @@ class Embedder:
     taking a text, or a mapping from texts. A callable or mapping gives a list of numbers for a
     dense index, ``{index: weight}``, ``{"indices": …, "values": …}`` or a pair of lists for a
     sparse one, and ``(dense, sparse)`` or either of the two (the built-in hash makes the other) for
-    a hybrid one.
+    a hybrid one. Arrays, tuples and generators are welcome as lists, and objects with ``indices``
+    and ``values`` as sparse vectors.
 
     ``dimension`` is that of the dense vectors, None where the first vector decides.
+
+    Raises ``ContractError`` for a setting without meaning, such as an asynchronous function.
     """
 
     def __init__(self, setting: object, kind: Kind, dimension: int | None) -> None:
@@ -139,8 +154,9 @@ class Embedder:
             self._source = _lookup(setting)
             model = "mapping"
         elif callable(setting):
+            _check_function(setting)
             self._source = setting
-            model = getattr(setting, "__name__", type(setting).__name__)
+            model = str(getattr(setting, "__name__", type(setting).__name__))
         elif setting is not True:
             raise ContractError(
                 f"embedding={setting!r} is not understood: give True, a model's name, a function "
@@ -174,62 +190,146 @@ class Embedder:
     ) -> tuple[Floats | None, SparseVector | None]:
         try:
             value = source(text)
-        except VectorError:
+        except (VectorError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # the outcomes of test frameworks are no Exceptions
             raise unprocessable(
                 f"The embedding function failed for the text {text[:80]!r}: {error!r}"
             ) from error
         try:
-            return self._read(value)
-        except (VectorError, TypeError, ValueError, OverflowError) as error:
+            dense, sparse = self._read(value)
+        except Exception as error:  # a generator runs, and may fail, only here
+            reason = str(error) if isinstance(error, VectorError) else repr(error)
             raise unprocessable(
-                f"The embedding of the text {text[:80]!r} is not usable: {error}"
-            ) from None
+                f"The embedding of the text {text[:80]!r} is not usable: {reason}"
+            ) from error
+        if dense is not None and self.dimension is not None and len(dense) != self.dimension:
+            message = invalid_dimension(len(dense), self.dimension).message
+            raise unprocessable(f"{message} (the embedding of the text {text[:80]!r})")
+        return dense, sparse
 
     def _read(self, value: Any) -> tuple[Floats | None, SparseVector | None]:
-        if self.kind is Kind.HYBRID and isinstance(value, tuple) and len(value) == 2:
+        if inspect.isawaitable(value):
+            if inspect.iscoroutine(value):
+                value.close()
+            raise unprocessable(
+                f"expected {self._expected}, got {type(value).__name__}: "
+                "the embedding is asked in the midst of a request and cannot be awaited"
+            )
+        if self.kind is Kind.HYBRID and _is_pair(value):
             dense, sparse = value
-            return _dense(dense), _sparse(sparse)
-        if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and isinstance(value, Mapping)):
+            if dense is None and sparse is None:
+                raise unprocessable(f"expected {self._expected}, got neither")
+            return (
+                None if dense is None else _dense(dense),
+                None if sparse is None else _sparse(sparse),
+            )
+        if value is None:
+            raise unprocessable(
+                f"expected {self._expected}, got None: does the function return it?"
+            )
+        if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and _is_sparse(value)):
             return None, _sparse(value)
         return _dense(value), None
+
+    @property
+    def _expected(self) -> str:
+        return EXPECTED[self.kind]
+
+
+def _check_function(function: Callable[..., object]) -> None:
+    call = getattr(function, "__call__", None)  # noqa: B004
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+        raise ContractError(
+            f"embedding={function!r:.200} is asynchronous, but it is asked in the midst of a "
+            "request and cannot be awaited: give a plain function of the text"
+        )
+    try:
+        inspect.signature(function).bind("text")
+    except ValueError:  # some functions of C tell nothing of what they take
+        pass
+    except TypeError as error:
+        raise ContractError(
+            f"embedding={function!r:.200} cannot be called with a text alone: {error}"
+        ) from None
 
 
 def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
     def look_up(text: str) -> object:
-        if text not in texts:
+        try:
+            return texts[text]
+        except KeyError:
             near = difflib.get_close_matches(
                 text[:200], [str(key) for key in texts], n=1, cutoff=0.5
             )
             hint = f"; the nearest it has is {near[0]!r}" if near else ""
             raise unprocessable(
                 f"The embedding mapping has no vector for the text {text[:80]!r}{hint}"
-            )
-        return texts[text]
+            ) from None
 
     return look_up
 
 
-def _dense(value: Any) -> Floats | None:
-    if value is None:
-        return None
-    return as_floats([float(number) for number in value] if is_sequence(value) else value)
+def _is_pair(value: object) -> bool:
+    """Whether it is a dense and a sparse vector, and no dense vector of two numbers."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return False
+    return all(part is None or is_sequence(part) or _is_sparse(part) for part in value)
 
 
-def _sparse(value: Any) -> SparseVector | None:
-    if value is None or isinstance(value, SparseVector):
+def _is_sparse(value: object) -> bool:
+    return isinstance(value, Mapping) or (hasattr(value, "indices") and hasattr(value, "values"))
+
+
+def _dense(value: Any) -> Floats:
+    if isinstance(value, np.ndarray):
+        return from_array(value.astype(np.float32) if value.dtype == np.bool_ else value)
+    return as_floats(_numbers(value, MOST_DIMENSIONS) if is_sequence(value) else value)
+
+
+def _numbers(values: Iterable[Any], most: int) -> list[Any]:
+    """Python's numbers for whatever numbers there are; what is none stays, to be refused."""
+    numbers = [_number(value) for value in itertools.islice(values, most + 1)]
+    if len(numbers) > most:
+        raise unprocessable(f"it has more than {most} numbers")
+    return numbers
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str | bytes):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+def _sparse(value: Any) -> SparseVector:
+    if isinstance(value, SparseVector):
         return value
     if isinstance(value, Mapping) and "indices" not in value:
         value = {"indices": list(value), "values": list(value.values())}
     elif isinstance(value, tuple | list) and len(value) == 2:
         value = {"indices": value[0], "values": value[1]}
-    if isinstance(value, Mapping) and is_sequence(value.get("indices")):
+    elif not isinstance(value, Mapping) and _is_sparse(value):
+        value = {"indices": value.indices, "values": value.values}
+    if isinstance(value, Mapping) and all(is_sequence(value.get(name)) for name in SPARSE_PARTS):
         value = {
-            "indices": [int(index) for index in value["indices"]],
-            "values": [float(number) for number in value.get("values", ())],
+            "indices": [
+                _index(index) for index in itertools.islice(value["indices"], MOST_ENTRIES)
+            ],
+            "values": _numbers(value["values"], MOST_ENTRIES),
         }
     return as_sparse(value)
+
+
+def _index(value: Any) -> Any:
+    """A whole number of any kind, also as text, as the names of JSON objects are."""
+    if isinstance(value, str):
+        return int(value) if INDEX.fullmatch(value) else value
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return int(value)
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def is_sequence(value: object) -> bool:

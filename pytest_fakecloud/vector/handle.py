@@ -16,7 +16,7 @@ from pytest_fakecloud.kernel.instants import Duration, duration_us
 from pytest_fakecloud.kernel.journal import Found
 
 from .assertions import QUERIES, UPSERTS, expect, queries, refused, upserts
-from .embedding import Embedder
+from .embedding import MOST_DIMENSIONS, Embedder
 from .engine import Engine
 from .errors import VectorError
 from .fields import Include
@@ -29,8 +29,6 @@ __all__ = ["Pending", "VectorIndex"]
 
 Choice = TypeVar("Choice", bound=StrEnum)
 Item = dict[str, Any]
-MOST_DIMENSIONS = 1 << 20
-"""Far above every service's; a row of more would only be a mistake that takes memory."""
 EVERY_PART = Include(True, True, True)
 
 

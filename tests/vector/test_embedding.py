@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import array
+import copy
+import functools
+import itertools
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -111,12 +121,26 @@ def unpacked(vector: SparseVector | None) -> tuple[list[int], list[float]] | Non
     return vector and (vector.indices.tolist(), vector.values.tolist())
 
 
-@pytest.mark.parametrize("value", [[1, 2], (1.0, 2.0), np.array([1, 2]), floats(1, 2)])
-def test_a_function_gives_a_dense_vector(value: Any) -> None:
-    dense, none = Embedder(lambda text: value, Kind.DENSE, 2).embed("x")
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2],
+        (1.0, 2.0),
+        np.array([1, 2]),
+        np.array([1, 2], np.float16),
+        floats(1, 2),
+        array.array("f", [1, 2]),
+        iter([1, 2]),
+        [Decimal(1), Fraction(2)],
+        [True, np.float32(2)],
+    ],
+)
+@pytest.mark.parametrize("kind", [Kind.DENSE, Kind.HYBRID])
+def test_a_function_gives_a_dense_vector(value: Any, kind: Kind) -> None:
+    dense, other = Embedder(lambda text: copy.copy(value), kind, 2).embed("x")
     assert dense is not None
     assert dense.tolist() == [1, 2]
-    assert none is None
+    assert (other is None) is (kind is Kind.DENSE)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +151,10 @@ def test_a_function_gives_a_dense_vector(value: Any) -> None:
         ([3, 1], [0.5, 2]),
         (np.array([3, 1]), np.array([0.5, 2])),
         sparse({3: 0.5, 1: 2}),
+        {"3": 0.5, "1": 2},
+        {3.0: 0.5, np.int64(1): np.float32(2)},
+        SimpleNamespace(indices=[3, 1], values=(0.5, 2)),
+        (iter([3, 1]), iter([0.5, 2])),
     ],
 )
 def test_a_function_gives_a_sparse_vector(value: Any) -> None:
@@ -148,6 +176,9 @@ def test_a_function_for_a_hybrid_index_may_give_one_or_both() -> None:
     assert embed({5: 1.0}) == (hashed, ([5], [1.0]))
     assert embed((None, {5: 1.0})) == (hashed, ([5], [1.0]))
     assert embed(([1, 2], None)) == ([1, 2], fox)
+    assert embed([[1, 2], {"5": 1.0}]) == ([1, 2], ([5], [1.0]))
+    assert embed((1, 2)) == ([1, 2], fox)
+    assert embed(SimpleNamespace(indices=[5], values=[1.0])) == (hashed, ([5], [1.0]))
 
 
 def test_a_mapping_names_the_nearest_text_it_has() -> None:
@@ -165,6 +196,19 @@ def broken(text: str) -> object:
     raise ValueError(f"no idea about {text}")
 
 
+def stopping(text: str) -> object:
+    raise SystemExit(1)
+
+
+def breaking() -> Iterator[float]:
+    yield 1.0
+    raise RuntimeError("later")
+
+
+async def asynchronous(text: str) -> list[float]:
+    return [1]
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
@@ -172,14 +216,95 @@ def broken(text: str) -> object:
         (lambda text: "text", "'x' is not usable: .*expected an array of numbers, got 'text'"),
         (lambda text: [float("nan")], "'x' is not usable: .*finite"),
         (lambda text: 5, "'x' is not usable: .*got 5"),
-        (lambda text: ["a"], "'x' is not usable: could not convert"),
-        (lambda text: [None], "'x' is not usable: .*NoneType"),
+        (lambda text: ["a"], r"'x' is not usable: .*vector\[0\]: expected a number, got 'a'"),
+        (lambda text: ["1"], r"'x' is not usable: .*vector\[0\]: expected a number, got '1'"),
+        (lambda text: [None], r"'x' is not usable: .*vector\[0\]: expected a number, got null"),
+        (lambda text: [[1]], r"'x' is not usable: .*vector\[0\]: expected a number, got an array"),
+        (lambda text: [10**400], "'x' is not usable: .*finite"),
+        (lambda text: np.zeros((1, 1)), "'x' is not usable: .*got 'array of 1x1 float64'"),
+        (lambda text: np.array([1j]), "'x' is not usable: .*got 'array of 1 complex128'"),
+        (lambda text: None, "expected a list of numbers, got None: does the function return it?"),
+        ({"x": None}, "expected a list of numbers, got None"),
+        (lambda text: [1, 2], "Invalid vector dimension: 2, expected: 1 .the embedding of .* 'x'"),
+        (lambda text: [], "Invalid vector dimension: 0, expected: 1 .the embedding of .* 'x'"),
+        (lambda text: breaking(), "'x' is not usable: RuntimeError.'later'."),
+        (lambda text: itertools.repeat(1), "'x' is not usable: it has more than 1048576 numbers"),
+        (lambda text: asynchronous(text), "got coroutine: .* cannot be awaited"),
+        (stopping, "failed for the text 'x': SystemExit.1."),
     ],
 )
 def test_a_function_that_gives_no_vector_is_told(function: Any, reason: str) -> None:
     with pytest.raises(VectorError, match=reason) as caught:
         Embedder(function, Kind.DENSE, 1).embed("x")
     assert caught.value.status == 422
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({0.5: 1}, "expected a signed 32-bit integer, got 0.5"),
+        ({"word": 1}, "expected a signed 32-bit integer, got 'word'"),
+        ({2**31: 1}, "expected a signed 32-bit integer, got 2147483648"),
+        ({1: "x"}, "expected a number, got 'x'"),
+        (([1, 2], [1]), "2 indices, but 1 values"),
+        ({"indices": [1]}, "values: expected an array of numbers, got null"),
+        ([1, 2], "indices: expected an array of integers, got 1"),
+        ([1, 2, 3], "expected an object with indices and values, got an array"),
+        (None, "expected a mapping from index to weight, got None"),
+    ],
+)
+def test_what_is_no_sparse_vector_is_told(value: Any, reason: str) -> None:
+    with pytest.raises(VectorError, match=f"'x' is not usable: .*{reason}") as caught:
+        Embedder(lambda text: value, Kind.SPARSE, None).embed("x")
+    assert caught.value.status == 422
+
+
+@pytest.mark.parametrize("value", [None, (None, None)])
+def test_a_hybrid_embedding_gives_at_least_one(value: Any) -> None:
+    with pytest.raises(VectorError, match=r"expected \(dense, sparse\) or either of the two, got"):
+        Embedder(lambda text: value, Kind.HYBRID, 2).embed("x")
+
+
+def test_a_mapping_may_make_up_what_it_lacks() -> None:
+    dense, _ = Embedder(defaultdict(lambda: [1, 2]), Kind.DENSE, 2).embed("x")
+    assert dense is not None
+    assert dense.tolist() == [1, 2]
+
+
+class Asynchronous:
+    async def __call__(self, text: str) -> list[float]:
+        return [1]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (asynchronous, "embedding=.* is asynchronous, .*give a plain function"),
+        (Asynchronous(), "embedding=.* is asynchronous"),
+        (AsyncMock(), "embedding=.* is asynchronous"),
+        (lambda: [1], "cannot be called with a text alone: too many positional arguments"),
+        (lambda a, b: [1], "cannot be called with a text alone: missing a required argument: 'b'"),
+    ],
+)
+def test_a_function_that_could_never_embed_is_refused(function: Any, reason: str) -> None:
+    with pytest.raises(ContractError, match=reason):
+        Embedder(function, Kind.DENSE, 1)
+
+
+def test_functions_of_any_making_embed() -> None:
+    class Model:
+        def encode(self, text: str, *, normalize: bool = True) -> list[float]:
+            return [1, 2]
+
+    for function in (
+        Model().encode,
+        functools.partial(lambda scale, text: [scale, 2], 1),
+        Mock(return_value=[1, 2]),
+        MagicMock(return_value=[1, 2]),
+    ):
+        dense, _ = Embedder(function, Kind.DENSE, 2).embed("x")
+        assert dense is not None
+        assert dense.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
