@@ -162,7 +162,7 @@ def _wanted(name: str, value: Any) -> Any:
         }
         label = "top_k" if name == "topK" else name
         raise ContractError(
-            f"{label}={value!r:.80} can never be sent: "
+            f"{label}={_cut(value, 80)} can never be sent: "
             f"give {expected.get(name, 'a text')}, or a predicate on the field"
         )
     return _as_sent(value)
@@ -196,7 +196,7 @@ class _Predicate:
             agrees = bool(self.function(value))
         except Exception as error:
             self.failed += 1
-            return f", for which {_shown(self.function)} raised {error!r:.{SHOWN}}"
+            return f", for which {_shown(self.function)} raised {_cut(error, SHOWN)}"
         self.decided += 1
         return None if agrees else f", not {_shown(self.function)}"
 
@@ -217,11 +217,11 @@ def _vector_differs(value: Any, wanted: Floats) -> str | None:
     except VectorError:
         return f", not {_shown(wanted)}"
     if len(given) != len(wanted):
-        return f" of {len(given)} numbers, not of {len(wanted)}"
+        return f", not {len(wanted)} numbers"
     if np.array_equal(given, wanted):
         return None
     if len(wanted) * 10 <= SHOWN:
-        return f", not {wanted.tolist()!r}"
+        return f", not {_shown(wanted)}"
     place = int(np.argmax(given != wanted))
     count = int(np.count_nonzero(given != wanted))
     return (
@@ -260,7 +260,7 @@ def _keys(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 def _key(mapping: Mapping[str, Any], key: str) -> str:
-    return f"{mapping[key]!r:.60}" if key in mapping else "absent"
+    return _cut(mapping[key], 60) if key in mapping else "absent"
 
 
 def _nearest(
@@ -287,7 +287,12 @@ def _shown(value: Any) -> str:
         value = value.tolist()
     if isinstance(value, list) and len(repr(value)) > SHOWN:
         return f"<{len(value)} numbers>"
-    return f"{value!r:.{SHOWN}}"
+    return _cut(value, SHOWN)
+
+
+def _cut(value: object, length: int) -> str:
+    text = repr(value)
+    return text if len(text) <= length else f"{text[:length]}…"
 
 
 def _short(item: Item) -> str:
@@ -300,5 +305,5 @@ def _short(item: Item) -> str:
             count = len(indices) if isinstance(indices, list) else 0
             parts.append(f"{name}=<{count} numbers>")
         else:
-            parts.append(f"{name}={value!r:.80}")
+            parts.append(f"{name}={_cut(value, 80)}")
     return " ".join(parts)
