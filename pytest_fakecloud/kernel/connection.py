@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from .hub import Hub
     from .mount import Mount
 
-__all__ = ["CAN_STOP_LISTENING", "RESET_ON_CLOSE", "Connection", "ConnectionHandler", "Watch"]
+__all__ = ["RESET_ON_CLOSE", "Connection", "ConnectionHandler", "Watch"]
 
-# Where a clean way to refuse connections while keeping the port exists.
-CAN_STOP_LISTENING = sys.platform.startswith("linux")
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
@@ -110,7 +108,7 @@ class Connection:
             # A test may have set a default timeout for its own sockets; ours block.
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if CAN_STOP_LISTENING:
+            if sys.platform != "win32":
                 # What remains of this connection must not be in the way of listening again.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self.mount.tls is not None:

@@ -13,7 +13,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .connection import CAN_STOP_LISTENING, Connection, ConnectionHandler
+from .connection import Connection, ConnectionHandler
+from .errors import ContractError
 from .instants import monotonic
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["BACKLOG", "Mount"]
 
 BACKLOG = 1024
+# Where a clean way to refuse connections while keeping the port exists.
+CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0
 _ACCEPTS = 64  # of one listener, before the others have their turn
 
@@ -137,18 +140,32 @@ class Mount:
             if CAN_STOP_LISTENING:
                 self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self.listener.shutdown(socket.SHUT_RDWR)
-            else:  # pragma: no cover - not Linux
+            else:
                 self.listener.close()
         self.reset_connections()
 
     def accept(self) -> None:
         """Listen again after ``refuse()``."""
+        deadline = monotonic() + LEAVE_SECONDS
+        breath = threading.Event()
+        while True:
+            try:
+                self._listen_again()
+                return
+            except ContractError:
+                # Windows gives the port back when the last of its old connections is closed, which
+                # takes the lock.
+                if monotonic() > deadline:
+                    raise
+            breath.wait(0.01)
+
+    def _listen_again(self) -> None:
         with self.lock:
             if self.closed or self._listening:
                 return
             if CAN_STOP_LISTENING:
                 self.listener.listen(BACKLOG)
-            else:  # pragma: no cover - not Linux
+            else:
                 self.listener, _ = self.hub.bind(self.host, self.port)
             self._listening = True
             self.hub.register(self.listener, self)

@@ -361,6 +361,14 @@ def test_resetting_lets_parked_handlers_go(demo: Demo) -> None:
         assert raw.is_closed()
 
 
+@pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
+def stops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether listeners stop to listen and keep the port, or are closed as on other systems."""
+    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", request.param)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("stops")
 def test_refusing_and_accepting_again(demo: Demo) -> None:
     for _ in range(3):
         with Raw(demo.mount.address) as raw:
@@ -375,6 +383,38 @@ def test_refusing_and_accepting_again(demo: Demo) -> None:
         assert raw.get("/echo/x").status == 200
     demo.mount.refuse()
     demo.close()
+
+
+def test_a_port_that_is_still_taken_is_asked_for_again(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", False)
+    demo.mount.refuse()
+    bind, refusals = demo.mount.hub.bind, iter([True, True, False])
+
+    def late(host: str, port: int) -> tuple[socket.socket, int]:
+        if next(refusals):
+            raise ContractError("taken")
+        return bind(host, port)
+
+    monkeypatch.setattr(demo.mount.hub, "bind", late)
+    demo.mount.accept()
+    with Raw(demo.mount.address) as raw:
+        assert raw.get("/echo/x").status == 200
+
+
+def test_a_port_that_somebody_else_took_is_told(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", False)
+    monkeypatch.setattr(mount_module, "LEAVE_SECONDS", 0.05)
+    demo.mount.refuse()
+    taken = pytest.raises(ContractError, match="cannot listen on port")
+    with socket.create_server(demo.mount.address), taken:
+        demo.mount.accept()
+    demo.mount.accept()
+    with Raw(demo.mount.address) as raw:
+        assert raw.get("/echo/x").status == 200
 
 
 @linux_only
