@@ -71,20 +71,22 @@ STOP_WORDS = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """The lower-cased words of a text."""
-    return WORD.findall(text.lower())
+    """The lower-cased words of a text; of one without any, its signs, so that no text has none."""
+    lower = text.lower()
+    return WORD.findall(lower) or lower.split() or [lower]
 
 
 def hash_dense(text: str, dimension: int) -> Floats:
-    """A unit vector of signed hashes of words and trigrams, or zero where there is no word."""
+    """A unit vector of signed hashes of words and trigrams."""
     total = np.zeros(dimension, np.float64)
     for word, count in Counter(words(text)).items():
         _add(total, f"w:{word}", count)
         framed = f"<{word}>"
         for start in range(len(framed) - 2):
             _add(total, f"t:{framed[start : start + 3]}", TRIGRAM_WEIGHT * count)
-    norm = float(np.linalg.norm(total))
-    return (total / norm if norm else total).astype(np.float32)
+    if not total.any():  # in few dimensions hashes may cancel each other
+        total[zlib.crc32(text.encode()) % dimension] = 1
+    return (total / np.linalg.norm(total)).astype(np.float32)
 
 
 def _add(total: np.ndarray[Any, np.dtype[np.float64]], token: str, weight: float) -> None:
@@ -107,8 +109,12 @@ def stem(word: str) -> str:
 
 
 def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
-    """BM25 weights of the stemmed words; every word of a query weighs 1."""
-    terms = [stem(word) for word in words(text) if word not in STOP_WORDS]
+    """BM25 weights of the stemmed words; every word of a query weighs 1.
+
+    A text of stop words alone keeps them, as a sparse vector cannot be empty.
+    """
+    found = words(text)
+    terms = [stem(word) for word in found if word not in STOP_WORDS] or found
     length = K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH)
     weights: dict[int, float] = {}
     for term, count in Counter(terms).items():

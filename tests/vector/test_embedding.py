@@ -47,7 +47,17 @@ def test_related_texts_are_nearer() -> None:
 def test_dense_embeddings_are_unit_vectors_of_the_dimension() -> None:
     assert hash_dense("some words", 7).shape == (7,)
     assert np.linalg.norm(hash_dense("some words", 7)) == pytest.approx(1)
-    assert not hash_dense("...", 7).any()
+    for dimension in (1, 2, 7):
+        for text in ("...", "", " ", "a b", "the"):
+            assert np.linalg.norm(hash_dense(text, dimension)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("text", ["", " ", "!!!", "\N{SLIGHTLY SMILING FACE}", "the", "the of"])
+def test_a_text_without_words_is_nearest_to_itself(text: str) -> None:
+    others = [other for other in ("?", "a word", "\N{SNOWMAN}", "of") if other != text]
+    assert near(text, text) == pytest.approx(1)
+    assert all(near(text, other) < 0.9 for other in others)
+    assert shared(text, text) > 0
 
 
 def test_the_same_in_every_process() -> None:
