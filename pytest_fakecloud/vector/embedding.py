@@ -234,7 +234,7 @@ class Embedder:
             raise unprocessable(
                 f"expected {self._expected}, got None: does the function return it?"
             )
-        if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and _is_sparse(value)):
+        if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and is_sparse(value)):
             return None, _sparse(value)
         return _dense(value), None
 
@@ -280,10 +280,11 @@ def _is_pair(value: object) -> bool:
     """Whether it is a dense and a sparse vector, and no dense vector of two numbers."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
-    return all(part is None or is_sequence(part) or _is_sparse(part) for part in value)
+    return all(part is None or is_sequence(part) or is_sparse(part) for part in value)
 
 
-def _is_sparse(value: object) -> bool:
+def is_sparse(value: object) -> bool:
+    """Whether a value has indices and values, or can have them, as mappings do."""
     return isinstance(value, Mapping) or (hasattr(value, "indices") and hasattr(value, "values"))
 
 
@@ -317,7 +318,7 @@ def _sparse(value: Any) -> SparseVector:
         value = {"indices": list(value), "values": list(value.values())}
     elif isinstance(value, tuple | list) and len(value) == 2:
         value = {"indices": value[0], "values": value[1]}
-    elif not isinstance(value, Mapping) and _is_sparse(value):
+    elif not isinstance(value, Mapping) and is_sparse(value):
         value = {"indices": value.indices, "values": value.values}
     if isinstance(value, Mapping) and all(is_sequence(value.get(name)) for name in SPARSE_PARTS):
         value = {

@@ -1,8 +1,9 @@
 """Reading what a tester loads: records in several shapes, JSON Lines and npz files.
 
 One record is a mapping with the names of the wire (``id``, ``vector``, ``sparseVector``,
-``metadata``, ``data``; ``sparse_vector`` is taken too) or a tuple ``(id, vector[, metadata[,
-data]])``. Many are
+``metadata``, ``data``; ``sparse_vector`` is taken too), an object with such fields as the official
+client's, or a tuple ``(id, vector[, sparse vector][, metadata[, data]])`` as that client takes it.
+Many are
 
 - a list of records;
 - a mapping from id to a vector, to a text (with an embedding), or to a record without its id;
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ import orjson
 
 from pytest_fakecloud.kernel.errors import ContractError
 
-from .embedding import Embedder, is_sequence
+from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array
 from .model import Record
@@ -81,14 +82,19 @@ def _read(raw: Raw, reader: FieldReader, embedder: Embedder | None) -> tuple[str
     if isinstance(vector, np.ndarray):
         floats = from_array(vector)
         raw = {name: value for name, value in raw.items() if name != "vector"}
-    fields = _plain(raw)
-    record = reader.record(fields)
+    plain = _plain(raw)
+    record = reader.record(plain)
     if floats is not None:
         record = replace(record, vector=floats)
-    if embedder and record.data is not None and record.vector is None and record.sparse is None:
+    if record.data is not None and record.vector is None and record.sparse is None:
+        if embedder is None:
+            raise ContractError(
+                f"the text {record.data!r:.80} needs an index with an embedding: "
+                "make it with embedding=True, a function or a mapping"
+            )
         vector, sparse = embedder.embed(record.data)
         record = replace(record, vector=vector, sparse=sparse)
-    return reader.text(fields, "namespace"), record
+    return reader.text(plain, "namespace"), record
 
 
 def _plain(raw: Raw) -> Raw:
@@ -98,9 +104,10 @@ def _plain(raw: Raw) -> Raw:
             raise ContractError("a record has sparseVector or sparse_vector, not both")
         raw = {**raw, "sparseVector": raw["sparse_vector"]}
         del raw["sparse_vector"]
-    sparse = raw.get("sparseVector")
-    if isinstance(sparse, tuple) and len(sparse) == 2:
-        raw = {**raw, "sparseVector": {"indices": sparse[0], "values": sparse[1]}}
+    sparse: Any = raw.get("sparseVector")
+    if _is_sparse_vector(sparse):
+        indices, values = sparse if isinstance(sparse, tuple) else (sparse.indices, sparse.values)
+        raw = {**raw, "sparseVector": {"indices": indices, "values": values}}
     plain: Raw = as_json(raw, f"record {raw.get('id')!r}")
     return plain
 
@@ -161,12 +168,14 @@ def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _named(id: object, value: object) -> Raw:
-    if isinstance(value, Mapping):
-        if value.get("id", id) != id:
-            raise ContractError(f"the record under the id {id!r} has another, {value['id']!r:.80}")
-        return {"id": id, **value}
+    if (record := _fields(value)) is not None:
+        if record.get("id", id) != id:
+            raise ContractError(f"the record under the id {id!r} has another, {record['id']!r:.80}")
+        return {**record, "id": id}
     if isinstance(value, str):
         return {"id": id, "data": value}
+    if _is_sparse_vector(value):
+        return {"id": id, "sparseVector": value}
     if is_sequence(value):
         return {"id": id, "vector": value}
     raise ContractError(
@@ -175,15 +184,36 @@ def _named(id: object, value: object) -> Raw:
 
 
 def _one(value: object) -> Raw:
+    if (record := _fields(value)) is not None:
+        return record
+    if isinstance(value, tuple) and 2 <= len(value) <= 5:
+        id, vector, *rest = value
+        raw = _named(id, vector)
+        if rest and _is_sparse_vector(rest[0]):
+            raw["sparseVector"] = rest.pop(0)
+        if len(rest) <= 2:
+            raw.update(zip(("metadata", "data"), rest, strict=False))
+            return raw
+    raise ContractError(
+        f"cannot load {value!r:.80}: a record is a mapping or "
+        "(id, vector[, sparse vector][, metadata[, data]])"
+    )
+
+
+def _fields(value: object) -> Raw | None:
+    """The fields of a record, None where it is none."""
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, tuple) and 2 <= len(value) <= 4:
-        raw = _named(value[0], value[1])
-        raw.update(zip(("metadata", "data"), value[2:], strict=False))
-        return raw
-    raise ContractError(
-        f"cannot load {value!r:.80}: a record is a mapping or (id, vector[, metadata[, data]])"
-    )
+    if is_dataclass(value) and not isinstance(value, type) and not _is_sparse_vector(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return None
+
+
+def _is_sparse_vector(value: object) -> bool:
+    """Whether it is no list of numbers, but one of indices and one of values."""
+    if isinstance(value, tuple):
+        return len(value) == 2 and all(map(is_sequence, value))
+    return not isinstance(value, Mapping) and is_sparse(value)
 
 
 def _from_file(path: Path) -> Iterator[tuple[str, object]]:

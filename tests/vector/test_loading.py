@@ -55,6 +55,33 @@ def test_sparse_vectors(name: str, value: object) -> None:
     assert record.sparse.values.tolist() == [2]
 
 
+def test_what_the_official_client_takes_and_gives_is_loaded() -> None:
+    client = pytest.importorskip("upstash_vector.types")
+    sparse = client.SparseVector([1], np.array([2.0]))
+    loaded = read(
+        [
+            client.Vector("a", np.array([1, 2]), {"x": 1}, "text", sparse),
+            client.FetchResult("a", [1, 2], {"x": 1}, "text", sparse),
+            ("a", [1, 2], sparse, {"x": 1}, "text"),
+            ("a", [1, 2], ([1], [2]), {"x": 1}, "text"),
+        ]
+    ) + read({"a": client.Vector("a", [1, 2], {"x": 1}, "text", sparse)})
+    for _, record in loaded:
+        assert record.vector is not None
+        assert record.sparse is not None
+        assert (record.id, record.vector.tolist()) == ("a", [1, 2])
+        assert (record.sparse.indices.tolist(), record.sparse.values.tolist()) == ([1], [2])
+        assert (record.metadata, record.data) == ({"x": 1}, "text")
+    for given in (("a", sparse, {"x": 1}), ("a", ([1], [2]), {"x": 1})):
+        ((_, record),) = read([given])
+        assert (record.vector, record.metadata) == (None, {"x": 1})
+        assert record.sparse is not None
+        assert record.sparse.indices.tolist() == [1]
+    embedder = Embedder(True, Kind.DENSE, 4)
+    ((_, record),) = read([client.Data("a", "text", {"x": 1})], embedder)
+    assert (record.data, record.metadata) == ("text", {"x": 1})
+
+
 def test_texts_are_embedded_where_there_is_an_embedding() -> None:
     embedder = Embedder(True, Kind.DENSE, 4)
     whole = {"data": "x", "vector": [1, 2, 3, 4]}
@@ -134,6 +161,8 @@ def test_npz_columns_must_fit(tmp_path: Path) -> None:
         ("data.csv", "cannot load 'data.csv': expected .* a .jsonl, .json or .npz file"),
         ([5], "cannot load 5: a record is a mapping or"),
         ([("a",)], "a record is a mapping or"),
+        ([("a", [1], {}, "text", "more")], "a record is a mapping or"),
+        ([("a", "text")], "the text 'text' needs an index with an embedding: make it with emb"),
         ({"a": 5}, "cannot load 5 under the id 'a': expected a vector, a text or a record"),
         (
             [{"id": "a", "vector": [1]}, {"id": "b", "vector": ["x"]}],
