@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 
 from pytest_fakecloud.kernel.errors import ContractError
 
@@ -80,7 +81,7 @@ class Approximation:
 
     def __post_init__(self) -> None:
         if not (_is_number(self.recall) and 0 <= self.recall <= 1):
-            raise ContractError(f"recall must be between 0 and 1, not {self.recall!r}")
+            raise ContractError(f"recall must be a number between 0 and 1, not {self.recall!r}")
         for name in ("lose_first", "shuffle_ties"):
             if not isinstance(getattr(self, name), bool):
                 raise ContractError(f"{name} must be True or False, not {getattr(self, name)!r}")
@@ -92,4 +93,4 @@ class Approximation:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)

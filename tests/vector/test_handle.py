@@ -384,7 +384,7 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
             "the namespace 'b' cannot be created: Namespace count limit exceeded: 3, maximum: 2",
         ),
         ({"limits": {"x": 1}}, "limits has no 'x'"),
-        ({"recall": 2}, "recall must be between 0 and 1"),
+        ({"recall": 2}, "recall must be a number between 0 and 1"),
         ({"embedding": 5}, "embedding=5 is not understood"),
         ({"embedding": "gpt"}, "embedding='gpt' is no known model"),
     ],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_fakecloud.kernel.errors import ContractError
@@ -39,6 +41,11 @@ def test_limits_without_meaning(given: Any, reason: str) -> None:
         Limits.of(given)
 
 
+def test_recall_is_any_real_number() -> None:
+    for recall in (0, 1, np.float32(0.5), Fraction(1, 3)):
+        assert Approximation(recall=recall).recall == recall  # type: ignore[arg-type]
+
+
 def test_limits_made_by_hand_are_checked_too() -> None:
     with pytest.raises(ContractError, match=r"'top_k'. must be a whole number or None, not 'x'"):
         Limits(top_k="x")  # type: ignore[arg-type]
@@ -49,10 +56,10 @@ def test_limits_made_by_hand_are_checked_too() -> None:
     [
         ({"lose_first": "no"}, "lose_first must be True or False, not 'no'"),
         ({"shuffle_ties": 1}, "shuffle_ties must be True or False, not 1"),
-        ({"recall": 1.5}, "recall must be between 0 and 1, not 1.5"),
-        ({"recall": -0.1}, "recall must be between 0 and 1"),
-        ({"recall": "most"}, "recall must be between 0 and 1, not 'most'"),
-        ({"recall": True}, "recall must be between 0 and 1, not True"),
+        ({"recall": 1.5}, "recall must be a number between 0 and 1, not 1.5"),
+        ({"recall": -0.1}, "recall must be a number between 0 and 1"),
+        ({"recall": "most"}, "recall must be a number between 0 and 1, not 'most'"),
+        ({"recall": True}, "recall must be a number between 0 and 1, not True"),
         (
             {"filter_budget": 0},
             "filter_budget must be a whole number of at least 1, or None, not 0",
