@@ -211,6 +211,29 @@ def _test(wanted: Any, predicates: Iterable[_Predicate]) -> Callable[[Any], str 
     return lambda value: None if bool(value == wanted) else f", not {_shown(wanted)}"
 
 
+def _apart(value: Any, wanted: Any, place: str) -> Iterator[str]:
+    """Each place in which two long values differ, and how."""
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        for key in {**wanted, **value}:
+            one, other = value.get(key, _MISSING), wanted.get(key, _MISSING)
+            yield from _apart(one, other, f"{place}.{key}")
+    elif isinstance(value, list) and isinstance(wanted, list) and len(value) == len(wanted):
+        for number, (one, other) in enumerate(zip(value, wanted, strict=True)):
+            yield from _apart(one, other, f"{place}[{number}]")
+    elif bool(value == wanted):
+        return
+    elif isinstance(value, str) and isinstance(wanted, str) and len(value) + len(wanted) > SHOWN:
+        pairs = enumerate(zip(value, wanted, strict=False))
+        same = next((n for n, (a, b) in pairs if a != b), min(len(value), len(wanted)))
+        yield (
+            f"{place} from its character {same} on is {_cut(value[same:], 60)}, "
+            f"not {_cut(wanted[same:], 60)}"
+        )
+    else:
+        one, other = ("absent" if item is _MISSING else _cut(item, 60) for item in (value, wanted))
+        yield f"{place} is {one}, not {other}"
+
+
 def _vector_differs(value: Any, wanted: Floats) -> str | None:
     try:
         given = as_floats(value)
@@ -241,26 +264,16 @@ def _differences(
         if value is _MISSING:
             reasons.append(f"{name} is absent, not {_shown(wanted[name])}")
         elif (difference := test(value)) is not None:
-            both = isinstance(value, dict) and isinstance(wanted[name], dict)
-            if both and max(len(repr(value)), len(repr(wanted[name]))) > SHOWN:
-                reasons.append(f"{name} differs in {_keys(value, wanted[name])}")
+            expected = wanted[name]
+            alike = type(value) is type(expected) and isinstance(value, dict | str)
+            if alike and max(len(repr(value)), len(repr(expected))) > SHOWN:
+                places = list(_apart(value, expected, name))
+                rest = len(places) - NEAREST
+                more = f" and {rest} more" if rest > 0 else ""
+                reasons.append(", ".join(places[:NEAREST]) + more)
             else:
                 reasons.append(f"{name} is {_shown(value)}{difference}")
     return reasons
-
-
-def _keys(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    different = [
-        f"{key!r} ({_key(value, key)}, not {_key(wanted, key)})"
-        for key in {**wanted, **value}
-        if value.get(key, _MISSING) != wanted.get(key, _MISSING)
-    ]
-    more = f" and {len(different) - NEAREST} more" if len(different) > NEAREST else ""
-    return ", ".join(different[:NEAREST]) + more
-
-
-def _key(mapping: Mapping[str, Any], key: str) -> str:
-    return _cut(mapping[key], 60) if key in mapping else "absent"
 
 
 def _nearest(

@@ -101,8 +101,19 @@ def test_long_values_are_cut_to_what_differs() -> None:
     with pytest.raises(AssertionError) as other:
         expect("", seen, {"metadata": {"text": text, "x": 2, "new": 1}}, None)
     assert str(other.value).endswith(
-        "metadata differs in 'x' (1, not 2), 'new' (absent, not 1), 'old' (1, not absent)"
+        "metadata.x is 1, not 2, metadata.new is absent, not 1, metadata.old is 1, not absent"
     )
+    deep = [{"metadata": {"pages": [{"text": text}, {"text": text + "end"}]}, "data": text}]
+    wanted = {"metadata": {"pages": [{"text": text}, {"text": text}]}, "data": text[:-1] + "x"}
+    with pytest.raises(AssertionError) as third:
+        expect("", deep, wanted, None)
+    assert str(third.value).endswith(
+        "metadata.pages[1].text from its character 5000 on is 'end', not ''; "
+        "data from its character 4999 on is 't', not 'x'"
+    )
+    many = [{"metadata": {str(n): n for n in range(100)}}]
+    with pytest.raises(AssertionError, match=r"metadata\.4 is 4, not 5 and 95 more$"):
+        expect("", many, {"metadata": {str(n): n + 1 for n in range(100)}}, None)
     assert max(len(str(caught.value)), len(str(other.value))) < 1500
 
 
