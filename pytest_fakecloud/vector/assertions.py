@@ -121,8 +121,14 @@ def expect(
     wanted = {name: _wanted(name, value) for name, value in wanted.items() if value is not None}
     predicates = [_Predicate(value) for value in wanted.values() if callable(value)]
     tests = {name: _test(value, predicates) for name, value in wanted.items()}
-    reasons = [(item, _differences(item, wanted, tests)) for item in seen]
-    found = Found(item for item, why in reasons if not why)
+    items = list(seen)
+    # Predicates come last, so that they are asked only about what agrees in all else.
+    quick = sorted(tests.items(), key=lambda test: callable(wanted[test[0]]))
+    found = Found(
+        item
+        for item in items
+        if all(name in item and test(item[name]) is None for name, test in quick)
+    )
     unclear = any(predicate.failed and not predicate.decided for predicate in predicates)
     if not unclear and ((times is None and found) or (times is not None and len(found) == times)):
         return found
@@ -132,10 +138,10 @@ def expect(
     if unclear:
         lines.append("  a predicate raised for every one it was asked about, so it decides nothing")
     lines += [f"  matched: {_short(item)}" for item in found[:NEAREST]]
-    misses = [(item, why) for item, why in reasons if why]
+    misses = [(item, why) for item in items if (why := _differences(item, wanted, tests))]
     misses += [(item, [*_differences(item, wanted, tests), why]) for item, why in not_carried_out]
     lines += [f"  not {_short(item)}: {'; '.join(why)}" for item, why in _nearest(misses, wanted)]
-    if not reasons and not misses:
+    if not items and not misses:
         lines.append(f"  no client has made {what.rpartition(' ')[0]} at all")
     raise AssertionError("\n".join(lines))
 

@@ -119,6 +119,8 @@ def test_long_values_are_cut_to_what_differs() -> None:
 
 def test_a_predicate_that_raises_does_not_hold() -> None:
     assert expected(id="a", metadata=lambda m: m["x"] == 1 or m["y"]) == [SEEN[0]]
+    assert expected(id="b", metadata=lambda m: 1 / (m["x"] - 1)) == [SEEN[1]]
+    assert expected(id="z", metadata=lambda m: m["y"], times=0) == []
     with pytest.raises(AssertionError) as caught:
         expected(metadata=lambda m: m["y"], times=0)
     text = str(caught.value)
