@@ -115,15 +115,20 @@ class Fault:
     # -- for the plan ----------------------------------------------------------------------------
 
     def matches(self, request: Any) -> bool:
-        """Whether the fault is meant for this request."""
-        call = request.call
+        """Whether the fault is meant for this request.
+
+        Raises ``ContractError`` when a predicate of the test's does not get to an answer.
+        """
         if self.route is not None and not _is_route(self.route, request):
             return False
-        if self.facts:
-            facts = call.facts
-            if not all(_holds(facts.get(name), wanted) for name, wanted in self.facts.items()):
-                return False
-        return self.when is None or bool(self.when(request))
+        try:
+            if self.facts:
+                facts = request.call.facts
+                if not all(_holds(facts.get(name), wanted) for name, wanted in self.facts.items()):
+                    return False
+            return self.when is None or bool(self.when(request))
+        except BaseException as error:  # what pytest.fail() raises is no Exception
+            raise ContractError(f"a predicate of {self!r} failed: {error!r}") from error
 
     def wants(self, request: Any) -> bool:
         """Whether a matching request is one it fires on; called in turn, with the plan's lock held."""

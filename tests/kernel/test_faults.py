@@ -410,6 +410,22 @@ def test_a_failing_call_is_the_tests_own_problem(demo: Demo, client: httpx.Clien
     assert "bug of pytest-fakecloud" not in problem.text
 
 
+@pytest.mark.parametrize("matcher", ["when", "command"])
+@pytest.mark.parametrize("error", [KeyError("typo"), pytest.fail.Exception("not like this")])
+def test_a_failing_predicate_is_the_tests_own_problem(
+    demo: Demo, client: httpx.Client, matcher: str, error: BaseException
+) -> None:
+    def broken(given: object) -> bool:
+        raise error
+
+    fault = demo.faults.answer(503, **{matcher: broken})  # type: ignore[arg-type]
+    assert client.post("/add/w").status_code == 500
+    (problem,) = demo.context.problems
+    assert "because of what the test does" in problem.text
+    assert f"a predicate of {fault!r} failed: {error!r}" in problem.text
+    assert (fault.hits, demo.engine.words) == (0, [])
+
+
 def test_pytest_fail_in_a_call_reaches_the_test(demo: Demo, client: httpx.Client) -> None:
     demo.faults.call(lambda: pytest.fail("not like this"), times=1)
     assert statuses(client, 2) == [500, 200]
