@@ -169,7 +169,10 @@ class Engine:
         self.pending[message.id] = message
         self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
         if message.settings.flow is not None:
-            self.flow.observe(message.settings.flow, now)
+            key = self.flow.observe(message.settings.flow, now)
+            if key.waiting:
+                # The configuration may be another one now, for those that wait as well.
+                self.gates.pump_flow(key)
         if message.queue_name is not None:
             queue = self.queues.by_name[message.queue_name]
             queue.waiting.append(message.id)

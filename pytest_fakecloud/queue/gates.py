@@ -44,6 +44,22 @@ class Gates:
             key.give_back(message.id)
             self.pump_flow(key)
 
+    def recall_flow(self, key: FlowKey) -> None:
+        """Send those back to the wait list that may start and have not; the lock is held."""
+        engine = self._engine
+        recalled = [
+            engine.pending[one]
+            for one in key.active
+            if one in engine.pending and engine.pending[one].state != "ACTIVE"
+        ]
+        for message in sorted(recalled, key=lambda one: one.number, reverse=True):
+            key.give_back(message.id)
+            message.due_us = None
+            timer = engine.timers.pop(message.id, None)
+            if timer is not None:
+                timer.cancel()
+            key.waiting.appendleft(message.id)
+
     def step_aside(self, message_id: str) -> bool:
         """Let others overtake a message that is due, when a fault says so; whether it does."""
         engine = self._engine

@@ -66,6 +66,11 @@ def unprefixed(name: str) -> str | None:
     return None
 
 
+def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+    """Return the first value of a setting under either prefix (`workflow-runid`), or None."""
+    return next((value for key, value in headers if unprefixed(key) == name), None)
+
+
 def read_duration(text: str, what: str) -> int:
     """Read `<n><s|m|h|d>` groups such as `1d10h30m` into microseconds; 400 otherwise."""
     compact = text.strip()
@@ -147,7 +152,7 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
         else:
             numbers[lower] = read_integer(given, f"flow control {lower}", least=1)
     return FlowSettings(
-        key=key.strip(),
+        key=as_text(key.strip()),
         parallelism=numbers.get("parallelism"),
         rate=numbers.get("rate"),
         period_us=numbers.get("period", SECOND),
@@ -282,7 +287,7 @@ def _not_before(value: str) -> int:
 
 
 def _labels(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
 
 
 _SETTINGS: Mapping[str, tuple[str, Any]] = {
@@ -353,9 +358,7 @@ def as_text(wire: str) -> str:
 
 
 def as_wire(text: str) -> str:
-    """Return text as latin-1 wire characters (one per byte), encoding what is beyond as UTF-8."""
-    try:
-        text.encode("latin-1")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode("latin-1")
-    return text
+    """Return text as the latin-1 wire characters (one per byte) of its UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")

@@ -129,7 +129,7 @@ class Publisher:
             self._check(settings, body)
             targets = self._targets(destination, settings)
             if settings.cron is not None or schedule_only:
-                return self._schedule(destination, settings, body, caller_ip)
+                return self._schedule(destination, settings, body, caller_ip, api)
             now = engine.clock.now_us()
             drafts = [
                 self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
@@ -138,7 +138,7 @@ class Publisher:
             return self._store(drafts, settings, group is not None, api)
 
     def _schedule(
-        self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str
+        self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str, api: Api
     ) -> Published:
         engine = self._engine
         self._forget_seen()
@@ -148,19 +148,23 @@ class Publisher:
         if repeated in engine.schedules.by_id:
             return Published(schedule_id=repeated, repeated=True)
         schedule = engine.schedules.create(destination, settings, body, caller_ip)
+        schedule.extra["api"] = api
         self._remember(mark, schedule.id)
         return Published(schedule_id=schedule.id)
 
     def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
         """Create the messages of one run of a schedule; returns their ids."""
         settings = schedule.settings
+        api: Api = schedule.extra.get("api", "v2")
         drafts = [
-            self._draft(target, settings, schedule.body, at_us, caller_ip=schedule.caller_ip)
+            self._draft(
+                target, settings, schedule.body, at_us, caller_ip=schedule.caller_ip, api=api
+            )
             for target in self._targets(schedule.destination, settings)
         ]
         for draft in drafts:
             draft.schedule_id = schedule.id
-        stored = self._store(drafts, settings, False, "v2")
+        stored = self._store(drafts, settings, False, api)
         return [one.message_id for one in stored.accepted]
 
     def publish_callback(
@@ -177,10 +181,7 @@ class Publisher:
         settings = replace(read_settings(nested), content_type="application/json")
         if not engine.settings.delayed_callbacks:
             settings = replace(settings, delay_us=0, not_before_us=None)
-        retries = settings.retries
-        if retries is None:
-            inherited = engine.settings.callback_retries
-            retries = source.max_retries if inherited == "inherit" else inherited
+        retries = self._callback_retries(settings, source.max_retries)
         draft = self._draft(
             Target(url), replace(settings, retries=retries), body, at_us, caller_ip=source.caller_ip
         )
@@ -290,11 +291,12 @@ class Publisher:
         limits = self._engine.limits
         if len(body) > limits.message_size:
             raise errors.too_large(limits.message_size)
-        self._check_settings(settings)
+        retries = self._retries(settings)
+        self._check_settings(settings, retries)
         for nested in (settings.callback_headers, settings.failure_callback_headers):
-            self._check_nested(nested, 1)
+            self._check_nested(nested, retries, 1)
 
-    def _check_settings(self, settings: PublishSettings) -> None:
+    def _check_settings(self, settings: PublishSettings, retries: int) -> None:
         limits = self._engine.limits
         if settings.retries is not None and settings.retries > limits.retries:
             raise quota("maxRetries")
@@ -308,23 +310,30 @@ class Publisher:
             raise bad_request("invalid timeout: it must be longer than 0s")
         if settings.retry_delay is not None:
             expression = RetryDelay(settings.retry_delay)
-            for retried in range(self._retries(settings)):
+            for retried in range(retries):
                 expression.milliseconds(retried)
 
-    def _check_nested(self, nested: Headers, depth: int) -> None:
+    def _check_nested(self, nested: Headers, source_retries: int, depth: int) -> None:
         if not nested:
             return
         if depth > _DEEPEST:
             raise bad_request(f"invalid callback headers: nested deeper than {_DEEPEST} levels")
         settings = read_settings(nested)
-        self._check_settings(settings)
+        retries = self._callback_retries(settings, source_retries)
+        self._check_settings(settings, retries)
         delayed = settings.delay_us or settings.not_before_us is not None
         if delayed and not self._engine.settings.delayed_callbacks:
             raise bad_request("invalid callback headers: a callback cannot be delayed")
         if settings.cron is not None:
             raise bad_request("invalid callback headers: a callback cannot be scheduled")
-        self._check_nested(settings.callback_headers, depth + 1)
-        self._check_nested(settings.failure_callback_headers, depth + 1)
+        self._check_nested(settings.callback_headers, retries, depth + 1)
+        self._check_nested(settings.failure_callback_headers, retries, depth + 1)
+
+    def _callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
+        if settings.retries is not None:
+            return settings.retries
+        inherited = self._engine.settings.callback_retries
+        return source_retries if inherited == "inherit" else inherited
 
     def _retries(self, settings: PublishSettings) -> int:
         if settings.retries is not None:

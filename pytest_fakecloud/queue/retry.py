@@ -6,7 +6,8 @@ instead, unless it is above one day.
 
 Decided here: those headers count in that order and beat an expression; a date in the past and a
 negative duration mean at once; an expression is worked out in floating point for every retry the
-message may make when it is published, and refused when one of them divides by zero or overflows;
+message may make when it is published, and refused when one of them divides by zero or overflows
+(where a message comes to make more retries than that, one without a value waits the backoff);
 its value is held between 0 and one day; `round` rounds halves away from zero.
 """
 
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from .errors import bad_request
+from .errors import QueueError, bad_request
 from .model import DAY, SECOND, first
 
 RETRY_HEADERS = (
@@ -249,6 +250,10 @@ def next_wait(
     if asked is not None:
         return asked
     if expression is not None:
-        return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
+        try:
+            return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
+        except QueueError:
+            # Nobody is left to refuse it to.
+            pass
     wait = backoff_us(retried + 1)
     return wait, "backoff, at most one day" if wait == DAY else f"backoff e^{2.5 * (retried + 1):g}"

@@ -182,6 +182,8 @@ class AdministrationRoutes:
         for item in wanted:
             if item.get("url") is None and item.get("name") is None:
                 raise bad_request("invalid endpoint: give url or name")
+            if item.get("url") is not None:
+                item["url"] = as_wire(item["url"])
         with self.engine.lock:
             group = self.engine.groups.get(segment(request, "name"))
             self.engine.groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
@@ -209,6 +211,8 @@ class AdministrationRoutes:
         with engine.lock:
             key = engine.flow.configure(segment(request, "key"), engine.clock.now_us())
             key.paused = paused
+            if paused:
+                engine.gates.recall_flow(key)
             engine.gates.pump_flow(key)
         return empty()
 

@@ -14,14 +14,26 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..kernel.app import Answer, Request
-from ..kernel.reading import decode_segment, json_value
+from ..kernel.reading import json_value
 from ..kernel.routing import Route
 from . import filters, records
 from .dlq import DeadLetter
 from .engine import Engine
 from .errors import QueueError, bad_request, not_found
-from .headers import as_text, header_map, read_flag, read_integer, read_settings
-from .model import Headers, Message, first
+from .headers import (
+    as_text,
+    as_wire,
+    check_url,
+    first_setting,
+    header_map,
+    read_flag,
+    read_given,
+    read_integer,
+    read_settings,
+    unprefixed,
+)
+from .model import Headers, Message
+from .payloads import cursor_field, destination_of, query_of, segment
 from .publishing import error_item
 from .routes import HOOKS
 from .workflow import WorkflowRuns
@@ -87,11 +99,11 @@ class WorkflowRoutes:
 
     def get_steps(self, request: Request) -> object:
         with self.engine.lock:
-            return [step.raw() for step in self.runs.live(_segment(request, "id")).steps]
+            return [step.raw() for step in self.runs.live(segment(request, "id")).steps]
 
     def end_run(self, request: Request) -> object:
         cancel = read_flag(request.query("cancel") or "true", "cancel")
-        run_id = _segment(request, "id")
+        run_id = segment(request, "id")
         with self.engine.lock:
             if cancel:
                 self.runs.cancel(self.runs.live(run_id))
@@ -109,17 +121,15 @@ class WorkflowRoutes:
             found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
             for run in found:
                 self.runs.cancel(run)
-        return {"cancelled": len(found)} | _cursor(cursor)
+        return {"cancelled": len(found)} | cursor_field(cursor)
 
     def list_runs(self, request: Request) -> object:
         pairs = [
-            pair
-            for pair in request.query_items()
-            if pair[0] not in ("groupBy", "trimBody") and pair[1]
+            pair for pair in query_of(request) if pair[0] not in ("groupBy", "trimBody") and pair[1]
         ]
         with self.engine.lock:
             found, cursor = self._select(pairs, latest_first=True, default=10)
-            return {"runs": [run_record(self.engine, run) for run in found]} | _cursor(cursor)
+            return {"runs": [run_record(self.engine, run) for run in found]} | cursor_field(cursor)
 
     def _select(
         self,
@@ -171,10 +181,9 @@ class WorkflowRoutes:
     # -- triggers --------------------------------------------------------------------------------
 
     def trigger(self, request: Request) -> Answer:
-        target = request.params["destination"]
-        if "?" in request.target:
-            target += "?" + request.query_string
-        return Answer(self._trigger(target, list(request.headers), request.body, request), 201)
+        target, settings = destination_of(request)
+        headers = [*request.headers, *settings]
+        return Answer(self._trigger(target, headers, request.body, request), 201)
 
     def trigger_many(self, request: Request) -> Answer:
         try:
@@ -194,23 +203,27 @@ class WorkflowRoutes:
             body = item.get("body")
             if body is not None and not isinstance(body, str):
                 body = json.dumps(body)
-            return self._trigger(target, flattened(headers), (body or "").encode(), request)
+            data = (body or "").encode("utf-8", "surrogatepass")
+            return self._trigger(as_wire(target), flattened(headers), data, request)
         except QueueError as error:
             return error_item(error)
 
     def _trigger(
         self, target: str, headers: Headers, body: bytes, request: Request
     ) -> dict[str, object]:
-        run_id = first(headers, "Upstash-Workflow-RunId") or self.engine.new_id("wfr_")
-        own = {"upstash-workflow-init", "upstash-workflow-runid", "upstash-workflow-url"}
-        sent = [pair for pair in headers if pair[0].lower() not in own]
+        check_url(target, "destination")
+        if "cron" in read_given(headers):
+            raise bad_request("invalid trigger: publish a schedule to the workflow instead")
+        run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")
+        own = {"workflow-init", "workflow-runid", "workflow-url"}
+        sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
         sent += [
             ("Upstash-Workflow-Init", "true"),
             ("Upstash-Workflow-RunId", run_id),
             ("Upstash-Workflow-Url", target),
             (f"Upstash-Forward-{SDK_VERSION}", "1"),
         ]
-        if first(sent, "Upstash-Feature-Set") is None:
+        if first_setting(sent, "feature-set") is None:
             sent.append(
                 ("Upstash-Feature-Set", "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig")
             )
@@ -218,6 +231,10 @@ class WorkflowRoutes:
             target, sent, body, caller_ip=request.client_address
         )
         (accepted,) = published.accepted
+        if accepted.deduplicated:
+            # By its deduplication id: the run is the one that the first message started.
+            started = self.engine.messages[accepted.message_id]
+            run_id = started.extra.get("workflow_run_id", run_id)
         record: dict[str, object] = {
             "workflowRunId": run_id,
             "workflowCreatedAt": self.runs.get(run_id).created_ms,
@@ -235,17 +252,17 @@ class WorkflowRoutes:
         if not isinstance(asked, dict):
             raise bad_request("invalid body: expected a JSON object")
         with self.engine.lock:
-            waiter = self.runs.wait(_segment(request, "event"), asked, list(request.headers))
+            waiter = self.runs.wait(segment(request, "event"), asked, list(request.headers))
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> object:
-        run_id = _segment(request, "run") if "run" in request.params else None
+        run_id = segment(request, "run") if "run" in request.params else None
         with self.engine.lock:
-            return self.runs.notify(_segment(request, "event"), request.body, run_id)
+            return self.runs.notify(segment(request, "event"), request.body, run_id)
 
     def waiters(self, request: Request) -> object:
         with self.engine.lock:
-            waiting = self.runs.waiters.get(_segment(request, "event"), [])
+            waiting = self.runs.waiters.get(segment(request, "event"), [])
             return [waiter.record() for waiter in waiting]
 
     def webhook(self, request: Request) -> object:
@@ -258,30 +275,30 @@ class WorkflowRoutes:
             "url": request.target,
         }
         with self.engine.lock:
-            run_id = _segment(request, "run")
-            self.runs.notify(_segment(request, "event"), json.dumps(event).encode(), run_id)
+            run_id = segment(request, "run")
+            self.runs.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
         return {}
 
     # -- dead letters ----------------------------------------------------------------------------
 
     def list_dead_letters(self, request: Request) -> object:
         with self.engine.lock:
-            rows, cursor = self._letters(request.query_items())
-            return {"messages": [self._letter(row) for row in rows]} | _cursor(cursor)
+            rows, cursor = self._letters(query_of(request))
+            return {"messages": [self._letter(row) for row in rows]} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         with self.engine.lock:
-            return self._letter(self._row(_segment(request, "id")))
+            return self._letter(self._row(segment(request, "id")))
 
     def delete_one(self, request: Request) -> object:
         with self.engine.lock:
-            row = self._row(_segment(request, "id"))
+            row = self._row(segment(request, "id"))
             return {"deleted": self.engine.dead_letters.delete([row])}
 
     def delete_dead_letters(self, request: Request) -> object:
         with self.engine.lock:
             rows, cursor = self._letters(_pairs(request))
-            return {"deleted": self.engine.dead_letters.delete(rows)} | _cursor(cursor)
+            return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
         return self._again(request, self._resumed)
@@ -292,7 +309,7 @@ class WorkflowRoutes:
     def retry_failure(self, request: Request) -> object:
         engine = self.engine
         with engine.lock:
-            row = self._row(_segment(request, "id"))
+            row = self._row(segment(request, "id"))
             run = self._run_of(engine.dead_letters.message(row))
             failure = engine.messages.get(run.failure_message_id or "")
             if failure is None or failure.state != "FAILED":
@@ -306,12 +323,12 @@ class WorkflowRoutes:
         plain = [
             pair
             for pair in request.headers
-            if pair[0].lower().startswith(("upstash-retr", "upstash-flow-control-"))
+            if (unprefixed(pair[0]) or "").startswith(("retr", "flow-control-"))
         ]
         with self.engine.lock:
             single = "id" in request.params
             if single:
-                rows, cursor = [self._row(_segment(request, "id"))], None
+                rows, cursor = [self._row(segment(request, "id"))], None
             else:
                 rows, cursor = self._letters(_pairs(request))
             runs = []
@@ -320,7 +337,7 @@ class WorkflowRoutes:
                 self.engine.dead_letters.delete([row])
         if single:
             return _created(runs[0])
-        return {"workflowRuns": [_created(run) for run in runs]} | _cursor(cursor)
+        return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
 
     def _resumed(self, message: Message, headers: Headers) -> Run:
         old = self._run_of(message)
@@ -359,7 +376,7 @@ class WorkflowRoutes:
         if settings.content_type:
             sent.append(("Content-Type", settings.content_type))
         if settings.labels:
-            sent.append(("Upstash-Label", ",".join(settings.labels)))
+            sent.append(("Upstash-Label", as_wire(",".join(settings.labels))))
         for mark, url, nested in (
             ("Callback", settings.callback, settings.callback_headers),
             ("Failure-Callback", settings.failure_callback, settings.failure_callback_headers),
@@ -424,13 +441,9 @@ def _is_run_id(name: str) -> bool:
     return name.lower().endswith("workflow-runid")
 
 
-def _segment(request: Request, name: str) -> str:
-    return decode_segment(request.params[name])
-
-
 def _pairs(request: Request) -> list[tuple[str, str]]:
     """The filters of a bulk operation: of the query, and of a JSON body where there is one."""
-    pairs = [pair for pair in request.query_items() if pair[1]]
+    pairs = [pair for pair in query_of(request) if pair[1]]
     if not request.body.strip():
         return pairs
     try:
@@ -448,7 +461,3 @@ def _read_paging(paging: filters.Filters, name: str, value: str) -> None:
         paging.from_us = read_integer(value, "fromDate") * 1000
     else:
         paging.to_us = read_integer(value, "toDate") * 1000 + 999
-
-
-def _cursor(cursor: str | None) -> dict[str, str]:
-    return {} if cursor is None else {"cursor": cursor}

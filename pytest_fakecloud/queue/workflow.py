@@ -18,8 +18,16 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .errors import bad_request, not_found
-from .headers import header_map, read_duration
+from .errors import QueueError, bad_request, not_found
+from .headers import (
+    as_wire,
+    check_url,
+    first_setting,
+    header_map,
+    read_duration,
+    read_given,
+    read_integer,
+)
 from .model import MESSAGE, Headers, Message, PublishSettings, first
 from .workflow_model import (
     SDK_VERSION,
@@ -234,13 +242,15 @@ class WorkflowRuns:
             inner = asked.get("body")
             run.invoker = Invoker(
                 str(asked["workflowRunId"]),
-                str(asked["workflowUrl"]),
+                as_wire(str(asked["workflowUrl"])),
                 int(asked.get("workflowRunCreatedAt") or 0),
                 dict(asked.get("headers") or {}),
                 dict(asked["step"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise bad_request("invalid body: expected the invocation of a workflow") from None
+        # Only read here: when the run ends, there is nobody left to refuse them to.
+        _check_step(run.invoker.url, flattened(run.invoker.headers))
         message.body = (inner if isinstance(inner, str) else "").encode()
 
     def _reopen(self, run: Run, old: str, new: str) -> None:
@@ -317,7 +327,12 @@ class WorkflowRuns:
             "isCanceled": state == "RUN_CANCELED",
         }
         step = {**invoker.step, "out": json.dumps(out)}
-        self._append(invoker.run_id, invoker.url, invoker.headers, step)
+        try:
+            self._append(invoker.run_id, invoker.url, invoker.headers, step)
+        except QueueError as error:
+            # The end of this run stands whatever becomes of the other; its timeline keeps why.
+            started = self.engine.messages[run.first_message_id]
+            started.extra.setdefault("lost_callbacks", []).append(error.message)
 
     def _append(
         self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
@@ -330,7 +345,7 @@ class WorkflowRuns:
 
     def wait(self, event_id: str, request: dict[str, Any], headers: Headers) -> Waiter:
         """Have a run wait for an event; 400 for a malformed request, 404 for an unknown run."""
-        run_id = first(headers, "Upstash-Workflow-RunId") or ""
+        run_id = first_setting(headers, "workflow-runid") or ""
         self.live(run_id)
         step = request.get("step")
         url = request.get("timeoutUrl") or request.get("url")
@@ -346,6 +361,8 @@ class WorkflowRuns:
         now = self.engine.clock.now_us()
         pairs = _of_run(pairs, run_id)
         pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
+        url = as_wire(url)
+        _check_step(url, pairs)
         published = self.engine.publisher.publish(
             url, pairs, json.dumps(timed_out).encode(), counted=False
         )
@@ -413,7 +430,7 @@ def _position(run: Run, message_id: str) -> int | None:
 
 
 def _of_run(pairs: Headers, run_id: str) -> Headers:
-    if first(pairs, "Upstash-Workflow-RunId") is None:
+    if first_setting(pairs, "workflow-runid") is None:
         pairs.append(("Upstash-Workflow-RunId", run_id))
     return pairs
 
@@ -422,9 +439,19 @@ def _features(settings: PublishSettings) -> str:
     return (first(settings.workflow, "Upstash-Feature-Set") or "").lower()
 
 
+def _check_step(url: str, pairs: Headers) -> None:
+    """Refuse what could not be published as one step of a run: a group, a schedule; 400."""
+    check_url(url, "workflow")
+    if "cron" in read_given(pairs):
+        raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
+
+
 def _timeout_us(value: object) -> int:
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return int(value) * 1_000_000
-    if isinstance(value, str) and value:
-        return int(value) * 1_000_000 if value.isdigit() else read_duration(value, "timeout")
-    return 7 * 86_400 * 1_000_000
+    if value is None or value == "":
+        return 7 * 86_400 * 1_000_000
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise bad_request(f"invalid timeout: {value!r}, expected seconds or a duration such as 1h")
+    if isinstance(value, str) and not value.isdecimal():
+        return read_duration(value, "timeout")
+    seconds = value if isinstance(value, str) else f"{value:.0f}"
+    return read_integer(seconds, "timeout") * 1_000_000

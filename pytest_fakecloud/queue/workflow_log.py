@@ -66,7 +66,7 @@ def _groups(engine: Engine, run: Run) -> list[Record]:
     for index, step in enumerate(run.steps):
         shown.add(step.message_id)
         read = step.read()
-        if index and read.get("stepId") == 0 and read.get("concurrent", 1) > 1:
+        if index and read.get("stepId") == 0 and _concurrent(read) > 1:
             # Only the plan of a parallel step; its result comes as an entry of its own.
             continue
         record = _step(engine, run, step, read, index)
@@ -102,7 +102,7 @@ def _step(engine: Engine, run: Run, step: Step, read: Record, index: int) -> Rec
         "callType": "step",
         "messageId": step.message_id,
         "out": read.get("out") if read else step.body.decode("utf-8", "replace"),
-        "concurrent": read.get("concurrent", 1) or 1,
+        "concurrent": _concurrent(read),
         "state": "STEP_SUCCESS",
         "retries": 0 if message is None else message.max_retries,
         "createdAt": ms(step.at_us if message is None else message.created_us),
@@ -114,6 +114,12 @@ def _step(engine: Engine, run: Run, step: Step, read: Record, index: int) -> Rec
     if record["stepType"] == "Call" and isinstance(record["out"], str):
         record |= _call(record["out"])
     return record
+
+
+def _concurrent(read: Record) -> int:
+    # A step is the client's own JSON: any type may stand there.
+    given = read.get("concurrent")
+    return given if isinstance(given, int) and given > 1 else 1
 
 
 def _call(out: str) -> Record:

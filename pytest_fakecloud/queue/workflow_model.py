@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from .errors import bad_request
+from .headers import as_wire
 from .model import Headers, Message, PublishSettings
 
 __all__ = [
@@ -127,9 +129,10 @@ def callback_state(message: Message) -> str:
 
 
 def flattened(headers: Any) -> Headers:
-    """Return headers given as `{name: [values]}` (or `{name: value}`) as a list of pairs.
+    """Return headers given as `{name: [values]}` (or `{name: value}`) as a list of wire pairs.
 
-    Clients give some names twice in two spellings; the first one counts.
+    Clients give some names twice in two spellings; the first one counts.  400 for values that are
+    no text.
     """
     pairs: Headers = []
     seen: set[str] = set()
@@ -138,5 +141,8 @@ def flattened(headers: Any) -> Headers:
             continue
         seen.add(str(name).lower())
         for value in values if isinstance(values, list) else [values]:
-            pairs.append((str(name), str(value)))
+            if isinstance(value, dict | list) or value is None:
+                raise bad_request(f"invalid header {name}: expected text")
+            text = value if isinstance(value, str) else json.dumps(value)
+            pairs.append((as_wire(str(name)), as_wire(text)))
     return pairs

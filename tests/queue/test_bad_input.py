@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.queue.destinations import Reply
 
-from .scene import DEST, Scene
+from .scene import CALLBACK, DEST, Scene
 
 
 @pytest.fixture
@@ -76,6 +77,50 @@ def test_the_query_of_the_destination_stays_without_the_queues_own_keys(scene: S
         message_id = scene.publish(url="https://app.example.com/" + query)
         assert scene.queue.message(message_id).url == "https://app.example.com/" + kept
     assert url
+
+
+def test_text_in_json_is_utf8_on_the_wire(scene: Scene) -> None:
+    for text in ("é", "日本", "Ã©"):
+        url = f"{DEST}/{text}"
+        item = {"destination": url, "headers": {"Upstash-Forward-X": text}}
+        (answer,) = scene.ok("POST", "/v2/batch", json=[item]).json()
+        assert answer["url"] == scene.queue.message(answer["messageId"]).url == url
+        scene.queue.deliver_due()
+        assert scene.came[-1].delivery.url.encode("latin-1") == url.encode()
+        assert (scene.came[-1].header("X") or "").encode("latin-1") == text.encode()
+
+
+def test_an_endpoint_beyond_ascii_comes_and_goes(scene: Scene) -> None:
+    endpoints = {"endpoints": [{"url": DEST + "/日本"}, {"url": DEST + "/é"}]}
+    scene.ok("POST", "/v2/topics/g/endpoints", json=endpoints)
+    assert scene.get("/v2/topics/g")["endpoints"] == endpoints["endpoints"]
+    scene.ok("DELETE", "/v2/topics/g/endpoints", json={"endpoints": endpoints["endpoints"][:1]})
+    assert scene.get("/v2/topics/g")["endpoints"] == endpoints["endpoints"][1:]
+
+
+def test_labels_and_flow_control_keys_beyond_ascii(scene: Scene) -> None:
+    headers = {"Upstash-Label": "日本, é", "Upstash-Flow-Control-Key": "ключ"}
+    item = {"destination": DEST, "headers": headers}
+    scene.ok("POST", "/v2/batch", json=[item])
+    pairs = [(name, value.encode().decode("latin-1")) for name, value in headers.items()]
+    scene.ok("POST", f"/v2/publish/{DEST}", headers=pairs)
+    for message in scene.queue.messages():
+        shown = scene.get(f"/v2/messages/{message.id}")
+        assert (shown["labels"], shown["flowControlKey"]) == (["日本", "é"], "ключ")
+    key = quote("ключ")
+    assert scene.get(f"/v2/flowControl/{key}")["flowControlKey"] == "ключ"
+    assert len(scene.get(f"/v2/flowControl?search={key}")) == 1
+    assert len(scene.get(f"/v2/events?label={quote('日本')}&flowControlKey={key}")["events"]) == 2
+
+
+def test_a_callbacks_expression_is_checked_for_the_retries_it_inherits(scene: Scene) -> None:
+    headers = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Retry-Delay": "1000/(retried-5)"}
+    scene.publish(headers)
+    for retries, more in (("10", {}), ("0", {"Upstash-Callback-Retries": "6"})):
+        sent = {**headers, **more, "Upstash-Retries": retries}
+        response = scene.request("POST", f"/v2/publish/{DEST}", sent)
+        assert response.status == 400
+        assert "divides by zero when retried is 5" in response.error
 
 
 def test_production_checks() -> None:

@@ -382,6 +382,35 @@ def test_the_last_configuration_wins(bench: Bench) -> None:
     assert bench.times() == [0, 0, 0, 10]
 
 
+def test_the_last_configuration_holds_before_its_message_is_due(bench: Bench) -> None:
+    flowing(bench, "rate=1,period=1d", 3)
+    bench.clock.run_due()
+    bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=10s", Delay="5m")
+    bench.clock.advance("10m")
+    assert bench.times() == [0, 10, 20, 300]
+
+
+def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
+    flows, gates = bench.engine.flow, bench.engine.gates
+    first, second = flowing(bench, "parallelism=1,rate=1,period=10s", 2)
+    key = flows.get("k")
+    key.paused = True
+    bench.clock.run_due()
+    for paused in (False, True):
+        key.paused = paused
+        gates.recall_flow(key) if paused else gates.pump_flow(key)
+    assert gates.flow_record(key) | {"waitListSize": 2, "rateCount": 0, "parallelismCount": 0} == (
+        gates.flow_record(key)
+    )
+    bench.clock.advance("1m")
+    assert bench.times() == []
+    key.paused = False
+    gates.pump_flow(key)
+    bench.clock.advance("1m")
+    assert bench.times() == [60, 70]
+    assert [bench.state(one) for one in (first, second)] == ["DELIVERED"] * 2
+
+
 def test_a_retry_counts_as_well(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500)
     bench.publish(

@@ -188,3 +188,9 @@ def test_any_text_is_a_wait_or_a_400(text: str, retried: int) -> None:
 def test_any_header_value_is_a_wait_or_nothing(value: str) -> None:
     found = asked_wait([("Retry-After", value)], NOW_US)
     assert found is None or 0 <= found[0] <= DAY
+
+
+def test_an_expression_without_a_value_leaves_the_backoff() -> None:
+    # It was checked for fewer retries than a workflow or a retried dead letter may come to make.
+    assert next_wait("1000/(retried-5)", 4, [], NOW_US)[0] == 0
+    assert next_wait("1000/(retried-5)", 5, [], NOW_US)[0] == backoff_us(6)

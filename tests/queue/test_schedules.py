@@ -141,3 +141,13 @@ def test_what_was_missed_before_a_restore_is_not_caught_up(scene: Scene) -> None
 def test_a_day_of_minutes(scene: Scene) -> None:
     create(scene)
     assert len(scene.queue.advance("1d")) == 1440
+
+
+def test_a_schedule_of_the_first_era_fires_no_failure_callbacks(scene: Scene) -> None:
+    headers = {**EVERY_MINUTE, "Upstash-Failure-Callback": CALLBACK, "Upstash-Retries": "0"}
+    scene.ok("POST", f"/v1/publish/{DEST}", headers=headers)
+    scene.fail()
+    scene.queue.advance("2m")
+    assert scene.at(DEST) == [60, 120]
+    assert scene.to(CALLBACK) == []
+    assert len(scene.queue.dead_letters()) == 2

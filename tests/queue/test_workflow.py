@@ -265,6 +265,53 @@ def test_trigger(wire: Wire) -> None:
     assert request.header("Upstash-Workflow-RunId") == answer["workflowRunId"]
 
 
+def test_the_query_of_a_trigger_loses_the_queues_own_keys(wire: Wire) -> None:
+    query = f"qstash_token={wire.queue.token}&a=1&upstash-retries=1&upstash-workflow-runid=mine"
+    answer = wire.ask("POST", f"/v2/trigger/{APP}?{query}", 201)
+    assert answer["workflowRunId"] == "mine"
+    wire.queue.run_until_idle()
+    (request,) = wire.delivered
+    assert request.url == APP + "?a=1"
+    assert wire.queue.messages().only().max_retries == 1
+    assert wire.runs()[0]["workflowUrl"] == APP + "?a=1"
+
+
+def test_a_trigger_starts_one_run_at_one_url(wire: Wire) -> None:
+    endpoints = [{"url": APP}, {"url": APP + "2"}]
+    wire.ask("POST", "/v2/topics/g/endpoints", json={"endpoints": endpoints})
+    assert "invalid scheme" in wire.ask("POST", "/v2/trigger/g", 400)["error"]
+    cron = {"Upstash-Cron": "* * * * *"}
+    assert "schedule" in wire.ask("POST", f"/v2/trigger/{APP}", 400, headers=cron)["error"]
+    items = [{"url": "g"}, {"url": APP, "headers": cron}]
+    answers = wire.ask("POST", "/v2/batch/trigger", 201, json=items)
+    assert [one["status"] for one in answers] == [400, 400]
+    assert wire.ask("GET", "/v2/schedules") == wire.runs() == wire.queue.messages() == []
+
+
+def test_a_trigger_repeated_by_its_deduplication_id_names_the_first_run(wire: Wire) -> None:
+    headers = {"Upstash-Deduplication-Id": "once"}
+    first = wire.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    again = wire.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    assert again == {**first, "deduplicated": True}
+    assert len(wire.runs()) == 1
+
+
+def test_a_trigger_under_the_other_prefix(wire: Wire) -> None:
+    headers = {
+        "Service-Workflow-RunId": "mine",
+        "Service-Workflow-Init": "false",
+        "Service-Feature-Set": "LazyFetch",
+    }
+    answer = wire.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    assert answer["workflowRunId"] == "mine"
+    assert [run["workflowRunId"] for run in wire.runs()] == ["mine"]
+    wire.queue.run_until_idle()
+    assert wire.delivered[0].header("Upstash-Feature-Set") == "LazyFetch"
+    headers = {"Service-Workflow-RunId": "mine"}
+    asked = {"url": APP, "step": step(1)}
+    wire.ask("POST", "/v2/wait/e", json=asked, headers=headers)
+
+
 def test_trigger_many(wire: Wire) -> None:
     answers = wire.ask(
         "POST",
@@ -355,13 +402,44 @@ def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
         ({"step": "x"}, 400, "a wait needs a url and a step"),
         ({"url": None}, 400, "a wait needs a url and a step"),
         ({"timeout": "soon"}, 400, "is not a duration"),
+        ({"timeout": "²"}, 400, "is not a duration"),
+        ({"timeout": "9" * 5000}, 400, "is not an integer"),
+        ({"timeout": -1}, 400, "is not an integer"),
+        ({"timeout": [1]}, 400, "expected seconds or a duration"),
+        ({"timeout": True}, 400, "expected seconds or a duration"),
+        ({"url": "empty"}, 400, "endpoint has invalid scheme"),
+        ({"timeoutHeaders": {"Upstash-Cron": ["* * * * *"]}}, 400, "cannot be scheduled"),
+        ({"timeoutHeaders": {"Upstash-Forward-X": [None]}}, 400, "expected text"),
     ],
 )
 def test_a_wait_that_makes_no_sense(
     wire: Wire, more: dict[str, Any], status: int, text: str
 ) -> None:
     wire.start()
+    wire.ask("POST", "/v1/topics", json={"name": "empty"})
     assert text in wait(wire, "e", status, **more)["error"]
+    assert wire.ask("GET", "/v2/waiters/e") == []
+    assert len(wire.queue.messages()) == 1
+
+
+@pytest.mark.parametrize("timeout", ["1e999", "NaN", "-Infinity"])
+def test_a_wait_for_a_number_that_is_none(wire: Wire, timeout: str) -> None:
+    wire.start()
+    body = f'{{"url": "{APP}", "step": {{}}, "timeout": {timeout}}}'
+    headers = {"Upstash-Workflow-RunId": "r"}
+    answer = wire.ask("POST", "/v2/wait/e", 400, content=body, headers=headers)
+    assert "invalid timeout" in answer["error"]
+
+
+def test_what_a_wait_forwards_is_utf8(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wait(wire, "e", url=APP + "/ä", timeoutHeaders={"Upstash-Forward-X": ["é", "日"]})
+    wire.queue.run_until_idle()
+    came = wire.delivered[-1]
+    assert came.delivery.url == (APP + "/ä").encode().decode("latin-1")
+    values = [value for name, value in came.headers if name == "X"]
+    assert values == [text.encode().decode("latin-1") for text in ("é", "日")]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{"])
@@ -545,7 +623,66 @@ def test_an_invocation_that_is_none(wire: Wire) -> None:
             "r", body, 400, Upstash_Workflow_Init="true", Upstash_Workflow_Invoke="true"
         )
         assert "expected the invocation of a workflow" in answer["error"]
+    for name, value in (
+        ("workflowRunCreatedAt", "1e999"),
+        ("workflowUrl", '"nowhere"'),
+        ("headers", '{"Upstash-Retries": "many"}'),
+        ("headers", '{"Upstash-Cron": "* * * * *"}'),
+    ):
+        fields = {"workflowRunId": '"p"', "workflowUrl": f'"{APP}"', "step": "{}", name: value}
+        inner = ", ".join(f'"{key}": {text}' for key, text in fields.items())
+        answer = wire.publish(
+            "r",
+            f"{{{inner}}}".encode(),
+            400,
+            Upstash_Workflow_Init="true",
+            Upstash_Workflow_Invoke="true",
+        )
+        assert "invalid" in answer["error"]
     assert wire.runs() == []
+
+
+def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
+    wire = Wire(limits={"daily_messages": 3})
+    wire.start("parent")
+    invocation = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1)}
+    wire.start("child", json.dumps(invocation).encode(), Upstash_Workflow_Invoke="true")
+    wire.publish("parent", b"third")
+    wire.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
+    assert [run["workflowState"] for run in wire.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
+    assert "daily rate limit" in wire.queue.messages()[1].timeline
+    wire.close()
+
+
+def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    for odd in (
+        {"stepType": "Call", "concurrent": "many", "stepId": "0", "out": "[1]"},
+        {"stepType": [1], "concurrent": None, "stepId": {}},
+        {"stepType": "Run", "concurrent": [2], "stepId": 0, "out": 5},
+    ):
+        wire.publish("r", odd)
+        wire.queue.run_until_idle()
+    groups = wire.runs()[0]["steps"]
+    assert [one["type"] for one in groups] == ["sequential"] * 4
+    assert [one["steps"][0]["concurrent"] for one in groups] == [1] * 4
+
+
+def test_the_token_may_be_in_the_query_of_every_endpoint(wire: Wire) -> None:
+    del wire.http.headers["Authorization"]
+    query = f"?qstash_token={wire.queue.token}&source=workflow"
+    for method, path in (
+        ("GET", "events"),
+        ("GET", "logs"),
+        ("GET", "dlq"),
+        ("DELETE", "dlq"),
+        ("POST", "dlq/resume"),
+        ("POST", "dlq/restart"),
+        ("DELETE", "runs"),
+    ):
+        mark = "&source" if path in ("events", "logs", "runs") else "&none"
+        wire.ask(method, f"/v2/workflows/{path}{query.partition(mark)[0]}")
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"a": 1}', b'"x"'])
