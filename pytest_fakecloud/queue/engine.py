@@ -291,7 +291,7 @@ class Engine:
             if queue is not None and message.id in queue.active:
                 queue.active.discard(message.id)
                 self.gates.pump_queue(queue)
-        if message.source_id is not None:
+        if message.source_id is not None and message.queue_name is None:
             source = self.messages.get(message.source_id)
             if source is not None:
                 source.open_children -= 1

@@ -3,8 +3,9 @@
 Vendor's docs: parallelism 1 by default; a failing head blocks its queue through all its retries and
 until its callbacks have ended; a paused queue accepts messages and delivers none.
 
-Decided here: a delayed message keeps its place, so its queue waits for it; deleting a queue cancels
-the messages that wait in it, those in flight come to their end.
+Decided here: a delayed message keeps its place, so its queue waits for it; nobody waits for a
+callback that stands in a queue itself, or two queues could wait for each other for ever; deleting a
+queue cancels the messages that wait in it, those in flight come to their end.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -198,7 +199,7 @@ class Publisher:
             source.extra.setdefault("lost_callbacks", []).append(error.message)
             return
         if repeats is None:
-            source.open_children += 1
+            source.open_children += draft.queue_name is None
             engine.accept(draft)
 
     def retry_dead_letter(
@@ -479,9 +480,8 @@ class Publisher:
     def _forget_seen(self) -> None:
         # Every mark lives equally long, so the oldest are in front.
         now = self._engine.clock.now_us()
-        for mark, (expires, _) in list(self.seen.items())[:_SWEEP]:
-            if expires > now:
-                break
+        expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
+        for mark in expired:
             del self.seen[mark]
 
 

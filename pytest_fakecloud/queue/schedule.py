@@ -47,7 +47,7 @@ class Cron:
     """A cron expression that has been read; raises `QueueError` 400 for a malformed one."""
 
     def __init__(self, text: str) -> None:
-        self.text = text.strip()
+        self.text = " ".join(text.split())
         body, self.zone = self._split_zone(self.text)
         if body.startswith("@"):
             expression = _ALIASES.get(body.lower())

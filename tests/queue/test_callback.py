@@ -210,3 +210,27 @@ def test_header_values_beyond_latin_1(scene: Scene) -> None:
     scene.queue.run_until_idle()
     assert scene.to(DEST)[0].header("X-Name") == "Łódź".encode().decode("latin-1")
     assert scene.to(CALLBACK)[0].json()["sourceHeader"] == {"X-Name": ["Łódź"]}
+
+
+@pytest.mark.parametrize("other", ["q", "r"])
+def test_a_callback_in_a_queue_holds_up_no_other(scene: Scene, other: str) -> None:
+    there = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Queue-Name": other}
+    back = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Queue-Name": "q"}
+    scene.publish(there, way="/v2/enqueue/q/")
+    scene.publish(back, way=f"/v2/enqueue/{other}/")
+    scene.publish(way="/v2/enqueue/q/")
+    scene.queue.run_until_idle()
+    assert (len(scene.to(DEST)), len(scene.to(CALLBACK))) == (3, 2)
+    assert {one["name"]: one["lag"] for one in scene.get("/v2/queues")} == {"q": 0, other: 0}
+
+
+def test_a_callback_in_a_paused_queue_holds_up_no_other(scene: Scene) -> None:
+    scene.ok("POST", "/v2/queues", json={"queueName": "r", "paused": True})
+    headers = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Queue-Name": "r"}
+    for _ in range(2):
+        scene.publish(headers, way="/v2/enqueue/q/")
+    scene.queue.advance("1m")
+    assert (len(scene.to(DEST)), len(scene.to(CALLBACK))) == (2, 0)
+    scene.ok("POST", "/v2/queues/r/resume")
+    scene.queue.run_until_idle()
+    assert len(scene.to(CALLBACK)) == 2

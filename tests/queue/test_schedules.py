@@ -151,3 +151,8 @@ def test_a_schedule_of_the_first_era_fires_no_failure_callbacks(scene: Scene) ->
     assert scene.at(DEST) == [60, 120]
     assert scene.to(CALLBACK) == []
     assert len(scene.queue.dead_letters()) == 2
+
+
+def test_spaces_around_and_within_an_expression_are_trimmed(scene: Scene) -> None:
+    create(scene, Cron="  CRON_TZ=Europe/Berlin   0  12 *   * *  ")
+    assert scene.get("/v2/schedules/s")["cron"] == "CRON_TZ=Europe/Berlin 0 12 * * *"
