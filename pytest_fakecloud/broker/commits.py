@@ -54,6 +54,8 @@ class Commits:
             name,
             now,
         )
+        if any(instance.delivered.get(TopicPartition(t, p), at) != at for t, p, at in offsets):
+            self.plan_auto_commit(group, instance, now)
 
     def store(
         self,
@@ -85,12 +87,12 @@ class Commits:
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
     def plan_auto_commit(self, group: Group, instance: Instance, now: int) -> None:
-        """Something was delivered: commit it at the instance's next tick."""
+        """Something was delivered, or committed elsewhere: commit at the instance's next tick."""
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
             return
         # Ticks count from the instance's creation; one without anything new would change nothing,
-        # so only the next one is planned, and only after a delivery.
+        # so only the next one is planned, and only when there is.
         interval = config.auto_commit_interval_ms * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
         self.plan_tick(group, instance, due)

@@ -28,7 +28,15 @@ from .delivery import Delivery
 from .groups import Coordinator
 from .log import PartitionLog, Topic
 from .members import Group, Happening, Instance
-from .model import GroupAssignments, Message, Metadata, Record, TopicPartition, TopicPartitionOffset
+from .model import (
+    INT64_MAX,
+    GroupAssignments,
+    Message,
+    Metadata,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+)
 from .placement import Placement
 from .quota import Quota
 from .settings import Settings, string, whole
@@ -39,6 +47,8 @@ __all__ = ["Engine", "Snapshot", "distinct_positions"]
 T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
+MOST_PARTITIONS = 100_000
+"""More in one go can only be a mistake, and would fill the memory."""
 Tell = Callable[..., object]
 
 
@@ -138,10 +148,10 @@ class Engine:
         string("a topic's name", name)
         if not errors.can_name_a_topic(name):
             raise ContractError(str(errors.invalid_topic(name)))
-        whole(f"partitions of topic {name!r}", partitions, 1)
+        whole(f"partitions of topic {name!r}", partitions, 1, MOST_PARTITIONS)
         whole("retention_bytes", retention_bytes, 0, optional=True)
         whole("max_message_bytes", max_message_bytes, 1, optional=True)
-        whole("first_offset", first_offset, 0)
+        whole("first_offset", first_offset, 0, INT64_MAX)
         with self.locked():
             if name in self._topics:
                 raise ContractError(
@@ -165,11 +175,12 @@ class Engine:
         Groups that read the topic rebalance; keys may map to other partitions from now on, as in
         Kafka.
         """
-        whole("add_partitions' count", count, 1)
+        whole("add_partitions' count", count, 1, MOST_PARTITIONS)
         with self.locked() as now:
             topic = self.table.topic(name, now)
             self._check_partition_limit(count)
             have = len(topic.logs)
+            self.table.woken.update(*(log.watchers for log in topic.logs))
             topic.logs += [PartitionLog(name, have + number) for number in range(count)]
             self.groups.grew(name, now)
             return len(topic.logs)
@@ -213,9 +224,9 @@ class Engine:
         that are too large, negative timestamps and used-up plans.
         """
         with self.locked() as now_us:
-            failing = self._partial.pop(0) if self._partial and by_client else None
             error: errors.BrokerError | None = None
-            if failing is not None and failing < len(messages):
+            if by_client and self._partial and self._partial[0] < len(messages):
+                failing = self._partial.pop(0)
                 messages = messages[:failing]
                 error = errors.BrokerError(
                     "not_enough_replicas",
@@ -244,7 +255,7 @@ class Engine:
         return sum(log.size for topic in self._topics.values() for log in topic.logs)
 
     def fail_batches(self, keep: int, times: int) -> None:
-        """Make the next ``times`` produce calls of clients append ``keep`` messages and fail."""
+        """Make the next ``times`` larger batches of clients append ``keep`` messages and fail."""
         with self.locked():
             self._partial += [keep] * times
 

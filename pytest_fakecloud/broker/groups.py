@@ -374,11 +374,13 @@ class Coordinator:
                 name: {kind: timer.due_us - now for kind, timer in instance.timers.items()}
                 for name, instance in group.instances.items()
             }
-            idle = self._settings.idle_close_ms
-            if idle is not None:
-                for name, instance in group.instances.items():
-                    if instance.live:
-                        left[name].setdefault("idle close", idle * 1000)
+            for name, instance in group.instances.items():
+                # The copy consumes no more: what begins with the end of a consume begins now.
+                if instance.consuming and instance.live:
+                    if self._settings.idle_close_ms is not None:
+                        left[name]["idle close"] = self._settings.idle_close_ms * 1000
+                    if self._settings.heartbeats == "consume" and instance.member:
+                        left[name]["session"] = instance.config.session_timeout_ms * 1000
             remaining = None if group.timer is None else group.timer.due_us - now
             copies.append(GroupCopy(copied(group, self._table.clock), left, remaining))
         return copies

@@ -19,13 +19,17 @@ from ..kernel.journal import Found
 from .engine import Engine
 from .errors import as_misuse
 from .loading import Headers, checked, header_list, messages_in, text, timestamp_ms
-from .matching import Expectation, failure
-from .model import Message, Record, TopicPartition, TopicPartitionOffset
+from .log import PartitionLog
+from .matching import Expectation, Sought, failure
+from .model import INT64_MAX, Message, Record, TopicPartition, TopicPartitionOffset
 from .routes import BrokerApp
-from .settings import Limits, Settings, one_of, whole
+from .settings import Limits, Settings, one_of, string, strings, whole
 from .views import GroupView, TopicView, group_view, topic_view
 
 __all__ = ["Broker"]
+
+_LONGEST_SLEEP = 3600.0
+"""Seconds that every platform can sleep."""
 
 
 class BrokerFaults(FaultPlan):
@@ -94,6 +98,12 @@ class Broker(Handle):
         engine: str | None = None,
         isolation: Literal["prefix", "none"] = "prefix",
     ) -> None:
+        string("name", name, optional=True)
+        string("username", username)
+        if ":" in username:
+            raise ContractError(f"username={username!r}: HTTP Basic allows no colon in it")
+        string("password", password, optional=True)
+        one_of("isolation", isolation, "prefix", "none")
         if isinstance(limits, str):
             limits = Limits.preset(limits)
         if topics is not None and not isinstance(topics, Mapping):
@@ -129,7 +139,7 @@ class Broker(Handle):
             webhook_answer=webhook_answer,
             webhook_drop=webhook_drop,
             webhook_keep=webhook_keep,
-            errors=dict(errors or {}),
+            errors={} if errors is None else errors,
             limits=_retaining(limits or Limits(), retention, retention_bytes),
         )
         self.username = username
@@ -153,6 +163,7 @@ class Broker(Handle):
         """A handle for the engine that is asked for: a real cluster cannot do all of it."""
         if engine is None or cls is not Broker:
             return super().__new__(cls)
+        string("engine", engine, optional=True)
         try:
             from .kafka_handle import KafkaBroker
         except ModuleNotFoundError as error:
@@ -246,6 +257,7 @@ class Broker(Handle):
 
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Give a topic that many more partitions; its count after. Its groups rebalance."""
+        string("topic", topic)
         self.clock.settle()
         with as_misuse():
             return self.engine.add_partitions(topic, count)
@@ -258,6 +270,7 @@ class Broker(Handle):
         retention_bytes: int | None = None,
     ) -> None:
         """Replace how long, and how many bytes of each partition, a topic keeps; None: for ever."""
+        string("topic", topic)
         with as_misuse():
             self.engine.set_retention(
                 topic,
@@ -319,6 +332,7 @@ class Broker(Handle):
 
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Forget the records below an offset, in one partition or in all; how many were forgotten."""
+        string("topic", topic)
         whole("before", before, 0)
         whole("partition", partition, 0, optional=True)
         with as_misuse():
@@ -326,8 +340,10 @@ class Broker(Handle):
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Set a group's committed offset, whoever owns the partition; creates the group."""
+        string("group", group)
+        string("topic", topic)
         whole("partition", partition, 0)
-        whole("offset", offset, 0)
+        whole("offset", offset, 0, INT64_MAX)
         self.clock.settle()
         with as_misuse(), self.engine.locked() as now:
             self.engine.table.partition(topic, partition, now)
@@ -343,18 +359,21 @@ class Broker(Handle):
 
     def crash(self, group: str, instance: str) -> None:
         """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
+        _check_instance(group, instance)
         self.clock.settle()
         with as_misuse(), self.engine.locked() as now:
             self.engine.groups.crash(group, instance, now)
 
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session now: its partitions go to others, and a late commit fails."""
+        _check_instance(group, instance)
         self.clock.settle()
         with as_misuse(), self.engine.locked() as now:
             self.engine.groups.expire(group, instance, now)
 
     def rebalance(self, group: str) -> GroupView:
         """Let a group hand out its partitions anew; positions return to the committed offsets."""
+        string("group", group)
         self.clock.settle()
         with self.engine.locked() as now:
             found = self.engine.table.groups.get(group)
@@ -365,17 +384,20 @@ class Broker(Handle):
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let a phantom instance join that never consumes by itself; it idles like any other."""
-        if isinstance(topics, str):
-            raise ContractError(f"topics={topics!r} is one text: give a list of names")
+        _check_instance(group, instance)
+        wanted = strings("topics", topics)
+        if not wanted:
+            raise ContractError("topics is empty: an instance joins to read at least one")
         self.clock.settle()
         with as_misuse(), self.engine.locked() as now:
-            at, member = self.engine.groups.enter(group, instance, list(topics), {}, now)
+            at, member = self.engine.groups.enter(group, instance, wanted, {}, now)
             member.consuming += 1
             self.engine.groups.finish(at, member, None, now)
         return self.group(group)
 
     def leave(self, group: str, instance: str) -> GroupView:
         """Let an instance leave its group, as delete-consumer does."""
+        _check_instance(group, instance)
         self.clock.settle()
         with as_misuse():
             self.engine.delete_consumer(group, instance)
@@ -389,6 +411,8 @@ class Broker(Handle):
         ``topic`` and ``partition`` narrow what counts. Returns the records that will come again.
         """
         self.clock.settle()
+        string("group", group)
+        string("topic", topic, optional=True)
         whole("redeliver's last", last, 1)
         whole("partition", partition, 0, optional=True)
         with self.engine.locked() as now:
@@ -425,7 +449,7 @@ class Broker(Handle):
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
         """Make the next client batch larger than ``keep`` fail with 503 after that many messages."""
         whole("partial_produce's keep", keep, 0)
-        whole("partial_produce's times", times, 1)
+        whole("partial_produce's times", times, 1, 1_000_000)
         self.engine.fail_batches(keep, times)
 
     # -- looking ---------------------------------------------------------------------------------
@@ -436,6 +460,7 @@ class Broker(Handle):
 
     def topic(self, name: str) -> TopicView:
         """A topic with its records and the ends of its logs; ``ContractError`` for an unknown one."""
+        string("topic", name)
         self.clock.settle()
         with as_misuse(), self.engine.locked() as now:
             return topic_view(self.engine.table.topic(name, now))
@@ -447,6 +472,7 @@ class Broker(Handle):
 
     def group(self, name: str) -> GroupView:
         """A group with its members, assignment, generation, committed offsets, positions and lag."""
+        string("group", name)
         self.clock.settle()
         table = self.engine.table
         with self.engine.locked():
@@ -473,20 +499,26 @@ class Broker(Handle):
         """The matching records that clients produced; fails unless there is one, or ``times``.
 
         ``value`` is text, a predicate on the text, or anything else to compare with the value as
-        JSON; ``headers`` must be among the record's. What the tester put in does not count.
+        JSON; ``headers`` must be among the record's. What the tester put in does not count. A
+        predicate that raises does not hold; one that raises for every record fails the assertion.
         """
         __tracebackhide__ = True
+        string("topic", topic)
+        whole("times", times, 0, optional=True)
         self.clock.settle()
         expected = Expectation(value, key, headers, partition)
         records, own = self._client_records(topic)
         candidates = [(record, expected.why_not(record)) for record in records]
         matched = Found(record for record, why in candidates if not why)
-        if (times is None and matched) or len(matched) == times:
+        unclear = expected.unclear
+        if not unclear and ((times is None and matched) or len(matched) == times):
             return matched
         count = "at least one record" if times is None else f"{times} record(s)"
         note = f"{own} record(s) the test itself put in do not count" if own else ""
         if not records:
             note = "; ".join(filter(None, ["no client has produced to it", note]))
+        if unclear:
+            note = "; ".join(filter(None, [unclear, note]))
         raise AssertionError(
             failure(
                 f"expected {count} in topic {topic!r}{expected}, found {len(matched)} "
@@ -525,6 +557,8 @@ class Broker(Handle):
         looking at what is committed now.
         """
         __tracebackhide__ = True
+        string("group", group)
+        whole("times", times, 0, optional=True)
         self.clock.settle()
         found = self._committed_now(group)
         now = [TopicPartitionOffset(*tp, at) for tp, at in (found or {}).items()]
@@ -547,7 +581,7 @@ class Broker(Handle):
             why = [
                 f"{n} is {getattr(at, n)!r}, not {v!r}"
                 for n, v in wanted.items()
-                if getattr(at, n) != v
+                if not Found([at]).where(**{n: v})
             ]
             lines.append(
                 f"  {'not' if why else 'matched'} {at.topic}-{at.partition}={at.offset}: "
@@ -593,34 +627,41 @@ class Broker(Handle):
     ) -> Record:
         """The first record of a topic that satisfies the predicate, now or as soon as one comes.
 
-        ``timeout`` is real seconds; ``AssertionError`` listing what is there when it is over.
+        ``timeout`` is real seconds; ``AssertionError`` listing what is there when it is over. A
+        predicate that raises does not hold.
         """
         __tracebackhide__ = True
+        sought = Sought(topic, predicate, timeout)
         signal = self.clock.signal()
-        with as_misuse(), self.engine.locked() as now:
-            logs = list(self.engine.table.topic(topic, now).logs)
-            for log in logs:
-                log.watchers.add(signal)
+        watched: list[PartitionLog] = []
         until = monotonic() + timeout
+        self.engine.waiting.append(signal)
         try:
             while True:
                 version = signal.version
+                with as_misuse(), self.engine.locked() as now:
+                    # Partitions may be new, and after a restore all are.
+                    watched = list(self.engine.table.topic(topic, now).logs)
+                    for log in watched:
+                        log.watchers.add(signal)
                 records = self.records(topic)
-                for record in records:
-                    if predicate is None or predicate(record):
-                        return record
+                found = sought.among(records)
+                if found is not None:
+                    return found
                 left = until - monotonic()
                 if left <= 0:
-                    raise AssertionError(
-                        f"no record of topic {topic!r} satisfied the predicate within {timeout} s; "
-                        f"there are {len(records)}: "
-                        + "".join(f"\n  {record!r}" for record in records[-10:])
-                    )
-                signal.sleep(version, left)
+                    raise AssertionError(sought.missing(records))
+                signal.sleep(version, min(left, _LONGEST_SLEEP))
         finally:
+            self.engine.waiting.remove(signal)
             with self.engine.locked():
-                for log in logs:
+                for log in watched:
                     log.watchers.discard(signal)
+
+
+def _check_instance(group: object, instance: object) -> None:
+    string("group", group)
+    string("instance", instance)
 
 
 def _no_group(group: str, engine: Engine) -> ContractError:

@@ -100,8 +100,6 @@ class KafkaEngine:
         isolation: Literal["prefix", "none"] = "prefix",
         cluster: Any = None,
     ) -> None:
-        if isolation not in ("prefix", "none"):
-            raise ContractError(f"isolation={isolation!r} is unknown: give 'prefix' or 'none'")
         address = Address(url)
         _check_settings(settings, static=address.static)
         clock.check_real_time()

@@ -14,7 +14,9 @@ from .handle import Broker
 from .kafka_cluster import real_only
 from .kafka_engine import KafkaEngine
 from .kafka_instance import KafkaInstance
-from .model import Record, TopicPartition, TopicPartitionOffset
+from .matching import Sought
+from .model import INT64_MAX, Record, TopicPartition, TopicPartitionOffset
+from .settings import string, strings, whole
 from .views import GroupView, MemberView, TopicView
 
 if TYPE_CHECKING:
@@ -57,6 +59,10 @@ class KafkaBroker(Broker):
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Set a group's committed offset; the cluster refuses while the group has members."""
+        string("group", group)
+        string("topic", topic)
+        whole("partition", partition, 0)
+        whole("offset", offset, 0, INT64_MAX)
         with as_misuse():
             self._kafka.offsets("earliest", [TopicPartition(topic, partition)])
             self._kafka.store(group, [TopicPartitionOffset(topic, partition, offset)])
@@ -64,7 +70,7 @@ class KafkaBroker(Broker):
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let an instance join that no client consumes with; it idles like any other."""
         with as_misuse():
-            self._kafka.consume(group, instance, topics, 0, {})
+            self._kafka.consume(group, instance, strings("topics", topics), 0, {})
         return self.group(group)
 
     def crash(self, group: str, instance: str) -> NoReturn:
@@ -107,12 +113,14 @@ class KafkaBroker(Broker):
 
     def topic(self, name: str) -> TopicView:
         """A topic with its records and the ends of its logs, read from the cluster."""
+        string("topic", name)
         with as_misuse():
             starts, ends = self._kafka.bounds(name)
             return TopicView(name, len(ends), Found(self._kafka.records(name)), starts, ends)
 
     def group(self, name: str) -> GroupView:
         """A group as far as this server knows: the members that are its own, and all commits."""
+        string("group", name)
         members = self._kafka.members(name)
         with as_misuse():
             committed = self._kafka.all_committed(name)
@@ -184,17 +192,14 @@ class KafkaBroker(Broker):
     ) -> Record:
         """The first record of a topic that satisfies the predicate, now or as soon as one comes."""
         __tracebackhide__ = True
+        sought = Sought(topic, predicate, timeout)
         until = monotonic() + timeout
         pause = threading.Event()
         while True:
             records = self.records(topic)
-            for record in records:
-                if predicate is None or predicate(record):
-                    return record
+            found = sought.among(records)
+            if found is not None:
+                return found
             if monotonic() > until:
-                raise AssertionError(
-                    f"no record of topic {topic!r} satisfied the predicate within {timeout} s; "
-                    f"there are {len(records)}: "
-                    + "".join(f"\n  {record!r}" for record in records[-10:])
-                )
+                raise AssertionError(sought.missing(records))
             pause.wait(_STEP)

@@ -10,17 +10,25 @@ from typing import Any
 
 from ..kernel.errors import ContractError
 from ..kernel.instants import instant_us
-from .model import Header, Message
+from .model import INT64_MAX, Header, Message
 from .settings import string, whole
 
 __all__ = ["Headers", "checked", "header_list", "messages_in", "text", "timestamp_ms"]
 
-Headers = Mapping[str, str] | Iterable[tuple[str, str]]
+Headers = Mapping[str, str] | Iterable[tuple[str, str] | Mapping[str, str]]
+"""A mapping, pairs of name and value, or mappings with ``key`` and ``value`` as the API has them."""
 
 
 def text(value: Any) -> str:
     """A record's value: text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ContractError(
+            f"the value {value!r:.200} is neither text nor anything that JSON can say: {error}"
+        ) from None
 
 
 def timestamp_ms(timestamp: int | datetime | str | None) -> int | None:
@@ -31,16 +39,27 @@ def timestamp_ms(timestamp: int | datetime | str | None) -> int | None:
 
 
 def header_list(headers: Headers | None) -> tuple[Header, ...]:
-    """Headers given as a mapping or as pairs."""
+    """Headers given in any of the forms of ``Headers``."""
     if headers is None:
         return ()
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
-        return tuple(Header(name, value) for name, value in pairs)
+        items = list(headers.items() if isinstance(headers, Mapping) else headers)
+        return tuple(_header(item) for item in items)
     except (TypeError, ValueError):
         raise ContractError(
-            f"headers={headers!r} is not understood: give a mapping, or pairs of name and value"
+            f"headers={headers!r:.200} is not understood: give a mapping, or pairs of name and value"
         ) from None
+
+
+def _header(item: Any) -> Header:
+    if isinstance(item, Mapping):
+        if set(item) - {"key", "value"}:
+            raise ValueError
+        return Header(item.get("key"), item.get("value"))  # type: ignore[arg-type]
+    if isinstance(item, str):
+        raise TypeError
+    name, value = item
+    return Header(name, value)
 
 
 def checked(message: Message) -> Message:
@@ -49,11 +68,12 @@ def checked(message: Message) -> Message:
     string("value", message.value)
     string("key", message.key, optional=True)
     whole("partition", message.partition, None, optional=True)
-    whole("timestamp", message.timestamp, None, optional=True)
-    for name, value in message.headers:
+    whole("timestamp", message.timestamp, None, INT64_MAX, optional=True)
+    headers = header_list(message.headers)
+    for name, value in headers:
         string("a header's name", name)
         string(f"header {name!r}", value)
-    return message
+    return message._replace(headers=headers) if headers else message
 
 
 def messages_in(data: Any) -> Iterator[Message]:
@@ -96,20 +116,16 @@ def _message(item: Any, topic: str | None) -> Message:
         return Message(topic, text(item))
     unknown = set(item) - set(Message._fields)
     if unknown:
-        raise ContractError(
-            f"a message has no {', '.join(sorted(unknown))}; it has {', '.join(Message._fields)}"
-        )
+        named = ", ".join(sorted(map(str, unknown)))
+        raise ContractError(f"a message has no {named}; it has {', '.join(Message._fields)}")
     name = item.get("topic", topic)
     if name is None:
         raise ContractError(f"{item!r} names no topic")
-    headers = item.get("headers")
-    if isinstance(headers, list):
-        headers = [(h.get("key"), h.get("value")) if isinstance(h, Mapping) else h for h in headers]
     return Message(
         name,
         text(item["value"]),
         item.get("key"),
         item.get("partition"),
         timestamp_ms(item.get("timestamp")),
-        header_list(headers),
+        header_list(item.get("headers")),
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..kernel.errors import ContractError
+from .loading import Headers, header_list
 from .model import Record
+from .settings import string
 
-__all__ = ["Expectation", "failure"]
+__all__ = ["Expectation", "Sought", "failure"]
 
 _NEAREST = 5
 
@@ -18,27 +21,37 @@ class Expectation:
 
     ``value``: text, a predicate on the text, or anything else to compare with the value as JSON.
     ``key``: text, ``""`` for no key, or a predicate. ``headers``: names and values that must be
-    among the record's, as a mapping or pairs. ``partition``: a number.
+    among the record's, as a mapping or pairs. ``partition``: a number. A predicate that raises does
+    not hold.
     """
 
     def __init__(
         self,
         value: Any = None,
         key: str | Callable[[str], object] | None = None,
-        headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+        headers: Headers | None = None,
         partition: int | None = None,
     ) -> None:
         self.value = value
         self.key = key
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
-        self.headers = None if pairs is None else [(name, text) for name, text in pairs]
+        self.headers = None if headers is None else [tuple(h) for h in header_list(headers)]
         self.partition = partition
+        self._value = _Predicate(value) if callable(value) else None
+        self._key = _Predicate(key) if callable(key) else None
 
     def __str__(self) -> str:
         parts = {"value": self.value, "key": self.key, "headers": self.headers}
         given = {**parts, "partition": self.partition}
         shown = ", ".join(f"{k}={_brief(v)}" for k, v in given.items() if v is not None)
         return f" with {shown}" if shown else ""
+
+    @property
+    def unclear(self) -> str:
+        """What nobody knows because a predicate raised for every record; empty mostly."""
+        predicates = [p for p in (self._value, self._key) if p is not None]
+        if any(p.failed and not p.decided for p in predicates):
+            return "a predicate raised for every record it was asked about, so it decides nothing"
+        return ""
 
     def why_not(self, record: Record) -> list[str]:
         """The reasons why the record is not the expected one; empty when it is."""
@@ -47,7 +60,9 @@ class Expectation:
             reasons += self._value_reasons(record)
         if self.key is not None:
             key = record.key or ""
-            if not (self.key(key) if callable(self.key) else key == self.key):
+            if self._key is not None:
+                reasons += self._key.why_not("key", key)
+            elif key != self.key:
                 reasons.append(f"key is {key!r}, not {_brief(self.key)}")
         if self.partition is not None and record.partition != self.partition:
             reasons.append(f"partition is {record.partition}, not {self.partition}")
@@ -66,12 +81,8 @@ class Expectation:
 
     def _value_reasons(self, record: Record) -> list[str]:
         wanted, value = self.value, record.value
-        if callable(wanted):
-            return (
-                []
-                if wanted(value)
-                else [f"value {_brief(value)} does not satisfy {_brief(wanted)}"]
-            )
+        if self._value is not None:
+            return self._value.why_not("value", value)
         if isinstance(wanted, str):
             return [] if value == wanted else [f"value is {_brief(value)}, not {_brief(wanted)}"]
         try:
@@ -79,6 +90,75 @@ class Expectation:
         except (ValueError, RecursionError):
             return [f"value {_brief(value)} is not JSON, expected {_brief(wanted)}"]
         return [] if parsed == wanted else _differences(parsed, wanted, "value")
+
+
+class _Predicate:
+    """A test's predicate: how often it decided, and how often it raised."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+        self.decided = 0
+        self.failed = 0
+
+    def holds(self, value: Any) -> bool | str:
+        """Whether it holds, or what it raised instead of telling."""
+        try:
+            held = bool(self.function(value))
+        except Exception as error:
+            self.failed += 1
+            return _brief(error)
+        self.decided += 1
+        return held
+
+    def why_not(self, what: str, value: str) -> list[str]:
+        held = self.holds(value)
+        if held is True:
+            return []
+        if held is False:
+            return [f"{what} {_brief(value)} does not satisfy {_brief(self.function)}"]
+        return [f"{what} {_brief(value)}, for which {_brief(self.function)} raised {held}"]
+
+
+class Sought:
+    """The record that a test waits for.
+
+    Raises ``ContractError`` for a predicate that cannot be called, and a time nobody can wait.
+    """
+
+    def __init__(
+        self, topic: str, predicate: Callable[[Record], object] | None, timeout: float
+    ) -> None:
+        string("topic", topic)
+        if predicate is not None and not callable(predicate):
+            raise ContractError(
+                f"predicate={predicate!r:.200} cannot be called: give a function of a record"
+            )
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not (number and timeout >= 0):
+            raise ContractError(
+                f"timeout={timeout!r:.200} must be real seconds, a number of at least 0"
+            )
+        self.topic = topic
+        self.timeout = timeout
+        self._predicate = None if predicate is None else _Predicate(predicate)
+
+    def among(self, records: Sequence[Record]) -> Record | None:
+        """The first of the records that is the one; None while there is none."""
+        for record in records:
+            if self._predicate is None or self._predicate.holds(record) is True:
+                return record
+        return None
+
+    def missing(self, records: Sequence[Record]) -> str:
+        """What a failure says: the records that are there, and why each is not the one."""
+        lines = [
+            f"no record of topic {self.topic!r} satisfied the predicate within {self.timeout} s; "
+            f"there are {len(records)}:"
+        ]
+        for record in records[-10:]:
+            held = None if self._predicate is None else self._predicate.holds(record)
+            lines.append(f"  {record!r}" + (f", raised {held}" if isinstance(held, str) else ""))
+        return "\n".join(lines)
 
 
 def _differences(found: Any, wanted: Any, path: str) -> list[str]:

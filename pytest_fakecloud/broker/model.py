@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 INT64_MAX = 2**63 - 1
+"""The largest offset, and the largest timestamp."""
 
 
 class Header(NamedTuple):

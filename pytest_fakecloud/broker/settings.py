@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ..kernel.errors import ContractError
 from .errors import STATUSES
 
-__all__ = ["PRESETS", "Limits", "Settings", "one_of", "string", "whole"]
+__all__ = ["PRESETS", "Limits", "Settings", "one_of", "string", "strings", "whole"]
+
+
+def one_of(name: str, value: object, *known: object) -> None:
+    """Refuse a value that is none of the known ones, naming them."""
+    if value not in known:
+        raise ContractError(
+            f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
+        )
+
+
+def whole(
+    name: str,
+    value: object,
+    minimum: int | None,
+    maximum: int | None = None,
+    *,
+    optional: bool = False,
+) -> None:
+    """Refuse what is no whole number, or out of bounds; ``optional`` lets None pass."""
+    if value is None and optional:
+        return
+    if (
+        type(value) is int
+        and (minimum is None or value >= minimum)
+        and (maximum is None or value <= maximum)
+    ):
+        return
+    bound = "" if minimum is None else f" of at least {minimum}"
+    if type(value) is int and maximum is not None and value > maximum:
+        bound = f" of at most {maximum}"
+    or_none = ", or None" if optional else ""
+    raise ContractError(f"{name} must be a whole number{bound}{or_none}, got {value!r:.200}")
+
+
+def string(name: str, value: object, *, optional: bool = False) -> None:
+    """Refuse what is no text; ``optional`` lets None pass."""
+    if not isinstance(value, str) and not (value is None and optional):
+        raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
+
+
+def strings(name: str, value: object) -> tuple[str, ...]:
+    """The texts of a list; refuses one text, and whatever else is no list of texts."""
+    if isinstance(value, str):
+        raise ContractError(f"{name}={value!r} is one text: give a list of texts")
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        texts = tuple(value)
+        if all(isinstance(text, str) for text in texts):
+            return texts
+    raise ContractError(f"{name} must be a list of texts, got {value!r:.200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +78,11 @@ class Limits:
     retention_ms: int | None = None
     retention_bytes: int | None = None
 
+    def __post_init__(self) -> None:
+        whole("max_message_bytes", self.max_message_bytes, 1)
+        for name in _AMOUNTS:
+            whole(name, getattr(self, name), 0, optional=True)
+
     @classmethod
     def preset(cls, name: str) -> Limits:
         """The limits of a plan: ``"free"``, ``"payg"``, ``"pro"`` or ``"pro-5k"``."""
@@ -36,6 +90,14 @@ class Limits:
         return PRESETS[name]
 
 
+_AMOUNTS = (
+    "max_partitions",
+    "messages_per_day",
+    "messages_per_second",
+    "storage_bytes",
+    "retention_ms",
+    "retention_bytes",
+)
 _WEEK_MS = 7 * 24 * 3600 * 1000
 PRESETS: Mapping[str, Limits] = {
     "free": Limits(
@@ -121,6 +183,13 @@ class Settings:
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
             one_of(name, getattr(self, name), *known)
+        for name in _SWITCHES:
+            one_of(name, getattr(self, name), True, False)
+        if not isinstance(self.errors, Mapping):
+            raise ContractError(
+                f"errors={self.errors!r:.200} is not understood: give a mapping from a kind of error "
+                "to a status, or to a pair of status and text"
+            )
         for kind, other in self.errors.items():
             one_of("errors key", kind, *STATUSES)
             if not _is_answer(other):
@@ -138,10 +207,7 @@ class Settings:
                 f"({', '.join(map(repr, PRESETS))}) or a Limits"
             )
         for name in ("header_prefixes", "webhook_drop", "webhook_keep"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                raise ContractError(f"{name} must be a list of texts, got {value!r}")
-            object.__setattr__(self, name, tuple(value))
+            object.__setattr__(self, name, strings(name, getattr(self, name)))
 
 
 _CHOICES: Mapping[str, tuple[object, ...]] = {
@@ -158,32 +224,8 @@ _CHOICES: Mapping[str, tuple[object, ...]] = {
     "batches": ("atomic", "in order"),
     "webhook_answer": ("list", "object"),
 }
+_SWITCHES = ("fetch_single_topic", "delete_leaves", "coerce_scalars")
 _POSITIVE = ("idle_close_ms", "session_timeout_ms", "max_poll_records", "max_partition_bytes")
-
-
-def one_of(name: str, value: object, *known: object) -> None:
-    """Refuse a value that is none of the known ones, naming them."""
-    if value not in known:
-        raise ContractError(
-            f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
-        )
-
-
-def whole(name: str, value: object, minimum: int | None, *, optional: bool = False) -> None:
-    """Refuse what is no whole number, or less than ``minimum``; ``optional`` lets None pass."""
-    if value is None and optional:
-        return
-    if type(value) is int and (minimum is None or value >= minimum):
-        return
-    bound = "" if minimum is None else f" of at least {minimum}"
-    or_none = ", or None" if optional else ""
-    raise ContractError(f"{name} must be a whole number{bound}{or_none}, got {value!r}")
-
-
-def string(name: str, value: object, *, optional: bool = False) -> None:
-    """Refuse what is no text; ``optional`` lets None pass."""
-    if not isinstance(value, str) and not (value is None and optional):
-        raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
 
 
 def _is_answer(value: object) -> bool:

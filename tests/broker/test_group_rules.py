@@ -6,6 +6,7 @@ Each test's number is that of a rule of the group's behaviour; what a rule says 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -200,6 +201,22 @@ def test_rule_06_auto_commit_happens_on_ticks_of_the_interval(broker: Broker, re
     assert rest.committed("g", "orders", 0) == [1]
     broker.clock.advance("1ms")
     assert rest.committed("g", "orders", 0) == [2]
+
+
+def test_rule_06_the_tick_after_another_commit_returns_to_what_was_delivered(
+    broker: Broker, rest: Rest
+) -> None:
+    rest.produce("orders", "a", "b", "c", partition=0)
+    rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
+    broker.clock.advance("5s")
+    assert rest.committed("g", "orders", 0) == [3]
+    rest.commit("g", "i", ("orders", 0, 1))
+    broker.clock.advance("4999ms")
+    assert rest.committed("g", "orders", 0) == [1]
+    broker.clock.advance("1ms")
+    assert rest.committed("g", "orders", 0) == [3]
+    rest.commit("g", "i", ("orders", 0, 3))
+    assert broker.clock.next_due() == broker.clock.now() + timedelta(seconds=290)
 
 
 def test_rule_06_the_interval_comes_from_the_first_consume(broker: Broker, rest: Rest) -> None:

@@ -373,6 +373,29 @@ def test_assert_produced_fails_on_the_wrong_number(broker: Broker, rest: Rest) -
     assert str(failed.value).count("matched:") == 2
 
 
+def test_a_predicate_that_raises_does_not_hold(broker: Broker, rest: Rest) -> None:
+    def paid(value: str) -> bool:
+        return bool(json.loads(value)["paid"])
+
+    rest.produce("orders", "no JSON", '{"other": 1}', '{"paid": true}')
+    assert broker.assert_produced("orders", paid).only().value == '{"paid": true}'
+    with pytest.raises(AssertionError, match=r"paid raised KeyError\('paid'\)"):
+        broker.assert_produced("orders", paid, times=2)
+    found = broker.wait_for_record("orders", lambda r: json.loads(r.value)["paid"])
+    assert found.value == '{"paid": true}'
+
+
+def test_a_predicate_that_raises_for_every_record_decides_nothing(
+    broker: Broker, rest: Rest
+) -> None:
+    rest.produce("orders", "a", "b", key="k")
+    for wanted in ({"value": lambda v: v["id"]}, {"key": lambda k: k.missing}):
+        with pytest.raises(AssertionError, match="raised for every record it was asked about"):
+            broker.assert_produced("orders", times=0, **wanted)
+    with pytest.raises(AssertionError, match=r"within 0 s; there are 2:\n.*, raised TypeError"):
+        broker.wait_for_record("orders", lambda r: r["id"], timeout=0)  # type: ignore[call-overload]
+
+
 def test_assert_committed(broker: Broker, rest: Rest) -> None:
     rest.produce("orders", "a", "b", partition=0)
     rest.consume("g", "i", "orders", **MANUAL)
@@ -625,6 +648,51 @@ def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
             "header 'a' must be text, got None",
         ),
         (lambda b: b.load('{"topic": "orders", "value": "x"}\n{"topic": '), "line 2 is not JSON"),
+        (lambda b: b.load({"orders": [{"value": "x", 1: 2}]}), "a message has no 1; it has topic"),
+        (lambda b: b.create_topic("z", 100_001), "of at most 100000, got 100001"),
+        (lambda b: b.create_topic("z", first_offset=2**63), "first_offset must be .* at most"),
+        (lambda b: b.add_partitions("orders", 10**12), "add_partitions' count .* at most 100000"),
+        (lambda b: b.add_partitions(5), "topic must be text, got 5"),
+        (lambda b: b.set_retention(["orders"]), r"topic must be text, got \['orders'\]"),
+        (lambda b: b.delete_records(None, before=1), "topic must be text, got None"),
+        (lambda b: b.topic(b"orders"), "topic must be text, got b'orders'"),
+        (lambda b: b.records(5), "topic must be text, got 5"),
+        (lambda b: b.produce("orders", b"x"), "b'x' is neither text nor anything that JSON can"),
+        (lambda b: b.produce("orders", {1, 2}), "neither text nor anything that JSON can say"),
+        (lambda b: b.produce("orders", float("nan")), "neither text nor anything that JSON can"),
+        (lambda b: b.load({"orders": [object()]}), "neither text nor anything that JSON can say"),
+        (
+            lambda b: b.produce("orders", ["x", "y"], timestamp=2**63),
+            "timestamp must be .* at most",
+        ),
+        (lambda b: b.produce("orders", "v", headers=["ab"]), r"headers=\['ab'\] is not understood"),
+        (lambda b: b.produce("orders", "v", headers=[{"a": "b"}]), "headers=.* is not understood"),
+        (lambda b: b.produce("orders", Message("orders", "v", headers=5)), "headers=5 is not"),
+        (lambda b: b.commit(5, "orders", 0, 1), "group must be text, got 5"),
+        (lambda b: b.commit("g", "orders", 0, 2**63), "offset must be a whole number of at most"),
+        (lambda b: b.crash(["g"], "i"), r"group must be text, got \['g'\]"),
+        (lambda b: b.expire("g", 5), "instance must be text, got 5"),
+        (lambda b: b.leave("g", ["i"]), "instance must be text"),
+        (lambda b: b.join(5, "i", ["orders"]), "group must be text, got 5"),
+        (lambda b: b.join("g", None, ["orders"]), "instance must be text, got None"),
+        (lambda b: b.join("g", "i", 5), "topics must be a list of texts, got 5"),
+        (lambda b: b.join("g", "i", ["orders", 1]), "topics must be a list of texts"),
+        (lambda b: b.join("g", "i", []), "topics is empty"),
+        (lambda b: b.rebalance({}), "group must be text, got {}"),
+        (lambda b: b.redeliver(["g"]), "group must be text"),
+        (lambda b: b.group(["g"]), "group must be text"),
+        (lambda b: b.partial_produce(1, times=2**70), "partial_produce's times must be .* at most"),
+        (lambda b: b.assert_caught_up(["g"]), "group must be text"),
+        (lambda b: b.assert_committed(["g"]), "group must be text"),
+        (lambda b: b.assert_committed("g", times="1"), "times must be a whole number"),
+        (lambda b: b.assert_produced(5), "topic must be text, got 5"),
+        (lambda b: b.assert_produced("orders", times=-1), "times must be a whole number of at"),
+        (lambda b: b.assert_produced("orders", headers=5), "headers=5 is not understood"),
+        (lambda b: b.assert_produced("orders", headers=["abc"]), "headers=.* is not understood"),
+        (lambda b: b.wait_for_record("orders", "x"), "predicate='x' cannot be called"),
+        (lambda b: b.wait_for_record("orders", timeout="5s"), "timeout='5s' must be real seconds"),
+        (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 must be real seconds"),
+        (lambda b: b.wait_for_record(5), "topic must be text, got 5"),
     ],
 )
 def test_what_a_tester_gives_in_a_wrong_type_is_named(
@@ -652,11 +720,39 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(
         ({"no_such_time": None}, "no_such_time must be a whole number, got None"),
         ({"errors": {"unknown_topic": "x"}}, r"errors\['unknown_topic'\]='x' is not understood"),
         ({"errors": {"unknown_topic": 200}}, "give a status from 400 to 599"),
+        ({"errors": ["unknown_topic"]}, r"errors=\['unknown_topic'\] is not understood"),
+        ({"name": ["a"]}, r"name must be text, or None, got \['a'\]"),
+        ({"username": 5}, "username must be text, got 5"),
+        ({"username": "a:b"}, "username='a:b': HTTP Basic allows no colon in it"),
+        ({"password": b"x"}, "password must be text, or None, got b'x'"),
+        ({"engine": 5}, "engine must be text, or None, got 5"),
+        ({"isolation": "all"}, "isolation='all' is unknown"),
+        ({"header_prefixes": 5}, "header_prefixes must be a list of texts, got 5"),
+        ({"header_prefixes": "Kafka-"}, "header_prefixes='Kafka-' is one text: give a list"),
+        ({"webhook_drop": [5]}, r"webhook_drop must be a list of texts, got \[5\]"),
+        ({"webhook_keep": {"a": 1}}, "webhook_keep must be a list of texts"),
+        ({"coerce_scalars": "no"}, "coerce_scalars='no' is unknown: give one of True, False"),
+        ({"delete_leaves": None}, "delete_leaves=None is unknown"),
+        ({"fetch_single_topic": "x"}, "fetch_single_topic='x' is unknown"),
     ],
 )
 def test_settings_of_a_wrong_type_are_named(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ContractError, match=reason):
         Broker(Context.alone(), **settings)
+
+
+@pytest.mark.parametrize("limits", [{"max_message_bytes": 0}, {"messages_per_day": "9"}])
+def test_a_plan_of_a_wrong_type_is_named(limits: dict[str, Any]) -> None:
+    with pytest.raises(ContractError, match=f"{next(iter(limits))} must be a whole number"):
+        Limits(**limits)
+
+
+def test_headers_may_have_the_form_of_the_api(broker: Broker, rest: Rest) -> None:
+    broker.produce("orders", "a", headers=[{"key": "h", "value": "1"}])
+    broker.produce("orders", [Message("orders", "b", headers=[("h", "2")])])  # type: ignore[arg-type]
+    assert sorted(r.header("h") or "" for r in broker.records("orders")) == ["1", "2"]
+    rest.produce("orders", "c", headers=[{"key": "h", "value": "3"}])
+    assert broker.assert_produced("orders", headers=[{"key": "h", "value": "3"}])
 
 
 # -- what waits, and what is put back ------------------------------------------------------------
@@ -753,3 +849,65 @@ def test_redeliver_counts_what_was_delivered_and_not_what_was_skipped(
     again = broker.redeliver("g", last=2)
     assert again[0].value == "b"
     assert rest.values("g", "i", "orders")[0] == "b"
+
+
+def test_a_batch_too_small_to_be_half_written_leaves_the_failure_to_the_next(
+    broker: Broker, rest: Rest
+) -> None:
+    broker.partial_produce(keep=1)
+    rest.produce("orders", "alone")
+    rest("POST", "/produce/orders", [{"value": "a"}, {"value": "b"}], status=503)
+    assert sorted(r.value for r in broker.records("orders")) == ["a", "alone"]
+    rest.produce("orders", "c", "d")
+
+
+def test_an_instance_copied_in_a_consume_longer_than_its_idle_time_idles_from_then(
+    make_broker: Make,
+) -> None:
+    broker = make_broker(idle_close="10s")
+    broker.clock.wait_cap = 60
+    rest = Rest(broker)
+    rest.consume("g", "i", "orders")
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.clock.advance("15s")
+    broker.restore(broker.snapshot())
+    assert poll.result() == []
+    broker.clock.advance("9s")
+    assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
+    broker.clock.advance("1s")
+    assert rest.assignments("g") == {}
+
+
+def test_a_session_that_only_consume_keeps_runs_on_in_a_copy_made_while_consuming(
+    make_broker: Make,
+) -> None:
+    broker = make_broker(heartbeats="consume", session_timeout="10s")
+    broker.clock.wait_cap = 60
+    rest = Rest(broker)
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.restore(broker.snapshot())
+    assert poll.result() == []
+    broker.clock.advance("9s")
+    assert broker.group("g").members.only().state == "active"
+    broker.clock.advance("1s")
+    assert broker.group("g").members.only().state == "expired"
+
+
+@pytest.mark.parametrize("meanwhile", ["add_partitions", "restore"])
+def test_who_waits_for_a_record_wakes_for_one_in_a_partition_of_later(
+    broker: Broker, rest: Rest, meanwhile: str
+) -> None:
+    """At once, not only when the time is over."""
+    before = broker.snapshot()
+    wait = Parked(lambda: broker.wait_for_record("orders", lambda r: r.value == "late", timeout=60))
+    eventually(lambda: any(log.watchers for log in broker.engine.table.topics["orders"].logs))
+    if meanwhile == "restore":
+        broker.restore(before)
+        eventually(lambda: any(log.watchers for log in broker.engine.table.topics["orders"].logs))
+        rest.produce("orders", "late", partition=0)
+    else:
+        assert broker.add_partitions("orders") == 4
+        rest.produce("orders", "late", partition=3)
+    assert wait.result().value == "late"

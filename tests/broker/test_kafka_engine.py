@@ -577,7 +577,7 @@ class TestSettings:
             ({"engine": "kafka://h?static=maybe"}, "static='maybe' is neither true nor false"),
             ({"engine": "kafka://h:1?colour=red"}, 'No such configuration property: "colour"'),
             ({"engine": "kafka://h:1?session.timeout.ms=x"}, "Invalid value for"),
-            ({"isolation": "database"}, "'prefix' or 'none'"),
+            ({"isolation": "database"}, "give one of 'prefix', 'none'"),
         ],
     )
     def test_mistakes_are_named(
