@@ -38,6 +38,9 @@ _NAMES = {
     3: ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
     4: ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
 }
+#: Every second day is a restriction as much as a list of days: an asterisk alone is none.
+_DAYS = {2: "1-31", 4: "0-6"}
+_STEPPED = re.compile(r"(?<![^,])[*?](/0*(?!1\b)[1-9])")
 #: More than any change of clocks ever put them back.
 _SOON = timedelta(hours=3)
 _NAMED = re.compile(r"[A-Za-z]{3}")
@@ -124,6 +127,8 @@ class Cron:
                 raise self._bad(f"unexpected {part!r} in field {index + 1}")
             if "?" in part and index not in (2, 4):
                 raise self._bad(f"unexpected '?' in field {index + 1}")
+            if index in _DAYS:
+                fields[index] = _STEPPED.sub(rf"{_DAYS[index]}\1", part)
         return " ".join(fields).replace("?", "*")
 
     def _bad(self, why: str) -> Exception:

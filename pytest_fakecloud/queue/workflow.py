@@ -116,6 +116,8 @@ class WorkflowRuns:
             return message.body
         position = _position(run, message.id)
         if position is None:
+            # From here on the time-out is what happened, whatever becomes of its delivery.
+            self._drop_waiter(message.id)
             run.steps.append(Step(message.id, message.body, at_us))
             position = len(run.steps) - 1
         listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
@@ -411,7 +413,8 @@ class WorkflowRuns:
         }
         message.body = json.dumps(step).encode()
         message.not_before_us = now
-        self.engine.plan(message, now, f"notified of {waiter.event_id}")
+        if message.due_us is not None:
+            self.engine.plan(message, now, f"notified of {waiter.event_id}")
 
     def _drop_waiter(self, message_id: str) -> None:
         for event_id, waiting in list(self.waiters.items()):

@@ -382,6 +382,32 @@ def test_a_notification_wakes_those_who_wait(wire: Wire) -> None:
     assert len(wire.ask("GET", "/v2/waiters/other")) == 1
 
 
+def test_a_notification_comes_too_late_for_a_timeout_on_its_way(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.queue.destinations.answers(APP, 500, 200)
+    wait(wire, "e", timeout="10s")
+    wire.queue.advance("10s")
+    assert wire.ask("GET", "/v2/waiters/e") == []
+    assert wire.ask("POST", "/v2/notify/e", content=b"late") == []
+    wire.queue.run_until_idle()
+    tries = [json.loads(bodies(one)[-1]) for one in wire.queue.destinations.routes[0].deliveries]
+    assert [one["waitTimeout"] for one in tries] == [True, True]
+
+
+def test_a_notified_step_keeps_its_place_in_its_queue(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.publish("r", b"before", Upstash_Queue_Name="q", Upstash_Delay="1m")
+    wait(wire, "e", timeoutHeaders={"Upstash-Queue-Name": ["q"]})
+    (woken,) = wire.ask("POST", "/v2/notify/e", content=b"now")
+    wire.queue.advance("30s")
+    assert len(wire.delivered) == 1
+    wire.queue.advance("30s")
+    assert [one.message_id for one in wire.delivered[2:]] == [woken["messageId"]]
+    assert json.loads(bodies(wire.delivered[-1])[-1])["waitTimeout"] is False
+
+
 def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
     wire.start("r")
     wire.start("s")
