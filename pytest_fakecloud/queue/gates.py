@@ -208,7 +208,8 @@ class Gates:
             engine.cancel_all(
                 [
                     engine.messages[one]
-                    for one in [*queue.active, *queue.waiting]
+                    # Parked may be one that was in flight when a queue of that name was deleted.
+                    for one in [*queue.active, *queue.waiting, *queue.parked]
                     if one in engine.pending and engine.messages[one].state != "ACTIVE"
                 ]
             )

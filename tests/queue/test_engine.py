@@ -333,6 +333,21 @@ def test_cancelling_during_an_attempt(bench: Bench, status: int, state: str) -> 
     assert bench.engine.dead_letters.all() == []
 
 
+def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
+    gates = bench.engine.gates
+    message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
+    bench.clock.run_due()
+    gates.delete_queue("q")
+    gates.upsert_queue("q", parallelism=None, paused=True)
+    bench.clock.advance("1m")
+    gates.delete_queue("q")
+    bench.clock.advance("1h")
+    assert bench.times() == [0]
+    assert bench.engine.messages[message_id].state == "CANCELED"
+    assert not bench.engine.pending
+
+
 # -- flow control ----------------------------------------------------------------------------------
 
 
