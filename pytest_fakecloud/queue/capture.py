@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any, ClassVar
 
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ..kernel.aio import drive, in_thread
+from ..kernel.aio import in_thread
+from ..kernel.errors import ContractError
 from ..kernel.handle import Context, Snapshot
-from ..kernel.instants import monotonic
+from ..kernel.instants import monotonic, to_datetime
 from .arguments import number
 from .captured import DEFAULT_TIMEOUT, Callback, Captured, nearest
 from .model import DAY, first
@@ -28,6 +31,8 @@ from .signing import explain
 __all__ = ["Callback", "CallbackCapture", "Captured", "Destination"]
 
 _LONGEST_DRIVE_US = 30 * DAY
+#: How many messages of each queue a failed wait tells of.
+_TOLD = 5
 
 
 class CallbackCapture(Destination):
@@ -51,10 +56,9 @@ class CallbackCapture(Destination):
         name: str | None = None,
         keys: Mapping[str, str] | None = None,
     ) -> None:
-        self._keys = dict(keys) if keys else None
+        self._keys = _checked_keys(keys)
         self.callbacks = Captured(self, "/callback", failure=False)
         self.failures = Captured(self, "/failure", failure=True)
-        self._taken = {id(self.callbacks): 0, id(self.failures): 0}
         self._came = context.clock.signal()
         super().__init__(context, name=name)
 
@@ -82,10 +86,12 @@ class CallbackCapture(Destination):
         return _CaptureAio(self)
 
     def _next(self, captured: Captured, timeout: float) -> Callback:
-        number = self._taken[id(captured)] + 1
-        item = captured.wait_for(number, timeout=timeout)[number - 1]
-        self._taken[id(captured)] = number
-        return item
+        give_up = _give_up(timeout)
+        while self.drive_until(captured.has_next, max(0.0, give_up - monotonic())):
+            # Another thread may have been quicker.
+            if (item := captured.take()) is not None:
+                return item
+        raise captured.not_come()
 
     # -- receiving -------------------------------------------------------------------------------
 
@@ -113,7 +119,7 @@ class CallbackCapture(Destination):
         body = request.get_data()
         try:
             raw = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raw = None
         environ = request.environ
         url = f"{environ['wsgi.url_scheme']}://{environ['HTTP_HOST']}{environ['RAW_URI']}"
@@ -149,28 +155,34 @@ class CallbackCapture(Destination):
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    def drive_until(self, done: Callable[[], bool], timeout: float) -> None:
+    def drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Drive the queues of this cloud, or wait for them, until the condition holds.
 
-        Returns without it when nothing is left to deliver, or after `timeout` real seconds.
+        Returns False when nothing is left to deliver, or after `timeout` real seconds.
         """
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
-            for timer in (steps := self.clock.steps(target)):
-                timer.callback(timer.due_us)
-                if done():
-                    steps.close()
-                    break
-        if self._waits():
-            self._wait(done, give_up)
+            # Closed at once, whatever is raised: the exception may be kept, and the steps with it.
+            with closing(self.clock.steps(target)) as steps:
+                for timer in steps:
+                    timer.callback(timer.due_us)
+                    if done():
+                        break
+        return self._wait(done, give_up) if self._waits() else done()
 
-    async def adrive_until(self, done: Callable[[], bool], timeout: float) -> None:
+    async def adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
         """`drive_until`, awaitable: deliveries are awaited in the running loop."""
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
-            await drive(self.clock, target)
-        if self._waits():
-            await in_thread(self._wait, done, give_up)
+            with closing(self.clock.steps(target)) as steps:
+                for timer in steps:
+                    if timer.async_callback is not None:
+                        await timer.async_callback(timer.due_us)
+                    else:
+                        timer.callback(timer.due_us)
+                    if done():
+                        break
+        return await in_thread(self._wait, done, give_up) if self._waits() else done()
 
     def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
         """The instants to drive to, one after the other, while there is something to hope for."""
@@ -192,12 +204,14 @@ class CallbackCapture(Destination):
     def _at_least(self, due_us: int) -> int:
         return max(due_us, self.clock.now_us())
 
-    def _wait(self, done: Callable[[], bool], give_up: float) -> None:
+    def _wait(self, done: Callable[[], bool], give_up: float) -> bool:
         while True:
             seen = self._came.version
             left = give_up - monotonic()
-            if done() or left <= 0 or self._came.closed:
-                return
+            if done():
+                return True
+            if left <= 0 or self._came.closed:
+                return False
             self._came.sleep(seen, left)
 
     def _waits(self) -> bool:
@@ -210,8 +224,13 @@ class CallbackCapture(Destination):
 
     # -- saying what went wrong ------------------------------------------------------------------
 
-    def account(self, captured: Captured, fields: Mapping[str, object]) -> list[str]:
-        """Return, line by line, what came, what differed, and how far the messages are."""
+    def account(
+        self, captured: Captured, fields: Mapping[str, object], missing: bool = True
+    ) -> list[str]:
+        """Return, line by line, what came, what differed, and how far the messages are.
+
+        `missing` says that too few came, so that what might still bring them is of interest.
+        """
         lines = nearest(captured, fields)
         if captured and not fields:
             lines.append("  the last one's body:")
@@ -221,46 +240,68 @@ class CallbackCapture(Destination):
         if other:
             lines.append(f"  {len(other)} {other.kind}(s) came to {other.url} instead:")
             lines += [f"    {item!r}" for item in other[-3:]]
-        told = False
+        lines += self._told_messages(captured)
+        return lines + (self._prospects() if missing else [])
+
+    def _told_messages(self, captured: Captured) -> list[str]:
+        lines: list[str] = []
         for queue in self._queues():
-            for message in queue.messages()[-5:]:
-                told = True
+            messages = list(queue.messages())
+            # Those that have to do with this URL, and of these the newest, as they were published.
+            ranked = sorted(
+                enumerate(messages), key=lambda one: (captured.concerns(one[1]), one[0])
+            )
+            for _, message in sorted(ranked[-_TOLD:], key=lambda one: one[0]):
                 lines += [f"  {line}" for line in str(message.timeline).splitlines()]
-        if not told:
-            lines.append("  no message was published to a queue of this cloud")
+            if len(messages) > _TOLD:
+                lines.append(f"  and {len(messages) - _TOLD} more message(s) of {queue.name}")
+        return lines or ["  no message was published to a queue of this cloud"]
+
+    def _prospects(self) -> list[str]:
         due = self.clock.next_due()
         if not self._waits() and due is None:
-            lines.append("  nothing is left to deliver, so no wait can bring it")
-        elif self._waits() and due is not None and self.clock.mode == "frozen":
-            lines.append(
+            return ["  nothing is left to deliver, so no wait can bring it"]
+        if self._waits() and due is not None and self.clock.mode == "frozen":
+            return [
                 f"  the clock is frozen at {self.clock.now().isoformat()} and the next thing is due "
                 f"at {due.isoformat()}: move it with clock.advance()"
+            ]
+        return [text for queue in self._queues() for text in self._not_waited_for(queue)]
+
+    def _not_waited_for(self, queue: Any) -> Iterator[str]:
+        if queue.delivery != "driven":
+            return
+        due = queue.engine.next_due_us() if queue.engine.pending else None
+        if due is not None and due > self.clock.now_us() + _LONGEST_DRIVE_US:
+            yield (
+                f"  what is due next, at {to_datetime(due).isoformat()}, is more than 30 days ahead:"
+                " move time with clock.advance()"
             )
-        return lines
+        for schedule in queue.schedules():
+            if not schedule.paused and (runs := schedule.next_runs(1)):
+                yield (
+                    f"  the schedule {schedule.id} to {schedule.destination} is due at "
+                    f"{runs[0].isoformat()}; a wait does not run schedules: move time with"
+                    " clock.advance()"
+                )
 
     # -- data ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         """The expectations and what has come so far."""
         saved = super().snapshot()
-        saved.data["callbacks"] = list(self.callbacks)
-        saved.data["failures"] = list(self.failures)
-        saved.data["taken"] = (
-            self._taken[id(self.callbacks)],
-            self._taken[id(self.failures)],
-        )
+        saved.data["callbacks"] = self.callbacks.saved()
+        saved.data["failures"] = self.failures.saved()
         return saved
 
     def restore(self, snapshot: Snapshot) -> None:
         """Return to the expectations and the callbacks of a snapshot."""
-        own = {"callbacks", "failures", "taken"}
+        own = {"callbacks", "failures"}
         data = snapshot.data if isinstance(snapshot, Snapshot) else {}
         rest = {name: value for name, value in data.items() if name not in own}
         super().restore(Snapshot(snapshot.fixture, rest) if data else snapshot)
-        self.callbacks[:] = data["callbacks"]
-        self.failures[:] = data["failures"]
-        taken = data["taken"]
-        self._taken = {id(self.callbacks): taken[0], id(self.failures): taken[1]}
+        self.callbacks.restore(data["callbacks"])
+        self.failures.restore(data["failures"])
 
     def close(self) -> None:
         """End the receiver and every wait for it."""
@@ -270,7 +311,21 @@ class CallbackCapture(Destination):
 
 def _give_up(timeout: object) -> float:
     number("timeout", timeout, whole=False)
-    return monotonic() + float(timeout)  # type: ignore[arg-type]
+    # Nobody can sleep for longer.
+    return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
+
+
+def _checked_keys(keys: object) -> dict[str, str] | None:
+    if keys is None:
+        return None
+    if not isinstance(keys, Mapping):
+        raise ContractError(f"keys={keys!r}: give a dict of names and signing keys")
+    for name, key in keys.items():
+        if not isinstance(name, str):
+            raise ContractError(f"the name of a key, {name!r}, is not text: give a str")
+        if not isinstance(key, str) or not key:
+            raise ContractError(f"keys[{name!r}]={key!r} is no signing key: give its text")
+    return dict(keys) or None
 
 
 class _CaptureAio:
@@ -286,8 +341,8 @@ class _CaptureAio:
         return await self._next(self._capture.failures, timeout)
 
     async def _next(self, captured: Captured, timeout: float) -> Callback:
-        number = self._capture._taken[id(captured)] + 1
-        items = await captured.aio.wait_for(number, timeout=timeout)
-        self._capture._taken[id(captured)] = number
-        item: Callback = items[number - 1]
-        return item
+        give_up, adrive_until = _give_up(timeout), self._capture.adrive_until
+        while await adrive_until(captured.has_next, max(0.0, give_up - monotonic())):
+            if (item := captured.take()) is not None:
+                return item
+        raise captured.not_come()

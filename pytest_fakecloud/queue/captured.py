@@ -5,24 +5,26 @@ from __future__ import annotations
 import base64
 import binascii
 import difflib
-import functools
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, overload
 
 from ..kernel.errors import ContractError
 from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
+from .arguments import text
 from .matching import check_times
 from .model import NON_RETRYABLE, first
+from .scoped_faults import ScopedFaults
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
 
-    from ..kernel.faults import Fault
     from .capture import CallbackCapture
+    from .inspection import PublishedMessage
 
 __all__ = ["DEFAULT_TIMEOUT", "Callback", "Captured"]
 
@@ -128,7 +130,7 @@ class Callback:
 
     def header(self, name: str) -> str | None:
         """Return the first request header of that name, in any spelling, or None."""
-        return first(self.headers, name)
+        return first(self.headers, text("name", name))
 
     def __repr__(self) -> str:
         kind = "failure callback" if self.failure else "callback"
@@ -151,22 +153,37 @@ def _decoded(value: object) -> bytes:
         return b""
 
 
-class _ScopedFaults:
-    """The faults of one of the two receivers; every word of the vocabulary, bound to its route."""
+class Callbacks(Found[Callback]):
+    """Callbacks that were found; `where()` knows the fields that assertions and waits know."""
 
-    def __init__(self, capture: CallbackCapture, route: str) -> None:
-        self._capture = capture
-        self._route = route
+    def where(self, predicate: Predicate | None = None, /, **fields: object) -> Callbacks:
+        """The items the predicate holds for and whose fields agree.
 
-    def __getattr__(self, word: str) -> Callable[..., Fault]:
-        method = getattr(self._capture.faults, word)
-        if word in ("up", "clear", "unused"):
-            bound: Callable[..., Fault] = method
-            return bound
-        return functools.partial(method, route=self._route)
+        A field is a property of `Callback`, or `json` and `source_json` for the parsed bodies; a
+        callable as value is a predicate on the field.  `headers` is a dict of those asked for.
+        """
+        if predicate is not None and not callable(predicate):
+            raise ContractError(
+                f"where({predicate!r}): give a predicate on a callback, or fields such as status=200"
+            )
+        _check_fields(fields)
+        return Callbacks(
+            item
+            for item in list(self)
+            if (predicate is None or predicate(item)) and not _differences(item, fields)
+        )
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Callback: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Callbacks: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> Callback | Callbacks:
+        if isinstance(index, slice):
+            return Callbacks(super().__getitem__(index))
+        return super().__getitem__(index)
 
 
-class Captured(Found[Callback]):
+class Captured(Callbacks):
     """What came to one URL of a capture, oldest first: a list with `.url` and `.wait_for()`."""
 
     def __init__(self, capture: CallbackCapture, path: str, failure: bool) -> None:
@@ -174,7 +191,9 @@ class Captured(Found[Callback]):
         self._capture = capture
         self._path = path
         self._failure = failure
-        self.faults = _ScopedFaults(capture, path.strip("/"))
+        self._returned: set[Callback] = set()
+        self._turn = threading.Lock()
+        self.faults = ScopedFaults(capture, path.strip("/"))
 
     @property
     def url(self) -> str:
@@ -197,7 +216,7 @@ class Captured(Found[Callback]):
         *,
         timeout: float = DEFAULT_TIMEOUT,
         **fields: object,
-    ) -> Found[Callback]:
+    ) -> Callbacks:
         """Return the items once there are `wanted` of them, or one the predicate holds for.
 
         `fields` narrow both to items with these values (`status=200`, `json={...}`; a callable is a
@@ -210,25 +229,60 @@ class Captured(Found[Callback]):
         self._capture.drive_until(condition, timeout)
         return condition.result()
 
-    def assert_received(self, *, times: int | None = None, **fields: object) -> Found[Callback]:
+    def assert_received(self, *, times: int | None = None, **fields: object) -> Callbacks:
         """Return the items with these values; fails unless there is one, or exactly `times`.
 
         Never drives.  The failure shows the nearest items and what differed in each.
         """
         check_times(times)
         _check_fields(fields)
-        found = Found(item for item in self if not _differences(item, fields))
+        found = self.where(**fields)
         if (times is None and found) or (times is not None and len(found) == times):
             return found
-        expected = "at least one" if times is None else f"exactly {times}"
+        expected = "at least one" if times is None else f"exactly {times}" if times else "no"
         head = (
             f"expected {expected} {self.kind}(s){_asked(fields)} at {self.url}, found {len(found)}"
         )
-        raise AssertionError("\n".join([head, *self._capture.account(self, fields)]))
+        missing = times is None or len(found) < times
+        raise AssertionError("\n".join([head, *self._capture.account(self, fields, missing)]))
 
     def reset(self) -> None:
         """Forget what came."""
         self.clear()
+
+    # -- for the capture -------------------------------------------------------------------------
+
+    def concerns(self, message: PublishedMessage) -> bool:
+        """Whether a message goes to this URL, or asked for what goes there."""
+        asked = message.record.settings
+        wanted = asked.failure_callback if self._failure else asked.callback
+        return any(one.startswith(self.url) for one in (message.url, wanted or ""))
+
+    def has_next(self) -> bool:
+        """Whether something is here that `take()` has not returned yet."""
+        return any(item not in self._returned for item in list(self))
+
+    def take(self) -> Callback | None:
+        """Return the oldest item that was not returned yet, or None; each is returned once."""
+        with self._turn:
+            item = next((one for one in list(self) if one not in self._returned), None)
+            if item is not None:
+                self._returned.add(item)
+        return item
+
+    def not_come(self) -> AssertionError:
+        """Return the failure of a wait for one more than there are."""
+        return _Condition(self, len(self) + 1, {}).failure()
+
+    def saved(self) -> Any:
+        """Return what came and what of it was returned, for `restore`."""
+        with self._turn:
+            return list(self), set(self._returned)
+
+    def restore(self, saved: Any) -> None:
+        """Return to a `saved()`."""
+        with self._turn:
+            self[:], self._returned = list(saved[0]), set(saved[1])
 
 
 class _Condition:
@@ -246,22 +300,22 @@ class _Condition:
         self._wanted = wanted
         self._fields = fields
 
-    def found(self) -> Found[Callback]:
+    def found(self) -> Callbacks:
         """The items so far."""
         predicate = self._wanted if callable(self._wanted) else None
-        return Found(
-            item
-            for item in list(self._captured)
-            if (predicate is None or predicate(item)) and not _differences(item, self._fields)
-        )
+        return self._captured.where(predicate, **self._fields)
 
     def __call__(self) -> bool:
         return len(self.found()) >= (self._wanted if isinstance(self._wanted, int) else 1)
 
-    def result(self) -> Found[Callback]:
+    def result(self) -> Callbacks:
         """Return the items, or fail with the account of what happened instead."""
         if self():
             return self.found()
+        raise self.failure()
+
+    def failure(self) -> AssertionError:
+        """Return the failure, with the account of what happened instead."""
         captured, asked = self._captured, _asked(self._fields)
         if callable(self._wanted):
             name = getattr(self._wanted, "__name__", repr(self._wanted))
@@ -269,7 +323,7 @@ class _Condition:
         else:
             head = f"expected {self._wanted} {captured.kind}(s){asked}; "
         head += f"{len(captured)} came to {captured.url}"
-        raise AssertionError("\n".join([head, *captured._capture.account(captured, self._fields)]))
+        return AssertionError("\n".join([head, *captured._capture.account(captured, self._fields)]))
 
 
 class _Aio:
@@ -283,7 +337,7 @@ class _Aio:
         *,
         timeout: float = DEFAULT_TIMEOUT,
         **fields: object,
-    ) -> Found[Callback]:
+    ) -> Callbacks:
         """`Captured.wait_for`, awaitable."""
         condition = _Condition(self._captured, wanted, fields)
         await self._capture.adrive_until(condition, timeout)
@@ -305,6 +359,7 @@ _FIELDS = (
     "url",
     "is_final",
     "verified",
+    "problem",
     "failure",
     "headers",
     "raw",
@@ -319,16 +374,26 @@ def _asked(fields: Mapping[str, object]) -> str:
 
 
 def _differences(item: Callback, fields: Mapping[str, object]) -> list[str]:
-    return [text for name, value in fields.items() for text in _difference(item, name, value)]
+    return [
+        difference
+        for name, value in fields.items()
+        for difference in _difference(item, name, value)
+    ]
 
 
 def _check_fields(fields: Mapping[str, object]) -> None:
     for name in fields:
         if name not in _FIELDS:
             raise ContractError(f"a callback has no {name!r}; it has: {', '.join(_FIELDS)}")
+    headers = fields.get("headers")
+    for name in headers if isinstance(headers, Mapping) else ():
+        text("headers name", name)
 
 
 def _difference(item: Callback, name: str, wanted: object) -> Iterator[str]:
+    if name == "headers" and isinstance(wanted, Mapping):
+        yield from _header_differences(item, wanted)
+        return
     value = getattr(item, name)
     if name in ("json", "source_json"):
         try:
@@ -349,6 +414,18 @@ def _difference(item: Callback, name: str, wanted: object) -> Iterator[str]:
     yield f"{name} is {value!r}, not {wanted!r}"
 
 
+def _header_differences(item: Callback, wanted: Mapping[Any, object]) -> Iterator[str]:
+    for name, value in wanted.items():
+        found = item.header(name)
+        if found is None:
+            yield f"header {name} is absent, not {value!r}"
+        elif callable(value):
+            if not value(found):
+                yield f"header {name} is {found!r}, which the predicate refuses"
+        elif found != value:
+            yield f"header {name} is {found!r}, not {value!r}"
+
+
 def _listed(value: object) -> list[str]:
     return json.dumps(value, indent=2, sort_keys=True, default=repr).splitlines()
 
@@ -360,5 +437,5 @@ def nearest(captured: Captured, fields: Mapping[str, object]) -> list[str]:
     lines: list[str] = []
     for item, differences in rows[:5]:
         lines.append(f"  {item!r}")
-        lines += [f"    {text}" for text in differences]
+        lines += [f"    {difference}" for difference in differences]
     return lines

@@ -24,7 +24,7 @@ from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.ids import Ids
 from pytest_fakecloud.queue.capture import CallbackCapture, Destination
-from pytest_fakecloud.queue.model import SigningKeys
+from pytest_fakecloud.queue.model import PublishSettings, SigningKeys
 from pytest_fakecloud.queue.signing import Signer
 
 KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)
@@ -49,6 +49,9 @@ class StubQueue:
 
     def messages(self) -> list[Any]:
         return self.listed
+
+    def schedules(self) -> list[Any]:
+        return []
 
     def plan(self, seconds: float, send: Any) -> None:
         """Have a callback sent later, as a pending message would."""
@@ -360,6 +363,8 @@ def test_a_wait_in_vain_says_what_came_and_how_far_the_messages_are(
     capture: CallbackCapture, stub: StubQueue
 ) -> None:
     class Message:
+        url = "https://app.example.com/"
+        record = SimpleNamespace(settings=PublishSettings())
         timeline = "<Message msg_1>\n  00:00 CREATED\n  00:01 ERROR 500"
 
     stub.listed.append(Message())
