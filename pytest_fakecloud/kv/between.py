@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -65,8 +66,12 @@ class Between:
     """
 
     def __init__(self, plan: Betweens, commands: Place, run: Callable[[], object]) -> None:
-        if isinstance(commands, int) and commands < 1:
-            raise ContractError(f"commands={commands}: the first place is after 1 command")
+        _check_place(commands)
+        if inspect.iscoroutinefunction(run):
+            raise ContractError(
+                f"run={run!r} is asynchronous, and a pipeline does not wait for a loop: "
+                "give a plain function, or a command such as ['SET', 'k', 'v']"
+            )
         self._plan = plan
         self._commands = commands
         self._run = run
@@ -100,10 +105,18 @@ class Between:
         return {place} if 1 <= place <= gaps else set()
 
     def happen(self, place: int) -> None:
-        """Run what was given, as if another client had been quicker."""
+        """Run what was given, as if another client had been quicker.
+
+        Raises ``ContractError`` when it fails: the pipeline is answered 500, the test is told why.
+        """
         self.hits += 1
         self.place = place
-        self._run()
+        try:
+            self._run()
+        except BaseException as error:  # what pytest.fail() raises is no Exception
+            raise ContractError(
+                f"what between(run=…) runs after {place} command(s) failed: {error!r}"
+            ) from error
 
     def remove(self) -> None:
         """Let pipelines run undisturbed again."""
@@ -134,3 +147,19 @@ class Between:
         trace: TracebackType | None,
     ) -> None:
         self.remove()
+
+
+def _check_place(commands: object) -> None:
+    if commands is None:
+        return
+    if type(commands) is int:
+        if commands < 1:
+            raise ContractError(f"commands={commands}: the first place is after 1 command")
+        return
+    names = commands if isinstance(commands, tuple | list) else ()
+    if len(names) == 2 and all(isinstance(name, str) for name in names):
+        return
+    raise ContractError(
+        f"commands={commands!r}: give a number of commands, the names of two neighbours such as "
+        "('GET', 'SET'), or leave it out for every place in turn"
+    )

@@ -9,6 +9,7 @@ from ..kernel.errors import ContractError
 from .reply import Reply, to_json
 from .syntax import format_double
 from .values.hashes import HashValue
+from .values.json import JsonValue, copy_json
 from .values.lists import QuickList
 from .values.sets import SetValue
 from .values.stream import Stream, format_id
@@ -27,7 +28,13 @@ def encode(word: Scalar) -> bytes:
     if isinstance(word, bool):
         return b"true" if word else b"false"
     if isinstance(word, str):
-        return word.encode("utf-8", "surrogateescape")
+        try:
+            return word.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise ContractError(
+                f"{word!r} is no text that UTF-8 can write ({error.reason} at {error.start}): "
+                "give the bytes that are meant"
+            ) from None
     if isinstance(word, int):
         return b"%d" % word
     if isinstance(word, float):
@@ -64,6 +71,8 @@ def python_value(value: Any) -> Any:
         return [(plain(member), score) for score, member in value]
     if isinstance(value, Stream):
         return [(plain(format_id(entry_id)), _fields(fields)) for entry_id, fields in value.range()]
+    if isinstance(value, JsonValue):
+        return copy_json(value.root)
     return value.to_python()
 
 
@@ -74,8 +83,13 @@ def _fields(flat: list[bytes]) -> dict[Any, Any]:
 def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterator[list[bytes]]:
     """The command lines that put data in; raises ``ContractError`` for what has no place."""
     if not isinstance(data, Mapping):
+        if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+            raise ContractError(
+                f"load() was given {data!r}: give a mapping of keys to values such as {{'k': 'v'}}, "
+                "or commands such as [['SET', 'k', 'v']]"
+            )
         for line in data:
-            if isinstance(line, str | bytes) or not line:
+            if not isinstance(line, list | tuple) or not line:
                 raise ContractError(
                     f"{line!r} is no command: give a list such as ['SET', 'k', 'v']"
                 )

@@ -112,6 +112,8 @@ class Engine:
         self._notes_touches = False
         self.connected: dict[int, Session] = {}
         """The sessions of the database port, by number."""
+        self.streaming: set[Session] = set()
+        """The sessions of event streams."""
         self._sessions = 0
 
     def session(
@@ -269,7 +271,7 @@ class Engine:
             session.monitor = None
 
     def disconnect(self, session: Session) -> None:
-        """Have a connection of the database port closed by its transport."""
+        """Have a connection or event stream closed by its transport."""
         session.closing = True
         waiter = self.waiters.of(session.id)
         if waiter is not None:
@@ -307,13 +309,13 @@ class Engine:
         """End the tokens and the connections of a user that is gone."""
         for token in [token for token, held in self.rest_tokens.items() if held.user == user.name]:
             del self.rest_tokens[token]
-        for session in list(self.connected.values()):
+        for session in (*self.connected.values(), *self.streaming):
             if session.user is user:
                 self.disconnect(session)
 
     def cut_off_listeners(self, user: AclUser) -> None:
         """Close the connections of a user that listen to what it may no longer listen to."""
-        for session in list(self.connected.values()):
+        for session in (*self.connected.values(), *self.streaming):
             if session.user is user and any(
                 not user.may_listen(name, kind == "pattern")
                 for kind, names in session.subscriptions.items()
@@ -383,6 +385,8 @@ class Engine:
         if spec.function is None:
             raise CommandError(unknown_command(argv))
         self.running = spec
+        if self.monitors and spec.shown_first:
+            self._show(session, argv, start_us)
         try:
             if self._capacity is not None and spec.write and session.transport != "local":
                 self._capacity.check(session, spec, argv)
@@ -502,8 +506,11 @@ class Engine:
         if usec >= self.config.patience_us:
             self._note_slow(session, spec, argv, start_us, usec)
         if self.monitors and not spec.hidden:
-            for monitor in self.monitors:
-                monitor(start_us, session, argv)
+            self._show(session, argv, start_us)
+
+    def _show(self, session: Session, argv: list[bytes], at_us: int) -> None:
+        for monitor in self.monitors:
+            monitor(at_us, session, argv)
 
     def _note_slow(
         self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, usec: int

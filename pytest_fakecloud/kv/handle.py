@@ -14,6 +14,7 @@ from .acl import tester
 from .between import Between, Place
 from .contents import Scalar, commands_for, encode, plain, python_value
 from .engine import Engine
+from .errors import CommandError
 from .glob import matcher
 from .model import DIALECTS, Dialect, Limits, Session
 from .reply import Blocked
@@ -121,7 +122,15 @@ class KVServer(Handle):
 
     @cached_property
     def _session(self) -> Session:
+        return self._new_session()
+
+    def _new_session(self) -> Session:
         return self.engine.session(tester(self.dialect))
+
+    def _end_session(self) -> None:
+        session = self.__dict__.pop("_session", None)
+        if session is not None:
+            self.engine.abandon(session)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -237,8 +246,18 @@ class KVServer(Handle):
         """
         if not command:
             raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
-        reply = self.engine.execute(self._session, [encode(word) for word in command])
+        line = [encode(word) for word in command]
+        try:
+            reply = self.engine.execute(self._session, line)
+        except CommandError as error:
+            if len(line) == 1 and line[0].split()[1:]:
+                words = ", ".join(repr(plain(word)) for word in line[0].split())
+                error.add_note(f"every word is an argument of its own: execute({words})")
+            raise
         assert not isinstance(reply, Blocked)
+        if line[0].upper() == b"RESET":
+            # It leaves a client that has to log in again; the tester is let in without.
+            self._end_session()
         return plain(reply)
 
     def value(self, key: str | bytes) -> Any:
@@ -264,21 +283,35 @@ class KVServer(Handle):
 
     def ttl(self, key: str | bytes) -> int:
         """The seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
-        return int(self.execute("TTL", key))
+        return cast("int", self.engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
     def load(self, data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> None:
         """Put data in: a mapping of keys to plain values, or commands to run.
 
         In a mapping text, bytes and numbers become strings, a dict a hash, a list of scalars a
         list, a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)`` a
-        stream; what ``values()`` gave can be loaded again. A key that exists is replaced. Anything
-        else is an iterable of commands: ``[["ZADD", "board", 1, "ann"], …]``.
+        stream; what ``values()`` gave can be loaded again, except JSON documents, which only
+        ``JSON.SET`` makes. A key that exists is replaced. Anything else is an iterable of commands:
+        ``[["ZADD", "board", 1, "ann"], …]``. Raises ``ContractError``, before anything is changed,
+        for what is neither, and ``CommandError`` when a command fails.
         """
-        for line in commands_for(data):
-            self.engine.execute(self._session, line)
+        lines = list(commands_for(data))
+        session = self._new_session()
+        for line in lines:
+            try:
+                self.engine.execute(session, line)
+            except CommandError as error:
+                shown = " ".join(repr(plain(word)) for word in line[:6])
+                more = f" and {len(line) - 6} more" if len(line) > 6 else ""
+                error.add_note(f"while loading: {shown}{more}")
+                raise
 
     def reset(self) -> None:
-        """Back to the baseline: its data, no faults, no interruptions, a full daily limit."""
+        """Back to the baseline: its data, no faults, no interruptions, a full daily limit.
+
+        What ``execute()`` left open, such as a transaction or a subscription, ends.
+        """
+        self._end_session()
         super().reset()
         self.app.betweens.clear()
         self.app.quota.reset()
@@ -296,7 +329,11 @@ class KVServer(Handle):
         """
         if callable(run):
             return Between(self.app.betweens, commands, run)
-        line = tuple(run)
+        if not isinstance(run, list | tuple) or not run:
+            raise ContractError(
+                f"run={run!r}: give a function to call, or a command such as ['SET', 'k', 'v']"
+            )
+        line = tuple(encode(word) for word in run)
         return Between(self.app.betweens, commands, lambda: self.execute(*line))
 
 

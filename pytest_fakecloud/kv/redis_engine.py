@@ -86,6 +86,7 @@ class RedisSession:
         """The commands of an open transaction; they are sent together, by EXEC."""
         self.aborted = False
         self.deliver: Callable[[list[Any]], None] | None = None
+        self.wake: Callable[[], None] | None = None
 
     @property
     def login(self) -> Any:
@@ -158,6 +159,8 @@ class RedisEngine:
         self.pubsub = Subscriptions(self.link, lambda: self.names)
         self.names = self._share(prefix)
         self.monitors = MonitorFeed(self.link, lambda: self.names)
+        self.streaming: set[RedisSession] = set()
+        """The sessions of event streams."""
         self.rest_tokens = RestTokens(self.link, self.names)
         self.users = _Users(self.rest_tokens)
         self._scripts = RedisScripts() if dialect == "vendor" else None
@@ -261,10 +264,18 @@ class RedisEngine:
                 prepared = self.names.prepare(spec, argv)
                 if self._scripts is not None:
                     self._scripts.adapt(name, prepared)
-            return self._run(session, prepared, argv)
+            reply = self._run(session, prepared, argv)
         except CommandError as error:
             session.aborted = True
             raise CommandError(self.names.without(error.text)) from None
+        if name == "ACL DELUSER":
+            self._end_streams({word.decode("utf-8", "replace") for word in argv[2:]})
+        return reply
+
+    def _end_streams(self, users: set[str]) -> None:
+        for session in tuple(self.streaming):
+            if session.login is not None and session.user.name in users and session.wake:
+                session.wake()
 
     def _check_keys(
         self, session: RedisSession, spec: CommandSpec, argv: list[bytes], limit: int

@@ -1,7 +1,8 @@
 """What a real server pushes: subscriptions and the monitor, each read by a thread of its own.
 
 A connection that breaks is opened again until whoever listens goes; what was published meanwhile is
-lost, as it is for any subscriber of a real server.
+lost, as it is for any subscriber of a real server. Whose user the server no longer lets in, or no
+longer lets listen, is told so and not connected again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import AuthenticationError, NoPermissionError
 
 from .redis_names import Names, escaped
 from .reply import Push
@@ -37,11 +40,13 @@ class _Feed:
         opening: list[bytes],
         take: Callable[[Any], None],
         name: str,
+        refused: Callable[[], None] | None = None,
     ) -> None:
         self._link = link
         self._login = login
         self._opening = opening
         self._take = take
+        self._refused = refused
         self._stopped = threading.Event()
         self._connection: Any = None
         self.opened = threading.Event()
@@ -52,6 +57,12 @@ class _Feed:
         while not self._stopped.is_set():
             try:
                 self._read()
+            except (AuthenticationError, NoPermissionError):
+                if self._refused is None:
+                    self._stopped.wait(RECONNECT)
+                else:
+                    self._refused()
+                    return
             except Exception:
                 # Gone, refused, or not there yet: all the same to somebody who waits for messages.
                 self._stopped.wait(RECONNECT)
@@ -106,7 +117,14 @@ class Subscriptions:
             session.push(Push([bytes(head), *map(names.strip, where), payload]))
 
         sent = names.channels + name if kind == "channel" else escaped(names.channels) + name
-        feed = _Feed(self._link, session.login, [word, sent], take, f"subscription to {name!r}")
+        feed = _Feed(
+            self._link,
+            session.login,
+            [word, sent],
+            take,
+            f"subscription to {name!r}",
+            session.wake if session.login is not None else None,
+        )
         with self._lock:
             feeds.append(feed)
             if kind == "pattern":

@@ -135,6 +135,7 @@ class CommandSpec:
         "options",
         "over_rest",
         "readonly",
+        "shown_first",
         "since",
         "skip",
         "subcommands",
@@ -158,7 +159,9 @@ class CommandSpec:
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
-        self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
+        # Scripts are shown before what they call, all else once it ran.
+        self.shown_first = "skip_monitor" in self.flags
+        self.hidden = self.shown_first or "admin" in self.flags
         self.unlogged = "skip_slowlog" in self.flags or name == "EXEC"
         self.no_multi = "no_multi" in self.flags
         self.container: CommandSpec | None = None

@@ -44,7 +44,7 @@ def _json(body: bytes) -> Any:
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _argument(item: Any, at: int) -> bytes:
+def _argument(item: Any, at: int, what: str) -> bytes:
     if isinstance(item, str):
         try:
             return item.encode()
@@ -55,9 +55,10 @@ def _argument(item: Any, at: int) -> bytes:
     if item is False:
         return b"false"
     shown = "null" if item is None else "an array" if isinstance(item, list) else "an object"
+    place = f"argument {at}" if at else "the name"
     raise RestError(
         400,
-        f"{errors.BAD_ARGUMENTS}: argument {at} is {shown}, expected a string or a number",
+        f"{errors.BAD_ARGUMENTS}: {place} of {what} is {shown}, expected a string or a number",
     )
 
 
@@ -68,7 +69,7 @@ def _line(items: Any, what: str) -> list[bytes]:
         raise RestError(400, f"{errors.EMPTY_COMMAND}: {what} is an empty array")
     with suppress(AttributeError, UnicodeEncodeError):
         return [item.encode() for item in items]
-    return [_argument(item, at) for at, item in enumerate(items)]
+    return [_argument(item, at, what) for at, item in enumerate(items)]
 
 
 def command_of_body(body: bytes) -> list[bytes]:
@@ -112,8 +113,9 @@ def command_of_path(raw: str, body: bytes, query_string: str) -> list[bytes]:
         line.append(body)
     for part in query_string.split("&"):
         name, _, value = part.partition("=")
-        if name and name != "_token":
-            line.append(_query_bytes(name))
+        word = _query_bytes(name)
+        if word and word != b"_token":
+            line.append(word)
             if value:
                 line.append(_query_bytes(value))
     return line

@@ -279,8 +279,6 @@ class PortConnection:
                     return refusal
             return engine.execute(session, argv)
         except CommandError as error:
-            if self.app.int_text == "int" and error.text == errors.NOT_INTEGER:
-                return CommandError(errors.NOT_INTEGER_VENDOR)
             return error
 
     def _refusal(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
@@ -309,6 +307,7 @@ class PortConnection:
 
     def _finish(self, argv: list[bytes], reply: Reply, mode: str, put: bool) -> tuple[int, bytes]:
         session = self.session
+        reply = self.app.worded(reply)
         if self._said:
             reply = self._with_said(reply)
         data = b"" if reply is NO_REPLY else written(reply, session.resp)

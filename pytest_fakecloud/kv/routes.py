@@ -29,6 +29,7 @@ from .streams import EventStream, monitor_stream, subscription_stream
 __all__ = ["Credentials", "KVApp"]
 
 METHODS = "GET HEAD POST PUT"
+_STREAMS = ("subscribe", "psubscribe", "monitor")
 
 
 @dataclass(slots=True)
@@ -122,13 +123,18 @@ class KVApp(App):
         """What a request is about: ``command``, the upper-case names of its commands, and ``words``.
 
         ``words`` are the whole command lines as text; ``encoding`` is that of the answer's strings.
+        Nothing when the method is none of the service's: that is no command.
         """
+        if not request.route:
+            return {}
         if request.route in ("pipeline", "multi-exec"):
             lines = commands_of_body(request.body)
         elif request.path == "/":
             lines = [command_of_body(request.body)]
         else:
-            lines = [command_of_path(request.path[1:], request.body, request.query_string)]
+            # A body says nothing to those who ask for a stream.
+            body = b"" if request.route in _STREAMS else request.body
+            lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
         return {
             "command": [line[0].upper() for line in words],
@@ -166,10 +172,12 @@ class KVApp(App):
             reply = self.engine.execute(session, line)
         except CommandError as error:
             if wanted.resp2:
-                return Answer(to_resp(error), 400, (), "application/octet-stream")
+                told = to_resp(self.worded(error))
+                return Answer(told, 400, (), "application/octet-stream")
             return Answer({"error": self.text_of(error)}, 400)
         finally:
             self._leave(session)
+        reply = self.worded(reply)
         if wanted.resp2:
             return self._answer(request, to_resp(reply), wanted)
         return self._answer(request, {"result": to_json(reply, wanted.base64)}, wanted)
@@ -218,6 +226,7 @@ class KVApp(App):
                     replies.append(error)
         finally:
             self._leave(session)
+        self.worded(replies)
         if wanted.resp2:
             return self._answer(request, b"".join(map(to_resp, replies)), wanted)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
@@ -239,6 +248,7 @@ class KVApp(App):
             return Answer({"error": self.text_of(error)}, 400)
         finally:
             self._leave(session)
+        self.worded(replies)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
     def _transaction(self, session: Session, lines: list[list[bytes]]) -> list[Reply]:
@@ -293,7 +303,7 @@ class KVApp(App):
             self._admit(session, line)
         except CommandError as error:
             return Answer({"error": self.text_of(error)}, 400)
-        return self._streamed(monitor_stream(self.engine))
+        return self._streamed(monitor_stream(self.engine, session))
 
     def is_full(self) -> bool:
         """Whether as many connections and event streams are open as there may be."""
@@ -325,11 +335,18 @@ class KVApp(App):
         """Report a bug of ours that a command of the database port brought out."""
         self._report_bug(request, error)
 
+    def worded(self, reply: Reply) -> Reply:
+        """The reply with ``int_text`` in its errors, those inside lists put in place."""
+        if self.int_text == "int":
+            if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
+                return CommandError(errors.NOT_INTEGER_VENDOR)
+            if isinstance(reply, list):
+                reply[:] = map(self.worded, reply)
+        return reply
+
     def text_of(self, error: CommandError) -> str:
         """The text a client reads of a failed command."""
-        if self.int_text == "int" and error.text == errors.NOT_INTEGER:
-            error = CommandError(errors.NOT_INTEGER_VENDOR)
-        return str(error)
+        return str(self.worded(error))
 
     def _envelopes(self, replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -339,7 +356,7 @@ class KVApp(App):
             elif type(reply) is bytes and not base64:
                 found.append({"result": reply.decode("utf-8", "replace")})
             elif isinstance(reply, CommandError):
-                found.append({"error": self.text_of(reply)})
+                found.append({"error": str(reply)})
             else:
                 found.append({"result": to_json(reply, base64)})
         return found

@@ -74,14 +74,17 @@ def subscription_stream(
 
     def opened() -> None:
         with engine.lock:
+            engine.streaming.add(session)
             for name in names:
                 engine.pubsub.subscribe(session, kind, name)
 
     def closed() -> None:
         with engine.lock:
+            engine.streaming.discard(session)
             engine.pubsub.drop(session)
 
     outbox = EventStream(engine.clock, opened, closed)
+    session.wake = outbox.close
 
     def deliver(message: list[Any]) -> None:
         parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
@@ -91,7 +94,7 @@ def subscription_stream(
     return outbox
 
 
-def monitor_stream(engine: Engine) -> EventStream:
+def monitor_stream(engine: Engine, session: Session) -> EventStream:
     """Every command that runs, as server-sent events; the first is ``"OK"``."""
 
     def see(at_us: int, session: Session, argv: list[bytes]) -> None:
@@ -99,12 +102,15 @@ def monitor_stream(engine: Engine) -> EventStream:
 
     def opened() -> None:
         with engine.lock:
+            engine.streaming.add(session)
             engine.monitors.append(see)
         outbox.put(b'"OK"')
 
     def closed() -> None:
         with engine.lock:
+            engine.streaming.discard(session)
             engine.monitors.remove(see)
 
     outbox = EventStream(engine.clock, opened, closed)
+    session.wake = outbox.close
     return outbox

@@ -43,6 +43,13 @@ class TestContents:
         assert server.value("hash") == {"a": "1"}
         assert server.value("missing") is None
 
+    def test_a_document_is_plain_too(self, server: KVServer) -> None:
+        server.execute("JSON.SET", "doc", "$", '{"a": [1, 2.5, true, null], "b": {"c": "x"}}')
+        document = {"a": [1, 2.5, True, None], "b": {"c": "x"}}
+        assert server.value("doc") == document
+        server.value("doc")["a"].append("mine")
+        assert server.values() == {"doc": document}
+
     def test_values_can_be_loaded_again(self, server: KVServer) -> None:
         server.load(CONTENT)
         with KVServer(Context.alone()) as other:
@@ -65,6 +72,52 @@ class TestContents:
     def test_what_has_no_place_is_a_contract_error(self, server: KVServer, data: Any) -> None:
         with pytest.raises(ContractError):
             server.load(data)
+
+    @pytest.mark.parametrize(
+        "data",
+        [None, 5, "SET k v", b"SET", [5], [None], [{"SET", "k"}], lambda: None, {"k": "\ud800"}],
+    )
+    def test_what_is_no_data_is_told_in_words(self, server: KVServer, data: Any) -> None:
+        with pytest.raises(ContractError, match="give"):
+            server.load(data)
+
+    @pytest.mark.parametrize(
+        "value", [None, [{"a": 1}], {"a": {"b": 1}}, [("a", 1), "b"], {1: {2}}]
+    )
+    def test_a_wrong_value_changes_nothing(self, server: KVServer, value: Any) -> None:
+        server.load({"first": "1", "k": "old"})
+        with pytest.raises(ContractError):
+            server.load({"first": "2", "k": value})
+        assert server.values() == {"first": "1", "k": "old"}
+
+    def test_a_command_that_fails_while_loading_is_named(self, server: KVServer) -> None:
+        with pytest.raises(CommandError, match="not a valid float") as caught:
+            server.load({"fine": 1, "board": [("ann", "high")]})
+        assert caught.value.__notes__ == ["while loading: 'ZADD' 'board' 'high' 'ann'"]
+
+    def test_a_command_in_one_text_is_explained(self, server: KVServer) -> None:
+        with pytest.raises(CommandError, match="unknown command") as caught:
+            server.execute("SET k v")
+        assert caught.value.__notes__ == [
+            "every word is an argument of its own: execute('SET', 'k', 'v')"
+        ]
+
+    def test_text_that_utf8_cannot_write_is_told_in_words(self, server: KVServer) -> None:
+        for call in (server.execute, server.value, server.keys, server.ttl):
+            with pytest.raises(ContractError, match="give the bytes"):
+                call("\ud800")
+
+    def test_an_open_transaction_of_the_tester_is_its_own(self, server: KVServer) -> None:
+        server.execute("MULTI")
+        assert server.execute("SET", "queued", 1) == "QUEUED"
+        server.load({"k": "v"})
+        assert (server.values(), server.ttl("k"), server.ttl("queued")) == ({"k": "v"}, -1, -2)
+        assert server.execute("EXEC") == ["OK"]
+
+    def test_the_tester_is_let_in_after_reset_of_the_client(self, server: KVServer) -> None:
+        server.execute("MULTI")
+        assert server.execute("RESET") == "RESET"
+        assert server.execute("SET", "k", "v") == "OK"
 
     def test_execute(self, server: KVServer) -> None:
         assert server.execute("SET", "k", 1) == "OK"
@@ -131,6 +184,16 @@ class TestBaseline:
         assert server.values() == {"base": "1"}
         assert not server.app.betweens
 
+    @pytest.mark.parametrize(
+        "line", [["MULTI"], ["SUBSCRIBE", "news"], ["RESET"], ["CLIENT", "TRACKING", "ON"]]
+    )
+    def test_what_execute_left_open_ends(self, server: KVServer, line: list[str]) -> None:
+        server.execute(*line)
+        server.reset()
+        assert server.execute("SET", "k", "v") == "OK"
+        assert server.value("k") == "v"
+        assert server.execute("PUBLISH", "news", "text") == 0
+
     def test_a_full_day_again_after_reset(self) -> None:
         with KVServer(Context.alone(), daily_limit=1) as server:
             assert ask(server, "PING") == {"result": "PONG"}
@@ -195,3 +258,43 @@ class TestBetween:
             server.between(0, run=lambda: None)
         with pytest.raises(ContractError, match="every place"):
             list(server.between(1, run=lambda: None))
+
+    @pytest.mark.parametrize(
+        "commands",
+        [True, 1.5, "GET", ("GET",), ("GET", "SET", "GET"), (1, 2), [], {"GET", "SET"}],
+    )
+    def test_a_place_that_is_none(self, server: KVServer, commands: Any) -> None:
+        with pytest.raises(ContractError, match="two neighbours"):
+            server.between(commands, run=lambda: None)
+        assert not server.app.betweens
+
+    @pytest.mark.parametrize("run", [None, 5, "FLUSHALL", b"PING", [], {"SET", "k"}, ["SET", None]])
+    def test_what_cannot_be_run(self, server: KVServer, run: Any) -> None:
+        with pytest.raises(ContractError, match="give"):
+            server.between(1, run=run)
+        assert not server.app.betweens
+
+    def test_an_asynchronous_function_is_refused(self, server: KVServer) -> None:
+        async def rival() -> None:
+            """Never called."""
+
+        with pytest.raises(ContractError, match="asynchronous"):
+            server.between(1, run=rival)
+
+    def test_a_failure_is_the_tests_own(self, server: KVServer) -> None:
+        def rival() -> None:
+            raise ValueError("of the test")
+
+        for run, told in (
+            (rival, "ValueError('of the test')"),
+            (["NOPE"], "unknown command 'NOPE'"),
+        ):
+            with server.between(2, run=run):
+                answer = httpx.post(
+                    server.url + "/pipeline", json=self.LINES, headers=server.headers
+                )
+            assert answer.status_code == 500
+            problem = server.context.problems.pop()
+            assert isinstance(problem.exception, ContractError)
+            assert "what between(run=…) runs after 2 command(s) failed" in problem.text
+            assert told in problem.text

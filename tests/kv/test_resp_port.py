@@ -302,7 +302,11 @@ class TestProtocol:
         with KVServer(Context.alone(), int_text="int") as server:
             client = Client(server)
             client("SET k x")
-            assert client("INCR k") == Error(b"ERR value is not an int or out of range")
+            text = Error(b"ERR value is not an int or out of range")
+            assert client("INCR k") == text
+            client("MULTI")
+            client("INCR k")
+            assert client("EXEC") == [text]
             client.close()
 
 
@@ -531,6 +535,25 @@ class TestListening:
         working("AUTH", "default", "secret")
         assert watching.read().text.endswith(b'] "AUTH" "(redacted)" "(redacted)"')
         assert watching("GET k") == Error(b"ERR Replica can't interact with the keyspace")
+
+    @pytest.mark.parametrize("name", ["EVAL", "EVAL_RO", "EVALSHA", "FCALL"])
+    def test_scripts_are_monitored_before_what_they_call(
+        self, server: KVServer, connect: Callable[..., Client], name: str
+    ) -> None:
+        watching, working = connect(), connect()
+        code = b"return redis.call('GET', 'k')"
+        sha = server.execute("SCRIPT", "LOAD", code)
+        server.execute(
+            "FUNCTION",
+            "LOAD",
+            b"#!lua name=l\nredis.register_function('f', function() %s end)" % code,
+        )
+        which = {"EVALSHA": sha, "FCALL": "f"}.get(name, code)
+        watching("MONITOR")
+        working(name, which, 0)
+        first, second = watching.read().text, watching.read().text
+        assert f'] "{name}" '.encode() in first
+        assert second.endswith(b'[0 lua] "GET" "k"')
 
     def test_invalidation_after_the_reply(self, server: KVServer, client: Client) -> None:
         client("HELLO 3")

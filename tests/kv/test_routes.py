@@ -60,6 +60,11 @@ class TestMethods:
         assert answer.status_code == 405
         assert list(answer.json()) == ["error"]
 
+    def test_what_is_405_is_no_command(self, server: KVServer, http: httpx.Client) -> None:
+        http.delete("/get/k")
+        http.post("/", json=["GET", "k"])
+        assert server.assert_called("GET", times=1).only().method == "POST"
+
 
 class TestPathCommands:
     def test_names_in_either_case(self, http: httpx.Client) -> None:
@@ -218,6 +223,21 @@ class TestDialectOfErrors:
             ]:
                 answer = httpx.post(server.url + path, json=body, headers=server.headers)
                 assert answer.json() == expected
+
+    def test_the_word_inside_a_reply_and_in_the_native_format(self, context: Context) -> None:
+        text = "ERR value is not an int or out of range"
+        script = "return {redis.pcall('INCRBY', KEYS[1], 'x')}"
+        with KVServer(context, int_text="int") as server:
+            lines = [["MULTI"], ["INCRBY", "n", "x"], ["EXEC"], ["EVAL", script, 1, "n"]]
+            url, headers = server.url + "/pipeline", server.headers
+            answer = httpx.post(url, json=lines, headers=headers).json()
+            assert answer[2:] == [{"result": [text]}, {"result": [text]}]
+            headers["Upstash-Response-Format"] = "resp2"
+            raw = f"-{text}\r\n".encode()
+            for path in ("/pipeline", "/"):
+                line: Any = ["INCRBY", "n", "x"]
+                body = [line] if path == "/pipeline" else line
+                assert httpx.post(server.url + path, json=body, headers=headers).content == raw
 
 
 class TestEncoding:
@@ -650,6 +670,34 @@ class TestStreams:
         headers = {"Authorization": f"Bearer {server.read_only_token}", **EVENTS}
         assert httpx.get(server.url + "/monitor", headers=headers).status_code == 400
         assert httpx.get(server.url + "/monitor", headers=EVENTS).status_code == 401
+
+    @pytest.mark.parametrize(
+        ("path", "rules"),
+        [
+            ("/subscribe/news", ["DELUSER", "u"]),
+            ("/psubscribe/news", ["SETUSER", "u", "resetchannels"]),
+            ("/monitor", ["DELUSER", "u"]),
+        ],
+    )
+    def test_a_stream_ends_with_what_its_user_may(
+        self, server: KVServer, path: str, rules: list[str]
+    ) -> None:
+        server.execute("ACL", "SETUSER", "u", "on", ">pw", "+@all", "&news")
+        token = server.execute("ACL", "RESTTOKEN", "u", "pw")
+        headers = {"Authorization": f"Bearer {token}", **EVENTS}
+        with httpx.stream("GET", server.url + path, headers=headers) as response:
+            lines = events(response)
+            next(lines)
+            server.execute("ACL", *rules)
+            for _ in lines:
+                """Until there are no more."""
+        assert server.execute("PUBLISH", "news", "secret") == 0
+
+    def test_the_body_of_a_stream_is_no_word_of_its_command(self, server: KVServer) -> None:
+        with server.faults.answer(503, command="SUBSCRIBE"):
+            headers = {**server.headers, **EVENTS}
+            httpx.post(server.url + "/subscribe/news", headers=headers, json=[])
+        assert server.journal.calls().only().facts["words"] == [["subscribe", "news"]]
 
     def test_closing_the_server_ends_the_stream(self, context: Context) -> None:
         server = KVServer(context)
