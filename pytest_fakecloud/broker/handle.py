@@ -20,7 +20,7 @@ from .engine import Engine
 from .errors import as_misuse
 from .loading import Headers, checked, header_list, messages_in, text, timestamp_ms
 from .log import PartitionLog
-from .matching import Expectation, Sought, failure
+from .matching import Expectation, Sought, failure, shown_call
 from .model import INT64_MAX, Message, Record, TopicPartition, TopicPartitionOffset
 from .routes import BrokerApp
 from .settings import Limits, Settings, one_of, string, strings, whole
@@ -525,9 +525,22 @@ class Broker(Handle):
                 f"among {len(records)}",
                 candidates,
                 matched,
-                note,
+                "\n  ".join(filter(None, [note, *self._refused(len(matched), times)])),
+                expected.distance,
             )
         )
+
+    def _refused(self, found: int, times: int | None) -> list[str]:
+        """The last produce calls that came to nothing, where records are missing."""
+        if times is not None and found >= times:
+            return []
+        refused = [
+            call
+            for call in self.journal.calls()
+            if call.path.startswith(("/produce", "/webhook"))
+            and (not call.reached or (call.status or 0) >= 400)
+        ]
+        return [f"came to nothing: {shown_call(call)}" for call in refused[-5:]]
 
     def _client_records(self, topic: str) -> tuple[Sequence[Record], int]:
         """What clients produced to a topic, and how many records the tester put there."""

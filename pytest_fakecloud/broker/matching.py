@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 from ..kernel.errors import ContractError
+from ..kernel.journal import Call
 from .loading import Headers, header_list
 from .model import Record
 from .settings import string
 
-__all__ = ["Expectation", "Sought", "failure"]
+__all__ = ["Expectation", "Sought", "failure", "shown_call"]
 
 _NEAREST = 5
+_RANKED = 1000
+"""How many records are compared closely for a failed assertion."""
+_COMPARED = 200
+"""How many characters of a value are compared for likeness."""
 
 
 class Expectation:
@@ -32,7 +38,7 @@ class Expectation:
         headers: Headers | None = None,
         partition: int | None = None,
     ) -> None:
-        self.value = value
+        self.value = _as_json(value)
         self.key = key
         self.headers = None if headers is None else [tuple(h) for h in header_list(headers)]
         self.partition = partition
@@ -78,6 +84,27 @@ class Expectation:
                     f"header {name!r} is {' and '.join(map(repr, values))}, not {text!r}"
                 )
         return reasons
+
+    def distance(self, record: Record) -> float:
+        """How far a record is from the expected one: the parts that differ, then how unlike they are."""
+        value = self._value_reasons(record) if self.value is not None else []
+        parts = len(self.why_not(record)) - len(value) + bool(value)
+        unlike = 1 - self._likeness(record.value) if value else 0.0
+        return parts + unlike / 2
+
+    def _likeness(self, value: str) -> float:
+        wanted = self.value
+        if isinstance(wanted, str):
+            return SequenceMatcher(None, wanted[:_COMPARED], value[:_COMPARED]).ratio()
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            return 0.0
+        if isinstance(found, dict) and isinstance(wanted, dict):
+            names = {*found, *wanted}
+            same = sum(n in found and n in wanted and found[n] == wanted[n] for n in names)
+            return 0.5 + same / len(names) / 2
+        return 0.25 if type(found) is type(wanted) else 0.0
 
     def _value_reasons(self, record: Record) -> list[str]:
         wanted, value = self.value, record.value
@@ -177,12 +204,22 @@ def _differences(found: Any, wanted: Any, path: str) -> list[str]:
 
 
 def failure(
-    what: str, candidates: Sequence[tuple[Record, list[str]]], matched: Sequence[Record], note: str
+    what: str,
+    candidates: Sequence[tuple[Record, list[str]]],
+    matched: Sequence[Record],
+    note: str,
+    distance: Callable[[Record], float] | None = None,
 ) -> str:
-    """The text of a failed assertion: what was expected, what matched, and the nearest others."""
+    """The text of a failed assertion: what was expected, what matched, and the nearest others.
+
+    ``distance`` tells which are nearest; without, those with the fewest reasons.
+    """
     lines = [what]
     lines += [f"  matched: {_where(record)}" for record in matched[:_NEAREST]]
     misses = sorted((pair for pair in candidates if pair[1]), key=lambda pair: len(pair[1]))
+    if distance is not None:
+        near = sorted(misses[:_RANKED], key=lambda pair: distance(pair[0]))
+        misses = [*near, *misses[_RANKED:]]
     lines += [f"  not {_where(record)}: {'; '.join(why)}" for record, why in misses[:_NEAREST]]
     if len(misses) > _NEAREST:
         lines.append(f"  ... and {len(misses) - _NEAREST} more records that differ")
@@ -191,8 +228,27 @@ def failure(
     return "\n".join(lines)
 
 
+def shown_call(call: Call) -> str:
+    """A call and how it ended, in a line."""
+    ended = f"{call.status}" if call.status is not None else call.outcome
+    try:
+        why = call.answer_json()["error"]
+    except (ValueError, TypeError, KeyError):
+        why = call.fault or ""
+    return f"{call.method} {call.target[:200]} -> {ended}" + (f": {why}" if why else "")
+
+
 def _where(record: Record) -> str:
     return f"{record.topic}-{record.partition}@{record.offset} {_brief(record.value)}"
+
+
+def _as_json(value: Any) -> Any:
+    """Lists for tuples, as JSON brings them."""
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return value
 
 
 def _brief(value: object) -> str:

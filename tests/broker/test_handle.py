@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
@@ -358,12 +359,36 @@ def test_assert_produced_fails_with_the_nearest_records_and_why(broker: Broker, 
     lines = str(failed.value).splitlines()
     assert lines[0].startswith("expected at least one record in topic 'orders' with value={'id': 1")
     assert "found 0 among 2" in lines[0]
-    assert "key is 'z', not 'k'" in lines[1]
-    assert "is not JSON" in lines[1]
-    assert "value.more = [] was not expected" in lines[2]
-    assert "value.total is 8, not 9" in lines[2]
-    assert "header 'h' is absent (there are: none)" in lines[2]
-    assert "partition is 0, not 1" in lines[2]
+    assert "key is 'z', not 'k'" in lines[2]
+    assert "is not JSON" in lines[2]
+    assert "value.more = [] was not expected" in lines[1]
+    assert "value.total is 8, not 9" in lines[1]
+    assert "header 'h' is absent (there are: none)" in lines[1]
+    assert "partition is 0, not 1" in lines[1]
+
+
+def test_assert_produced_names_the_calls_that_came_to_nothing(broker: Broker, rest: Rest) -> None:
+    rest("POST", "/produce/order", {"value": "a"}, status=404)
+    rest("POST", "/produce/orders", {"val": "a"}, status=400)
+    broker.faults.answer(503, "busy", route="produce", times=1)
+    assert rest.http.post("/produce/orders", json={"value": "a"}).status_code == 503
+    broker.faults.drop(route="produce", times=1)
+    with pytest.raises(httpx.HTTPError):
+        rest.http.post("/produce/orders", json={"value": "a"})
+    with pytest.raises(AssertionError) as caught:
+        broker.assert_produced("orders", "a")
+    lines = str(caught.value).splitlines()[1:]
+    assert lines[0] == "  no client has produced to it"
+    assert lines[1].startswith(
+        "  came to nothing: POST /produce/order -> 404: This server does not host topic 'order'"
+    )
+    assert lines[2] == "  came to nothing: POST /produce/orders -> 400: value is missing"
+    assert lines[3].startswith("  came to nothing: POST /produce/orders -> 503")
+    assert lines[4].startswith("  came to nothing: POST /produce/orders -> dropped")
+    rest.produce("orders", "b")
+    with pytest.raises(AssertionError, match="found 1") as caught:
+        broker.assert_produced("orders", times=0)
+    assert "came to nothing" not in str(caught.value)
 
 
 def test_assert_produced_fails_on_the_wrong_number(broker: Broker, rest: Rest) -> None:

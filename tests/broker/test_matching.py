@@ -46,3 +46,36 @@ def test_only_the_nearest_are_listed() -> None:
     assert text.splitlines()[:2] == ["expected", "  not t-0@0 '0': why"]
     assert "4 more records" in text
     assert text.endswith("a note")
+
+
+def test_the_nearest_record_is_named_first() -> None:
+    wanted = Expectation({"id": 1, "name": "ann", "of": "x"}, key="k")
+    records = [
+        record("no JSON", 0),
+        record('{"id": 7}', 1),
+        record('{"id": 1, "name": "bob", "of": "y"}', 2),
+        record("[]", 3),
+    ]
+    text = failure("expected", [(r, wanted.why_not(r)) for r in records], [], "", wanted.distance)
+    assert [line.split()[1] for line in text.splitlines()[1:]] == [
+        "t-0@2",
+        "t-0@1",
+        "t-0@0",
+        "t-0@3",
+    ]
+    wanted = Expectation("order paid")
+    records = [record("zzz", 0), record("order paid twice", 1)]
+    text = failure("expected", [(r, wanted.why_not(r)) for r in records], [], "", wanted.distance)
+    assert text.splitlines()[1].startswith("  not t-0@1")
+
+
+def test_what_matches_in_more_parts_is_nearer_than_a_likely_value() -> None:
+    wanted = Expectation("order 1", key="k", partition=0)
+    keyed = Record("t", 0, 1, 0, "k", "zzz")
+    records = [record("order 2", 0), keyed]
+    assert min(records, key=wanted.distance) is keyed
+
+
+def test_tuples_are_lists_as_in_json() -> None:
+    assert Expectation({"items": (1, {"a": ()})}).why_not(record('{"items": [1, {"a": []}]}')) == []
+    assert Expectation((1, 2)).why_not(record("[1, 2]")) == []
