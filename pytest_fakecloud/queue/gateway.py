@@ -96,7 +96,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
         nonlocal status_line, headers
         if status_line and exc_info is None:
             raise AssertionError("start_response() was called twice without exc_info")
-        status_line, headers = status, list(response_headers)
+        status_line, headers = status, _native(response_headers)
         return written.append
 
     with caught_by_framework() as seen:
@@ -111,10 +111,26 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Handled:
                     close()
             if not status_line:
                 raise AssertionError("the WSGI application never called start_response()")
-            handled = Handled(int(status_line.split(None, 1)[0]), headers, b"".join(written))
+            code = _status(int(status_line.split(None, 1)[0]))
+            handled = Handled(code, headers, b"".join(written))
         except Exception as error:
             return failed(error)
     return _with_caught(handled, seen)
+
+
+def _native(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return response headers when they are pairs of text, which WSGI calls native strings."""
+    pairs = [(name, value) for name, value in headers]
+    for pair in pairs:
+        if not all(isinstance(part, str) for part in pair):
+            raise AssertionError(f"the WSGI application's header {pair!r} is not two texts")
+    return pairs
+
+
+def _status(code: int) -> int:
+    if not 100 <= code <= 999:
+        raise AssertionError(f"the application answered {code}, which is no HTTP status")
+    return code
 
 
 def environ_of(method: str, url: str, headers: Headers, body: bytes) -> dict[str, Any]:
@@ -224,8 +240,9 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
             return handled
         finally:
             answer.finished.set()
-    if not answer.status:
-        return failed(AssertionError("the ASGI application ended without an answer"))
+    if not answer.complete:
+        what = "the whole of its answer" if answer.status else "an answer"
+        return failed(AssertionError(f"the ASGI application ended without {what}"))
     return _with_caught(answer.handled(), seen)
 
 
@@ -255,7 +272,7 @@ class _AsgiAnswer:
         if kind == "http.response.start":
             if self.status:
                 raise AssertionError("the ASGI application started its answer twice")
-            self.status = int(event["status"])
+            self.status = _status(int(event["status"]))
             self.headers = [
                 (bytes(name).decode("latin-1"), bytes(value).decode("latin-1"))
                 for name, value in event.get("headers", ())

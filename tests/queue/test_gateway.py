@@ -139,6 +139,34 @@ def test_a_streaming_wsgi_application_is_closed(table: Table) -> None:
     assert (outcome.body, closed) == (b"ab", [True])
 
 
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("200 OK", [("X", 1)]),
+        ("200 OK", [("X", None)]),
+        ("200 OK", [(b"X", b"1")]),
+        ("200 OK", [("X",)]),
+        ("200 OK", [7]),
+        ("0 none", []),
+        ("1000 much", []),
+        ("abc", []),
+        ("", []),
+    ],
+)
+def test_a_wsgi_answer_that_no_server_would_send(
+    table: Table, status: str, headers: list[Any]
+) -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> Any:
+        start_response(status, headers)
+        return [b"x"]
+
+    table.wsgi(APP, app)
+    outcome = table.deliver(delivery())
+    assert outcome.status == 500
+    assert outcome.exception is not None
+    assert all(isinstance(part, str) for pair in outcome.headers for part in pair)
+
+
 @pytest.mark.parametrize("kind", ["silent", "twice", "late"])
 def test_a_wsgi_application_that_breaks_its_protocol(table: Table, kind: str) -> None:
     def app(environ: dict[str, Any], start_response: Any) -> Any:
@@ -381,7 +409,9 @@ def test_the_plain_form_in_a_running_loop_names_the_awaitable_one(table: Table) 
     assert "use the awaitable form (await queue.aio.advance(...))" in text
 
 
-@pytest.mark.parametrize("kind", ["silent", "body first", "twice", "raises", "breaks off"])
+@pytest.mark.parametrize(
+    "kind", ["silent", "body first", "twice", "raises", "breaks off", "stops short", "no status"]
+)
 def test_an_asgi_application_that_breaks_its_protocol(table: Table, kind: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": []}
@@ -391,10 +421,12 @@ def test_an_asgi_application_that_breaks_its_protocol(table: Table, kind: str) -
             raise ValueError("boom")
         if kind == "body first":
             await send({"type": "http.response.body", "body": b""})
-        await send(start)
+        await send({**start, "status": 0} if kind == "no status" else start)
         if kind == "twice":
             await send(start)
         await send({"type": "http.response.body", "body": b"part", "more_body": True})
+        if kind == "stops short":
+            return
         raise ValueError("boom")
 
     table.asgi(APP, app)
