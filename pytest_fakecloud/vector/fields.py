@@ -6,8 +6,7 @@ index's kind or dimension.
 
 Decided here: a field that exists on some endpoint is ignored where it has no meaning, as clients
 hand on whole option objects; a name no endpoint has is an error, as it is most likely a
-misspelling; an empty sparse vector is an error as an empty dense one is, though a text of nothing
-but stop words is embedded as one.
+misspelling; an empty sparse vector is an error as an empty dense one is.
 """
 
 from __future__ import annotations
