@@ -14,10 +14,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..kernel.app import Request
+from ..kernel.app import Answer, Request
+from ..kernel.errors import ContractError
+from ..kernel.fault_kinds import AnswerFault
 from ..kernel.faults import Fault, FaultPlan
+from .arguments import number, one_of
+from .errors import QueueError, burst_limited, daily_limited
 from .headers import as_text
-from .model import Delivery, Headers, Kind, Message
+from .model import (
+    CALLBACK,
+    DAY,
+    FAILURE_CALLBACK,
+    MESSAGE,
+    SECOND,
+    Delivery,
+    Headers,
+    Kind,
+    Message,
+)
 from .settings import Mishaps
 
 #: Faults that change a delivery that is about to be made, in this order.
@@ -30,6 +44,8 @@ DELIVERY_KINDS = (
     "expired",
     "unsigned",
 )
+_OF_DELIVERIES = frozenset({*DELIVERY_KINDS, "reorder", "drop_callback"})
+KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
 
 
@@ -129,32 +145,70 @@ class QueueFaults(FaultPlan):
 
     def burst_limit(self, limit: int = 100, **matchers: Any) -> Fault:
         """Refuse publish requests with the burst limit's 429 and its headers."""
-        headers: Headers = [
-            ("Burst-RateLimit-Limit", str(limit)),
-            ("Burst-RateLimit-Remaining", "0"),
-            ("Burst-RateLimit-Reset", str(self.clock.now_us() // 1_000_000 + 1)),
-        ]
-        body = {"error": "Exceeded burst rate limit"}
-        return self.answer(429, body, headers=headers, **_publishing(matchers))
+        number("limit", limit)
+
+        def headers() -> Headers:
+            second = self.clock.now_us() // SECOND
+            return [
+                ("Burst-RateLimit-Limit", str(limit)),
+                ("Burst-RateLimit-Remaining", "0"),
+                ("Burst-RateLimit-Reset", str(second + 1)),
+            ]
+
+        return self._refusal(burst_limited, headers, f"burst_limit {limit}", matchers)
 
     def daily_limit(self, limit: int = 1000, **matchers: Any) -> Fault:
         """Refuse publish requests with the daily limit's 429 and its headers."""
-        tomorrow = (self.clock.now_us() // 86_400_000_000 + 1) * 86_400
-        headers: Headers = [
-            ("RateLimit-Limit", str(limit)),
-            ("RateLimit-Remaining", "0"),
-            ("RateLimit-Reset", str(tomorrow)),
-        ]
-        body = {"error": "Exceeded daily rate limit"}
-        return self.answer(429, body, headers=headers, **_publishing(matchers))
+        number("limit", limit)
+
+        def headers() -> Headers:
+            tomorrow = self.clock.now_us() // DAY + 1
+            return [
+                ("RateLimit-Limit", str(limit)),
+                ("RateLimit-Remaining", "0"),
+                ("RateLimit-Reset", str(tomorrow * DAY // SECOND)),
+            ]
+
+        return self._refusal(daily_limited, headers, f"daily_limit {limit}", matchers)
+
+    def add(self, fault: Fault) -> Fault:
+        """Put a prepared fault into the plan; `ContractError` when it could never fire."""
+        for name, wanted in fault.facts.items():
+            if not (isinstance(wanted, str) or callable(wanted)):
+                raise ContractError(f"{name}={wanted!r}: give a text or a predicate on it")
+        if fault.kind in _OF_DELIVERIES:
+            if "command" in fault.facts:
+                raise ContractError(
+                    f"{fault.kind} is a fault of deliveries, which have no command; they have: "
+                    f"{', '.join(self.fact_names[1:])}"
+                )
+            kind = fault.facts.get("kind")
+            if isinstance(kind, str):
+                lost = fault.kind == "drop_callback"
+                one_of("kind", kind.lower(), KINDS[1:] if lost else KINDS)
+        return super().add(fault)
 
     def _delivery(self, kind: str, matchers: dict[str, Any]) -> Fault:
         return self.add(Fault(self, kind, kind, matchers))
 
+    def _refusal(
+        self,
+        error: Callable[[Headers], QueueError],
+        headers: Callable[[], Headers],
+        shown: str,
+        matchers: dict[str, Any],
+    ) -> Fault:
+        def answer() -> Answer:
+            # The instant the limit ends depends on the one it is met at.
+            refusal = self.render(error(headers()))
+            return self._dumped(refusal)
+
+        return self.add(AnswerFault(self, answer, shown, _publishing(matchers)))
+
 
 def _publishing(matchers: dict[str, Any]) -> dict[str, Any]:
     wanted: Callable[[Request], object] | None = matchers.get("when")
-    if matchers.get("route") is not None:
+    if matchers.get("route") is not None or (wanted is not None and not callable(wanted)):
         return matchers
 
     def when(request: Request) -> bool:

@@ -17,12 +17,9 @@ from .arguments import (
     ANY,
     body_of,
     forwarded_pairs,
-    keywords,
-    known_keys,
     labels_of,
     number,
     one_of,
-    section,
     setting_pairs,
     text,
     whole_seconds,
@@ -34,6 +31,7 @@ from .faults import PlannedMishaps, QueueFaults
 from .headers import as_text
 from .inspection import DeadLetterView, PublishedMessage, ScheduleView
 from .limits import plan
+from .loading import bytes_of, load
 from .looking import Looking
 from .model import (
     Attempt,
@@ -130,6 +128,8 @@ class Queue(Looking, Handle):
         number("no_answer_status", no_answer_status)
         number("loop_limit", loop_limit, least=1)
         number("attempt_cap", attempt_cap, whole=False)
+        if not (isinstance(region, str) and region.isprintable()):
+            raise ContractError(f"region={region!r} cannot stand in a header: give printable text")
         # The base class names the handle only after the engine is built, which needs it for ids.
         name = context.name_for(self.fixture, name)
         given = dict(limits or {})
@@ -222,9 +222,12 @@ class Queue(Looking, Handle):
         The official receivers report only what the second key said; this says all that is wrong, on
         the clock the queue signs on.  `url` is the address the receiver believes it was called at.
         """
-        raw = body.encode() if isinstance(body, str) else body
+        given = None if signature is None else text("signature", signature)
+        if url is not None:
+            text("url", url)
+        raw = bytes_of("body", body)
         now = clock_of_signatures(self.signature_clock, self.clock.now_us)
-        return explain(signature, body=raw, keys=self.engine.keys, at=now(), url=url)
+        return explain(given, body=raw, keys=self.engine.keys, at=now(), url=url)
 
     def env_variables(self) -> dict[str, str]:
         variables = {
@@ -334,23 +337,8 @@ class Queue(Looking, Handle):
         "schedules": [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part
         optional; a message takes the keywords of `publish`.
         """
-        known_keys("the data", data, ("url_groups", "queues", "schedules", "messages"))
-        engine = self.engine
-        for group_name, urls in section(data, "url_groups", dict).items():
-            with engine.lock:
-                now = engine.clock.now_us()
-                group = engine.groups.create(group_name, now)
-                for url in section({group_name: urls}, group_name, list):
-                    one = url if isinstance(url, Mapping) else {"url": url}
-                    engine.groups.add(group, text("url", one.get("url")), one.get("name"), now)
-        for queue_name, settings in section(data, "queues", dict).items():
-            given = known_keys(f"queue {queue_name}", settings or {}, ("parallelism", "paused"))
-            number("parallelism", given.setdefault("parallelism", 1), least=1)
-            engine.gates.upsert_queue(queue_name, paused=bool(given.pop("paused", False)), **given)
-        for schedule in section(data, "schedules", list):
-            self.schedule(**keywords("a schedule", schedule, self.schedule))
-        for message in section(data, "messages", list):
-            self.publish(**keywords("a message", message, self.publish))
+        self.check_open()
+        load(self, data)
 
     def schedule(
         self,
@@ -378,17 +366,34 @@ class Queue(Looking, Handle):
     def cancel(self, message_id: str | PublishedMessage) -> int:
         """Cancel a message that is pending; returns how many deliveries that were."""
         wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
+        if not isinstance(wanted, str):
+            raise ContractError(f"cancel({wanted!r}): give a message or its id")
         return self.engine.cancel(wanted)
 
-    def retry_dead_letter(self, dlq_id: str | DeadLetterView) -> PublishedMessage:
+    def retry_dead_letter(
+        self, dlq_id: str | DeadLetterView | PublishedMessage
+    ) -> PublishedMessage:
         """Publish a dead letter's message anew and remove the dead letter."""
         wanted = dlq_id.id if isinstance(dlq_id, DeadLetterView) else dlq_id
+        if isinstance(wanted, PublishedMessage):
+            wanted = self._dead_letter_of(wanted)
+        if not isinstance(wanted, str):
+            raise ContractError(f"retry_dead_letter({wanted!r}): give a dead letter or its id")
         engine = self.engine
         with engine.lock:
             row = engine.dead_letters.get(wanted)
             accepted = engine.publisher.retry_dead_letter(engine.dead_letters.message(row))
             engine.dead_letters.delete([row])
         return PublishedMessage(engine, accepted.message_id)
+
+    def _dead_letter_of(self, message: PublishedMessage) -> str:
+        rows = {row.message_id: row.id for row in self.engine.dead_letters.all()}
+        found = rows.get(message.record.id)
+        if found is None:
+            state = message.state
+            why = "was retried, deleted or expired" if state == "dead_lettered" else f"is {state}"
+            raise ContractError(f"{message!r} is no dead letter: it {why}")
+        return found
 
     # -- driving ---------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -226,3 +227,58 @@ def test_common_faults_while_publishing(scene: Scene) -> None:
     scene.queue.faults.answer(500, url=DEST, times=1)
     assert scene.request("POST", "/v2/publish/https://other.example.com/").status == 201
     assert scene.request("POST", f"/v2/publish/{DEST}").status == 500
+
+
+@pytest.mark.parametrize(
+    ("word", "given", "text"),
+    [
+        ("burst_limit", {"limit": "7"}, "limit='7': give a whole number of at least 0"),
+        ("burst_limit", {"limit": None}, "limit=None: give a whole number of at least 0"),
+        ("daily_limit", {"limit": -1}, "limit=-1: give a whole number of at least 0"),
+        ("daily_limit", {"limit": 2.5}, "limit=2.5: give a whole number of at least 0"),
+        ("burst_limit", {"when": 5}, "when=5 is no function"),
+        ("tamper", {"kind": "calback"}, "kind='calback' is unknown: give one of 'message',"),
+        (
+            "drop_callback",
+            {"kind": "message"},
+            "kind='message' is unknown: give one of 'callback',",
+        ),
+        (
+            "unsigned",
+            {"command": "GET"},
+            "unsigned is a fault of deliveries, which have no command",
+        ),
+        ("reorder", {"url": 5}, "url=5: give a text or a predicate on it"),
+        ("tamper", {"label": ["red"]}, "label=['red']: give a text or a predicate on it"),
+        ("drop", {"url": b"https://a/"}, "url=b'https://a/': give a text or a predicate on it"),
+    ],
+)
+def test_faults_that_could_never_fire(scene: Scene, word: str, given: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        getattr(scene.queue.faults, word)(**given)
+    assert list(scene.queue.faults) == []
+
+
+def test_matchers_may_be_predicates(scene: Scene) -> None:
+    kind = scene.queue.faults.duplicate(kind=lambda kind: kind != "message")
+    url = scene.queue.faults.tamper(url=lambda url: url.startswith(DEST))
+    scene.publish({"Upstash-Callback": CALLBACK})
+    scene.queue.run_until_idle()
+    assert (kind.hits, url.hits) == (1, 1)
+
+
+def test_limits_tell_of_the_time_they_are_met_at(scene: Scene) -> None:
+    def reset(name: str) -> int:
+        refused = scene.request("POST", f"/v2/publish/{DEST}")
+        assert refused.status == 429
+        return int(refused.headers[name])
+
+    def now() -> int:
+        return scene.queue.clock.now_us() // 1_000_000
+
+    with scene.queue.faults.burst_limit():
+        scene.queue.advance("3d")
+        assert reset("Burst-RateLimit-Reset") == now() + 1
+    with scene.queue.faults.daily_limit():
+        scene.queue.advance("3d")
+        assert now() < reset("RateLimit-Reset") <= now() + 86_400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -682,3 +682,81 @@ def test_rotating_keys(queue: Queue) -> None:
     current, new = queue.rotate_keys()
     assert current == queue.current_signing_key == following
     assert new == queue.next_signing_key != following
+
+
+# -- slips -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda queue: queue.cancel(None), "cancel(None): give a message or its id"),
+        (lambda queue: queue.cancel(["a"]), "cancel(['a']): give a message or its id"),
+        (
+            lambda queue: queue.retry_dead_letter(None),
+            "retry_dead_letter(None): give a dead letter or its id",
+        ),
+        (
+            lambda queue: queue.retry_dead_letter(queue.publish(DEST)),
+            "is no dead letter: it is pending",
+        ),
+        (lambda queue: queue.explain_signature(b"x", body=b""), "signature=b'x' is not text"),
+        (lambda queue: queue.explain_signature("x", body={}), "body={}: give bytes or text"),
+        (lambda queue: queue.explain_signature("x", body="\ud800"), "is no text that UTF-8"),
+        (lambda queue: queue.explain_signature("x", body="", url=5), "url=5 is not text"),
+    ],
+)
+def test_uses_without_meaning(queue: Queue, use: Callable[[Queue], Any], text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        use(queue)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"url_groups": {5: [DEST]}}, "url_groups name=5 is not text"),
+        ({"url_groups": {None: []}}, "url_groups name=None is not text"),
+        ({"queues": {b"x": {}}}, "queues name=b'x' is not text"),
+        ({"queues": {"x": []}}, "load(): queue x is a dict, got []"),
+        ({"queues": {"x": {"paused": "no"}}}, "paused='no' is unknown: give one of True, False"),
+        (
+            {"url_groups": {"g": [{"url": DEST, "nam": "a"}]}},
+            "an endpoint of g does not know 'nam'",
+        ),
+        ({"url_groups": {"g": [{"url": DEST, "name": 5}]}}, "name=5 is not text"),
+        ({"url_groups": {"g": [{"name": "a"}]}}, "url=None is not text"),
+        ({"url_groups": {"g": [5]}}, "url=5 is not text"),
+    ],
+)
+def test_loading_what_nobody_could_have_sent(queue: Queue, data: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        queue.load(data)
+    assert queue.engine.groups.by_name == {}
+    assert queue.engine.queues.by_name == {}
+
+
+def test_what_is_loaded_into_a_closed_queue(queue: Queue) -> None:
+    queue.close()
+    for data in ({"url_groups": {"g": [DEST]}}, {"queues": {"q": {}}}):
+        with pytest.raises(ContractError, match="queue is closed"):
+            queue.load(data)
+
+
+@pytest.mark.parametrize("region", ["a\r\nb: c", "\ud800", "a\x00"])
+def test_a_region_that_no_header_can_carry(region: str) -> None:
+    with pytest.raises(ContractError, match="cannot stand in a header"):
+        Queue(Context.alone(), region=region)
+
+
+def test_the_dead_letter_of_a_message(queue: Queue) -> None:
+    queue.destinations.answers(DEST, 500, 200)
+    message = queue.publish(DEST, retries=0)
+    queue.run_until_idle()
+    again = queue.retry_dead_letter(message)
+    assert queue.dead_letters() == []
+    queue.run_until_idle()
+    assert again.state == "delivered"
+    with pytest.raises(
+        ContractError, match="is no dead letter: it was retried, deleted or expired"
+    ):
+        queue.retry_dead_letter(message)
