@@ -95,7 +95,7 @@ class Expectation:
     def _likeness(self, value: str) -> float:
         wanted = self.value
         if isinstance(wanted, str):
-            return SequenceMatcher(None, wanted[:_COMPARED], value[:_COMPARED]).ratio()
+            return float(SequenceMatcher(None, wanted[:_COMPARED], value[:_COMPARED]).ratio())
         try:
             found = json.loads(value)
         except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ class Expectation:
         if isinstance(found, dict) and isinstance(wanted, dict):
             names = {*found, *wanted}
             same = sum(n in found and n in wanted and found[n] == wanted[n] for n in names)
-            return 0.5 + same / len(names) / 2
+            return 0.5 + float(same) / len(names) / 2
         return 0.25 if type(found) is type(wanted) else 0.0
 
     def _value_reasons(self, record: Record) -> list[str]:
