@@ -220,8 +220,8 @@ class Engine:
         """Append the messages; their places in request order.
 
         All are checked before any is appended. ``by_client`` tells the application's records from
-        those a tester puts in. Raises ``BrokerError`` for unknown topics and partitions, messages
-        that are too large, negative timestamps and used-up plans.
+        those a tester puts in, which use up no plan. Raises ``BrokerError`` for unknown topics and
+        partitions, messages that are too large, negative timestamps and used-up plans.
         """
         with self.locked() as now_us:
             error: errors.BrokerError | None = None
@@ -237,9 +237,10 @@ class Engine:
                 if self.settings.batches == "atomic" or not places:
                     raise problem
                 error = problem
-            self._quota.take(
-                len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
-            )
+            if by_client:
+                self._quota.take(
+                    len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
+                )
             woken = self.table.woken
             for log, (timestamps, keys, values, headers, sizes) in columns.items():
                 log.append(timestamps, keys, values, headers, sizes, by_client=by_client)

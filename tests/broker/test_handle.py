@@ -936,3 +936,15 @@ def test_who_waits_for_a_record_wakes_for_one_in_a_partition_of_later(
         assert broker.add_partitions("orders") == 4
         rest.produce("orders", "late", partition=3)
     assert wait.result().value == "late"
+
+
+def test_what_a_tester_puts_in_uses_up_no_plan(make_broker: Make) -> None:
+    broker = make_broker(limits="free")
+    broker.load({"orders": ["x"] * 10_001})
+    rest = Rest(broker)
+    rest.produce("orders", *"x" * 1000)
+    broker.produce("orders", "y")
+    rest("GET", "/produce/orders/x", status=429)
+    small = make_broker(limits=Limits(storage_bytes=3))
+    small.produce("orders", "abc")
+    Rest(small)("GET", "/produce/orders/d", status=429)
