@@ -469,6 +469,17 @@ class Engine:
             if self.waiters:
                 self.waiters.serve(self.databases)
 
+    def forget_past(self) -> None:
+        """Begin figures and logs anew and end a pause of the port: what no copy holds."""
+        with self.lock:
+            self.statistics = Statistics()
+            self.acl_log.clear()
+            self.last_save_us = self.started_us
+            for keyspace in self.databases:
+                keyspace.expired = 0
+            if self.paused_until_us:
+                self.pause(0, False)
+
     def _restore_users(self, saved: dict[str, AclUser]) -> None:
         # Who is logged in holds the user itself, so those that stay must stay the same objects.
         for name in [name for name in self.users if name not in saved]:

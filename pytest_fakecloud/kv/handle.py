@@ -309,10 +309,13 @@ class KVServer(Handle):
     def reset(self) -> None:
         """Back to the baseline: its data, no faults, no interruptions, a full daily limit.
 
-        What ``execute()`` left open, such as a transaction or a subscription, ends.
+        What ``execute()`` left open, such as a transaction or a subscription, ends, and so does
+        CLIENT PAUSE; logs (ACL LOG, SLOWLOG, LATENCY) and the figures of INFO begin anew.
         """
         self._end_session()
         super().reset()
+        if isinstance(self._engine, Engine):
+            self._engine.forget_past()
         self.app.betweens.clear()
         self.app.quota.reset()
 

@@ -194,6 +194,27 @@ class TestBaseline:
         assert server.value("k") == "v"
         assert server.execute("PUBLISH", "news", "text") == 0
 
+    def test_logs_and_figures_begin_anew(self, server: KVServer) -> None:
+        server.execute("ACL", "SETUSER", "u", "on", ">pw")
+        token = server.execute("ACL", "RESTTOKEN", "u", "pw")
+        httpx.get(server.url + "/get/k", headers={"Authorization": f"Bearer {token}"})
+        server.execute("CONFIG", "SET", "slowlog-log-slower-than", 0)
+        server.execute("PING")
+        server.execute("CLIENT", "PAUSE", 60_000)
+        server.execute("SET", "k", "v", "PX", 1)
+        server.clock.advance(1)
+        assert server.keys() == []
+        assert len(server.execute("ACL", "LOG")) == 1
+        assert server.execute("SLOWLOG", "LEN") > 0
+        server.reset()
+        assert server.execute("ACL", "LOG") == []
+        assert server.execute("SLOWLOG", "LEN") == 0
+        stats = server.execute("INFO", "stats")
+        assert "total_error_replies:0" in stats
+        assert "expired_keys:0" in stats
+        assert "cmdstat_ping" not in server.execute("INFO", "commandstats")
+        assert server.engine.paused_until_us == 0
+
     def test_a_full_day_again_after_reset(self) -> None:
         with KVServer(Context.alone(), daily_limit=1) as server:
             assert ask(server, "PING") == {"result": "PONG"}
