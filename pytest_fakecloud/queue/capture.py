@@ -10,8 +10,8 @@ import functools
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import Any, ClassVar
 
 from werkzeug import Request as WerkzeugRequest
@@ -141,11 +141,18 @@ class CallbackCapture(Destination):
         if not queues:
             return "there is no queue in this cloud: give its keys with keys={'current': ...}"
         keys: dict[str, str] = {}
+        clocks: dict[object, list[str]] = {}
         for queue in queues:
             whose = f"{queue.name} " if len(queues) > 1 else ""
             keys[f"{whose}current"] = queue.current_signing_key
             keys[f"{whose}next"] = queue.next_signing_key
-        at = self._receiver_time(getattr(queues[0], "signature_clock", "receiver"))
+            own = clocks.setdefault(getattr(queue, "signature_clock", "receiver"), [])
+            own += [queue.current_signing_key, queue.next_signing_key]
+        # Queues that sign on different clocks are told apart by their keys.
+        kinds = list(clocks)
+        if len(kinds) > 1:
+            kinds = [kind for kind in kinds if _opens(signature, clocks[kind])] or kinds
+        at = self._receiver_time(kinds[0])
         return explain(signature, body=body, keys=keys, at=at, url=url)
 
     def _receiver_time(self, kind: object) -> float:
@@ -313,6 +320,17 @@ def _give_up(timeout: object) -> float:
     number("timeout", timeout, whole=False)
     # Nobody can sleep for longer.
     return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
+
+
+def _opens(signature: str | None, keys: Iterable[str]) -> bool:
+    """Whether a token was signed with one of the keys, whatever it claims."""
+    import jwt
+
+    for key in keys:
+        with suppress(jwt.InvalidTokenError):
+            jwt.PyJWS().decode(signature or "", key, algorithms=["HS256"])
+            return True
+    return False
 
 
 def _checked_keys(keys: object) -> dict[str, str] | None:

@@ -239,7 +239,12 @@ class PlannedMishaps(Mishaps):
         subject = DeliverySubject(message, url=url, method="POST", body=b"")
         subject.kind = kind
         subject.call.facts["kind"] = kind
-        return self._plan.claim("drop_callback", subject) is not None
+        if self._plan.claim("drop_callback", subject) is None:
+            return False
+        message.extra.setdefault("lost_callbacks", []).append(
+            f"the fault drop_callback lost it on its way to {subject.url}"
+        )
+        return True
 
     def overtaken(self, message: Message) -> bool:
         if not self._plan:

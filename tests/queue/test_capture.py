@@ -644,8 +644,10 @@ def test_a_wait_in_vain_prints_the_timeline(cloud: Cloud) -> None:
 def test_a_dropped_callback_is_a_wait_in_vain(cloud: Cloud) -> None:
     queue, capture = publish(cloud, 200)
     queue.faults.drop_callback()
-    with pytest.raises(AssertionError, match="0 came to"):
+    with pytest.raises(AssertionError, match="0 came to") as failure:
         capture.wait_for_callback()
+    told = f"the fault drop_callback lost it on its way to {capture.callback_url}"
+    assert str(failure.value).count(told) == 1
 
 
 @pytest.mark.parametrize("library", ["asyncio", "trio"])

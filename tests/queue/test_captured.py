@@ -230,6 +230,28 @@ def test_a_patience_without_end(timeout: Any) -> None:
         assert capture.wait_for_callback(timeout=timeout).status == 200
 
 
+def test_two_queues_may_sign_on_two_clocks() -> None:
+    with Cloud(now="2030-01-01T00:00:00Z", seed=1, delivery="driven") as cloud:
+        capture = cloud.callback_capture()
+        for clock in ("receiver", "virtual", "real"):
+            queue = cloud.queue(signature_clock=clock)
+            queue.destinations.accept(APP)
+            ask(queue, capture)
+            queue.run_until_idle()
+        assert [item.problem for item in capture.callbacks] == [None, None, None]
+        queue.faults.expired_token()
+        queue.faults.tamper()
+        ask(queue, capture)
+        queue.run_until_idle()
+        problem = capture.callbacks.last.problem
+        assert problem is not None
+        assert "the token has expired" in problem
+        assert "another body" in problem
+        unsigned = requests.post(capture.callback_url, data=b"{}")
+        assert unsigned.status_code == 200
+        assert "there is no signature" in str(capture.callbacks.last.problem)
+
+
 # -- saying what went wrong ------------------------------------------------------------------------
 
 
