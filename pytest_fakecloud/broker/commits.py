@@ -182,13 +182,16 @@ class Commits:
         for tp, offset in sorted(back.items()):
             offset = max(offset, self._table.log(tp).start)
             moved.append(TopicPartitionOffset(*tp, offset))
-            if group.committed.get(tp, -1) > offset:
+            owner = next((i for i in group.members() if tp in i.positions), None)
+            if owner is not None:
+                owner.positions[tp] = offset
+                owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
+                owner.delivered.pop(tp, None)
+                self._table.woken.add(owner.signal)
+            # Who comes next begins at what is committed, and without that nobody knows where.
+            committed = group.committed.get(tp)
+            if (owner is None) if committed is None else committed > offset:
                 group.committed[tp] = offset
-            for instance in group.members():
-                if tp in instance.positions:
-                    instance.positions[tp] = offset
-                    instance.delivered.pop(tp, None)
-                    self._table.woken.add(instance.signal)
         self._table.tell(
             "redeliver",
             f"{group.name} gets its last {last} record(s) again, from "

@@ -948,3 +948,26 @@ def test_what_a_tester_puts_in_uses_up_no_plan(make_broker: Make) -> None:
     small = make_broker(limits=Limits(storage_bytes=3))
     small.produce("orders", "abc")
     Rest(small)("GET", "/produce/orders/d", status=429)
+
+
+def test_redeliver_reaches_whoever_comes_after_a_crash_though_nothing_was_committed(
+    broker: Broker, rest: Rest
+) -> None:
+    rest.consume("g", "i", "orders", Enable_Auto_Commit="false")
+    rest.produce("orders", "a", "b", partition=0)
+    assert rest.values("g", "i", "orders") == ["a", "b"]
+    broker.crash("g", "i")
+    assert [record.value for record in broker.redeliver("g")] == ["b"]
+    broker.expire("g", "i")
+    assert rest.values("g", "j", "orders") == ["b"]
+
+
+def test_who_has_yet_to_read_again_is_not_caught_up(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders", Enable_Auto_Commit="false")
+    rest.produce("orders", "a", "b", partition=0)
+    assert rest.values("g", "i", "orders") == ["a", "b"]
+    broker.rebalance("g")
+    broker.assert_caught_up("g")
+    broker.redeliver("g")
+    assert broker.group("g").total_lag == 1
+    assert rest.values("g", "i", "orders") == ["b"]
