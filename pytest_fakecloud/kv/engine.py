@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..kernel.clock import Clock, Signal
+from ..kernel.errors import ContractError
 from ..kernel.ids import Ids
 from . import commands as _commands
 from .acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, read_only_user
@@ -454,7 +455,15 @@ class Engine:
             )
 
     def restore(self, saved: EngineCopy) -> None:
-        """Put everything back to what it was at ``snapshot``; the copy stays usable."""
+        """Put everything back to what it was at ``snapshot``; the copy stays usable.
+
+        Raises ``ContractError`` for the copy of a server of the other dialect, or of a real one.
+        """
+        if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
+            raise ContractError(
+                "this snapshot is of another kind of kv_server: restore it on one with the same "
+                "dialect= and engine= as where it was taken"
+            )
         with self.lock:
             self._look()
             for keyspace, content in zip(self.databases, saved.databases, strict=True):

@@ -166,6 +166,8 @@ class KVServer(Handle):
                 "a handle in front of a real server has no database port: connect to the server"
             )
         if self._port is None:
+            if self.closed:
+                raise ContractError(f"{self.name} is closed: its database port was never opened")
             self._port = self._open_port()
         host, port = self._port.mount.address
         scheme = "redis" if self._port.mount.tls is None else "rediss"

@@ -401,8 +401,14 @@ class RedisEngine:
     def restore(self, saved: RedisCopy) -> None:
         """Put keys, users and functions back; what has expired since stays away.
 
-        Raises ``ContractError`` where there is nothing to return to.
+        Raises ``ContractError`` where there is nothing to return to, and for the copy of another
+        kind of engine.
         """
+        if not isinstance(saved, RedisCopy):
+            raise ContractError(
+                "this snapshot is of another kind of kv_server: a real server takes only those of "
+                "one (to copy data over: load(other.values()))"
+            )
         if saved.keys is None:
             raise ContractError(
                 'with isolation="none" the data were there before this handle: call set_baseline() '

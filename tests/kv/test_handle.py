@@ -229,6 +229,21 @@ class TestBaseline:
         server.restore(saved)
         assert server.values() == CONTENT
 
+    def test_a_snapshot_of_the_other_dialect_is_refused(self, server: KVServer) -> None:
+        server.load({"k": "v"})
+        with KVServer(Context.alone(), dialect="redis") as other:
+            for from_, to in ((server, other), (other, server)):
+                with pytest.raises(ContractError, match="same dialect="):
+                    to.restore(from_.snapshot())
+            assert other.values() == {}
+        assert server.values() == {"k": "v"}
+
+    def test_a_closed_server_opens_no_port(self) -> None:
+        with KVServer(Context.alone()) as server:
+            pass
+        with pytest.raises(ContractError, match="kv_server is closed"):
+            _ = server.database_url
+
 
 class TestBetween:
     LINES = (["GET", "n"], ["SET", "m", 1], ["GET", "n"], ["GET", "n"])

@@ -343,6 +343,14 @@ class TestHandle:
         assert server.ttl("k") in (99, 100)
         assert (server.ttl("none"), server.execute("PERSIST", "k"), server.ttl("k")) == (-2, 1, -1)
 
+    def test_a_snapshot_of_the_other_engine_is_refused(self, server: KVServer) -> None:
+        server.load({"k": "v"})
+        with KVServer(Context.alone()) as memory:
+            for from_, to in ((server, memory), (memory, server)):
+                with pytest.raises(ContractError, match="of another kind of kv_server"):
+                    to.restore(from_.snapshot())
+        assert server.values() == {"k": "v"}
+
     def test_snapshots_bring_values_and_expiry_back(self, server: KVServer) -> None:
         server.load(self.DATA)
         server.execute("SET", "soon", "v", "EX", 100)
