@@ -616,6 +616,11 @@ class Broker(Handle):
                 f"expected group {group!r} to be caught up, but there is no such group; "
                 f"known groups: {', '.join(self.groups()) or 'none'}"
             )
+        if not view.lag:
+            raise AssertionError(
+                f"expected group {group!r} to be caught up, but it has neither members nor committed "
+                "offsets: there is nothing it reads"
+            )
         if view.total_lag == 0:
             return view
         owners = {tp: name for name, owned in view.assignment.items() for tp in owned}

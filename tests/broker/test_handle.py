@@ -971,3 +971,13 @@ def test_who_has_yet_to_read_again_is_not_caught_up(broker: Broker, rest: Rest) 
     broker.redeliver("g")
     assert broker.group("g").total_lag == 1
     assert rest.values("g", "i", "orders") == ["b"]
+
+
+def test_a_group_that_reads_and_has_committed_nothing_is_not_caught_up(
+    broker: Broker, rest: Rest
+) -> None:
+    rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
+    rest("POST", "/delete-consumer/g/i")
+    rest.produce("orders", "a")
+    with pytest.raises(AssertionError, match="has neither members nor committed offsets"):
+        broker.assert_caught_up("g")
