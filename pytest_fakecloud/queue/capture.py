@@ -198,6 +198,9 @@ class CallbackCapture(Destination):
         for queue in driven:
             queue.engine.drive += 1
         try:
+            if driven and not done() and self.clock.driving:
+                # A handler that waits for what comes after it: told as any other advance inside one.
+                yield self.clock.now_us
             while driven and not done() and monotonic() < give_up:
                 dues = [queue.engine.next_due_us() for queue in driven if queue.engine.pending]
                 due = min((one for one in dues if one is not None), default=None)
@@ -303,10 +306,13 @@ class CallbackCapture(Destination):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Return to the expectations and the callbacks of a snapshot."""
+        if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
+            super().restore(snapshot)  # which refuses it
+            return
         own = {"callbacks", "failures"}
-        data = snapshot.data if isinstance(snapshot, Snapshot) else {}
+        data = snapshot.data
         rest = {name: value for name, value in data.items() if name not in own}
-        super().restore(Snapshot(snapshot.fixture, rest) if data else snapshot)
+        super().restore(Snapshot(snapshot.fixture, rest))
         self.callbacks.restore(data["callbacks"])
         self.failures.restore(data["failures"])
 

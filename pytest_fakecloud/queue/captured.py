@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_TIMEOUT", "Callback", "Captured"]
 
 DEFAULT_TIMEOUT = 5.0
+#: How many items a failed assertion or wait tells of.
+_SHOWN = 5
 
 Predicate: TypeAlias = "Callable[[Callback], object]"
 
@@ -435,7 +437,10 @@ def nearest(captured: Captured, fields: Mapping[str, object]) -> list[str]:
     rows = [(item, _differences(item, fields)) for item in captured]
     rows.sort(key=lambda row: len(row[1]))
     lines: list[str] = []
-    for item, differences in rows[:5]:
+    for item, differences in rows[:_SHOWN]:
         lines.append(f"  {item!r}")
         lines += [f"    {difference}" for difference in differences]
+    if len(rows) > _SHOWN:
+        differ = " that differ" if fields and rows[_SHOWN][1] else ""
+        lines.append(f"  and {len(rows) - _SHOWN} more {captured.kind}(s){differ}")
     return lines

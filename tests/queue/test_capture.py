@@ -485,6 +485,13 @@ def test_reset_forgets_callbacks_and_restore_brings_them_back(capture: CallbackC
         capture.wait_for_callback(timeout=0.05)
 
 
+def test_snapshots_of_other_services(cloud: Cloud) -> None:
+    capture = cloud.callback_capture()
+    for other in (cloud.queue(), cloud.kv_server(), cloud.broker(), cloud.destination()):
+        with pytest.raises(ContractError, match="is no snapshot of a callback_capture"):
+            capture.restore(other.snapshot())
+
+
 def test_a_snapshot_of_another_kind(context: Context, capture: CallbackCapture) -> None:
     destination = Destination(context)
     for handle, other in ((capture, destination), (destination, capture)):

@@ -221,6 +221,27 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
     assert queue.run_until_idle().waiting == "nothing"
 
 
+@pytest.mark.parametrize("clock", ["running", "frozen"])
+def test_a_wait_inside_a_handler_is_misuse_that_the_outer_call_tells(clock: Any) -> None:
+    with Cloud(clock=clock, seed=1, delivery="driven") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        inside: list[str] = []
+
+        def handler(request: object) -> None:
+            try:
+                capture.wait_for_callback()
+            except ContractError as error:
+                inside.append(str(error))
+
+        queue.destinations.call(APP, handler)
+        ask(queue, capture)
+        with pytest.raises(ContractError, match="from inside a handler") as outside:
+            queue.run_until_idle()
+        assert inside == [str(outside.value)]
+        queue.run_until_idle()
+        assert capture.wait_for_callback().status == 200
+
+
 @pytest.mark.parametrize("timeout", [float("inf"), 1e10, 10**400])
 def test_a_patience_without_end(timeout: Any) -> None:
     with Cloud(seed=1, delivery="background") as cloud:
@@ -284,6 +305,14 @@ def test_a_schedule_is_not_waited_for_and_that_is_said(
     assert "a wait does not run schedules: move time with clock.advance()" in text
     queue.advance("1h")
     assert capture.wait_for_callback().status == 200
+
+
+def test_of_many_the_nearest_are_told(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture, 9)
+    queue.run_until_idle()
+    text = told(lambda: capture.callbacks.assert_received(source_json=99))
+    assert "and 4 more callback(s) that differ" in text
+    assert text.count("source_json is") == 5
 
 
 def test_what_came_too_often_is_not_explained_as_missing(
