@@ -153,9 +153,8 @@ class Cloud:
         if self._in_process and app is not None and handle.fixture in SHORTCUTS:
             from .transport.inprocess import origins
 
-            origin = handle._mount.origin
-            origins.add(origin, app)
-            handle.on_close(partial(origins.remove, origin))
+            origins.add(handle._mount)
+            handle.on_close(partial(origins.remove, handle._mount.origin))
 
     @staticmethod
     def connect(url: str, token: str | None = None) -> RemoteCloud:

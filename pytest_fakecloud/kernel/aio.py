@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from .clock import LANES, Clock, Fired, Lane
 from .instants import Duration, Instant
 
-__all__ = ["AioClock", "Twin", "drive", "in_thread"]
+__all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +26,15 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         result: T = await trio.to_thread.run_sync(call)
         return result
     return await asyncio.to_thread(call)
+
+
+async def checkpoint() -> None:
+    """Let the other tasks of whichever loop is running have their turn; cancellation comes here."""
+    trio = sys.modules.get("trio")
+    if trio is not None and _in_trio(trio):
+        await trio.lowlevel.checkpoint()
+    else:
+        await asyncio.sleep(0)
 
 
 def _in_trio(trio: Any) -> bool:

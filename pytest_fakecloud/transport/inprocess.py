@@ -3,7 +3,8 @@
 The functions that send in ``httpx``, ``requests`` and ``urllib3`` are wrapped while a cloud asks for
 it. A request whose origin is a mounted fake goes straight into the fake's pipeline: the same journal
 and the same answers. Everything else, and whatever only a socket can show (endpoints that wait or
-stream, armed faults, bodies that are not plain bytes), takes the socket as before.
+stream, armed faults, bodies that are not plain bytes, a client's own proxy, what the server would
+refuse), takes the socket as before.
 
 An origin that is hard-coded in an application is redirected here too (``intercept``): its requests
 go to a fake, over the fake's socket.
@@ -12,137 +13,24 @@ go to a fake, over the fake's socket.
 from __future__ import annotations
 
 import functools
-import io
-import ssl
-import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import closing
-from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..kernel.app import Answer, App, Request
-from ..kernel.server import http_date
+from .detour import Detour, target_of
 from .hooks import Hook
+from .shortcut import Shortcut, Whole, are_timeouts, phrase
 
-__all__ = ["Detour", "Origin", "Origins", "origins"]
+if TYPE_CHECKING:
+    from ..kernel.mount import Mount
+
+__all__ = ["Origin", "Origins", "origins"]
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 _PORTS = {"http": 80, "https": 443}
-_BODILESS = frozenset({204, 304})
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
-
-
-class Shortcut:
-    """The in-process face of one fake."""
-
-    def __init__(self, app: App) -> None:
-        self.app = app
-
-    def takes(self, method: str, target: str) -> bool:
-        """Whether a request may skip the socket."""
-        if self.app.faults:
-            return False
-        path = target.partition("?")[0]
-        found = self.app.table.find(method, path)
-        return not (isinstance(found, tuple) and found[0].lingers)
-
-    def send(
-        self, method: str, target: str, headers: list[tuple[str, str]], body: bytes
-    ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Status, headers and body of the answer, as the server would have sent them."""
-        response = self.app.answer(Request(method, target, headers, body, ("127.0.0.1", 0)))
-        if not isinstance(response, Answer):
-            raise ConnectionResetError("the connection was ended by a fault, or would stream")
-        payload = response.body
-        assert isinstance(payload, bytes)
-        out = [("Date", http_date()), *response.headers]
-        if response.content_type is not None:
-            out.append(("Content-Type", response.content_type))
-        if response.status in _BODILESS:
-            return response.status, out, b""
-        out.append(("Content-Length", str(len(payload))))
-        return response.status, out, b"" if method == "HEAD" else payload
-
-
-class Detour:
-    """Another address for the requests to an origin: a fake's, over its socket.
-
-    Each client library gets connections of its own here, past the proxies and certificates of the
-    client that sent the request, and none outlives its request.
-    """
-
-    def __init__(self, url: str, ca_file: str | None = None) -> None:
-        self.url = url
-        self._ca_file = ca_file
-
-    def _context(self) -> ssl.SSLContext:
-        if self._ca_file is not None:
-            return ssl.create_default_context(cafile=self._ca_file)
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-    def httpx(self) -> Any:
-        """A transport of ``httpx``."""
-        import httpx
-
-        limits = httpx.Limits(max_keepalive_connections=0)
-        return httpx.HTTPTransport(verify=self._context(), trust_env=False, limits=limits)
-
-    def httpx_async(self) -> Any:
-        """An asynchronous transport of ``httpx``."""
-        import httpx
-
-        limits = httpx.Limits(max_keepalive_connections=0)
-        return httpx.AsyncHTTPTransport(verify=self._context(), trust_env=False, limits=limits)
-
-    def httpx_request(self, request: Any) -> Any:
-        """The request of ``httpx``, to the other address."""
-        import httpx
-
-        parts = urlsplit(self.url)
-        return httpx.Request(
-            request.method,
-            request.url.copy_with(scheme=parts.scheme, host=parts.hostname, port=parts.port),
-            headers=request.headers,
-            stream=request.stream,
-            extensions=request.extensions,
-        )
-
-    def requests(
-        self, send: Callable[..., Any] | None, request: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Send a prepared request of ``requests``; ``send`` is how adapters send.
-
-        Where ``responses`` is about, that is what sent before it came.
-        """
-        from requests.adapters import HTTPAdapter
-
-        send = getattr(sys.modules.get("responses"), "_real_send", None) or send
-        assert send is not None
-        options = {
-            **dict(zip(("stream", "timeout", "verify", "cert"), args, strict=False)),
-            **kwargs,
-        }
-        options.update(verify=self._ca_file or True, cert=None, proxies={})
-        parts = urlsplit(request.url)
-        moved = request.copy()
-        moved.url = self.url + _target(parts.path, parts.query)
-        moved.headers.setdefault("Host", parts.netloc.rpartition("@")[2])
-        with closing(HTTPAdapter()) as adapter:
-            answer = send(adapter, moved, **options)
-            if not options.get("stream"):
-                assert answer.content is not None
-        answer.url, answer.request = request.url, request
-        return answer
-
-    def urllib3(self) -> Any:
-        """A connection pool of ``urllib3``."""
-        import urllib3
-
-        options: dict[str, Any] = {} if self._ca_file is None else {"ca_certs": self._ca_file}
-        return urllib3.connection_from_url(self.url, **options)
 
 
 class Origins:
@@ -189,10 +77,10 @@ class Origins:
             for hook in self.hooks:
                 hook.leave()
 
-    def add(self, origin: Origin, app: App) -> None:
-        """Reach an app at an origin without a socket, while the libraries are wrapped."""
+    def add(self, mount: Mount) -> None:
+        """Reach a mounted app at its origin without a socket, while the libraries are wrapped."""
         with self._lock:
-            self._shortcuts[origin] = Shortcut(app)
+            self._shortcuts[mount.origin] = Shortcut(mount)
 
     def remove(self, origin: Origin) -> None:
         """Reach it by socket again."""
@@ -221,12 +109,9 @@ class Origins:
             for hook in (*self.hooks, self.mocks):
                 hook.refresh()
 
-    def find(
-        self, scheme: str, host: str, port: int | None, method: str, target: str
-    ) -> Shortcut | None:
-        """The shortcut for a request, or None when it takes the socket."""
-        shortcut = self._shortcuts.get((scheme, host, port or _PORTS.get(scheme, 0)))
-        return shortcut if shortcut is not None and shortcut.takes(method, target) else None
+    def find(self, scheme: str, host: str, port: int | None) -> Shortcut | None:
+        """The shortcut to an origin, or None."""
+        return self._shortcuts.get((scheme, host, port or _PORTS.get(scheme, 0)))
 
     def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
         """Where else a request goes, or None."""
@@ -246,17 +131,22 @@ class Origins:
             detour = self.detour(*origin)
             if detour is not None:
                 return original(detour.httpx(), detour.httpx_request(request))
-            target = url.raw_path.decode("ascii")
-            shortcut = self.find(*origin, request.method, target)
-            if shortcut is None:
+            shortcut = self.find(*origin)
+            if shortcut is None or not _is_plain(transport, request):
                 return original(transport, request)
-            return _httpx_answer(shortcut, request, target, request.read())
+            target, headers = url.raw_path.decode("ascii"), _httpx_headers(request)
+            length = shortcut.takes(request.method, target, headers)
+            if length is None or len(body := request.read()) != length:
+                return original(transport, request)
+            return _httpx_answer(shortcut.send(request.method, target, headers, body))
 
         return handle_request
 
     def _httpx_async(
         self, original: Callable[..., Any], active: Callable[[], bool]
     ) -> Callable[..., Any]:
+        from ..kernel.aio import checkpoint
+
         @functools.wraps(original)
         async def handle_async_request(transport: Any, request: Any) -> Any:
             if not active():
@@ -266,11 +156,17 @@ class Origins:
             detour = self.detour(*origin)
             if detour is not None:
                 return await original(detour.httpx_async(), detour.httpx_request(request))
-            target = url.raw_path.decode("ascii")
-            shortcut = self.find(*origin, request.method, target)
-            if shortcut is None:
+            shortcut = self.find(*origin)
+            if shortcut is None or not _is_plain(transport, request):
                 return await original(transport, request)
-            return _httpx_answer(shortcut, request, target, await request.aread())
+            target, headers = url.raw_path.decode("ascii"), _httpx_headers(request)
+            length = shortcut.takes(request.method, target, headers)
+            if length is None or len(body := await request.aread()) != length:
+                return await original(transport, request)
+            # Others have their turn, as while a socket is waited for: what polls would keep the
+            # loop for itself, and could not be cancelled.
+            await checkpoint()
+            return _httpx_answer(shortcut.send(request.method, target, headers, body))
 
         return handle_async_request
 
@@ -287,22 +183,27 @@ class Origins:
             detour = self.detour(parts.scheme, parts.hostname or "", parts.port)
             if detour is not None:
                 return detour.requests(original, request, *args, **kwargs)
-            body = request.body
+            shortcut = self.find(parts.scheme, parts.hostname or "", parts.port)
+            # What is left to the library comes by again, as a request of urllib3.
+            if shortcut is None or args or not _is_usual(adapter, request, kwargs):
+                return original(adapter, request, *args, **kwargs)
+            body = request.body or b""
             if isinstance(body, str):
                 body = body.encode("utf-8")
-            shortcut = None
-            if body is None or isinstance(body, bytes):
-                target = _target(parts.path, parts.query)
-                shortcut = self.find(
-                    parts.scheme, parts.hostname or "", parts.port, request.method, target
-                )
-            if shortcut is None:
-                return original(adapter, request, *args, **kwargs)
             headers = [(_text(n), _text(v)) for n, v in request.headers.items()]
             headers.insert(0, ("Host", parts.netloc.rpartition("@")[2]))
-            status, out, payload = shortcut.send(request.method, target, headers, body or b"")
+            target = target_of(parts.path, parts.query)
+            # Where urllib3 has headers of its own to add, it does.
+            names = [name for name, _ in headers]
+            if (
+                "User-Agent" not in names
+                or "Accept-Encoding" not in names
+                or shortcut.takes(request.method, target, headers) != len(body)
+            ):
+                return original(adapter, request, **kwargs)
+            status, out, payload = shortcut.send(request.method, target, headers, body)
             return adapter.build_response(
-                request, _urllib3_answer(request.method, status, out, payload)
+                request, _urllib3_answer(request.method, target, status, out, payload)
             )
 
         return send
@@ -348,26 +249,30 @@ class Origins:
                     "Host": host, **(options.get("headers") or {}), "Connection": "close",
                 }  # fmt: skip
                 return original(target, target._get_conn(), method, url, **options)
+            shortcut = self.find(pool.scheme, pool.host, pool.port)
+            if shortcut is None or len(args) > 2:
+                return original(pool, conn, method, url, *args, **kwargs)
             body = kwargs.get("body", args[0] if args else None)
             if isinstance(body, str):
                 body = body.encode("utf-8")
-            plain = (body is None or isinstance(body, bytes)) and not kwargs.get("chunked")
-            shortcut = None
-            if plain:
-                shortcut = self.find(pool.scheme, pool.host, pool.port, method, url)
-            if shortcut is None:
-                return original(pool, conn, method, url, *args, **kwargs)
             given: Mapping[str, str] = (
                 kwargs.get("headers", args[1] if len(args) > 1 else None) or {}
             )
-            headers = _urllib3_headers(pool, method, given, body)
+            headers = None
+            if (body is None or isinstance(body, bytes)) and not kwargs.get("chunked"):
+                headers = _urllib3_headers(pool, method, given, body)
+            if headers is None or shortcut.takes(method, url, headers) != len(body or b""):
+                return original(pool, conn, method, url, *args, **kwargs)
+            pool.num_requests += 1
             status, out, payload = shortcut.send(method, url, headers, body or b"")
+            options = {name: kwargs[name] for name in _READING if name in kwargs}
             return _urllib3_answer(
                 method,
+                url,
                 status,
                 out,
                 payload,
-                preload_content=kwargs.get("preload_content", True),
+                **{"preload_content": True, **options},
                 retries=kwargs.get("retries"),
                 pool=pool,
                 connection=kwargs.get("response_conn"),
@@ -376,12 +281,57 @@ class Origins:
         return make_request
 
 
+_READING = ("preload_content", "decode_content", "enforce_content_length")
+
+
+def _is_plain(transport: Any, request: Any) -> bool:
+    """Whether a transport of ``httpx`` would do with a request what any other does.
+
+    Not with a proxy or a socket of its own, with a timeout that leaves no time, nor when it is to
+    tell of its connection.
+    """
+    pool = getattr(transport, "_pool", None)
+    if type(pool).__name__ not in _POOLS or getattr(pool, "_uds", None) is not None:
+        return False
+    extensions = request.extensions
+    timeouts = extensions.get("timeout")
+    if timeouts is None:
+        return not extensions
+    return len(extensions) == 1 and are_timeouts(*timeouts.values())
+
+
+_POOLS = frozenset({"ConnectionPool", "AsyncConnectionPool"})
+_BODIES = frozenset({bytes, str, type(None)})
+
+
+def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
+    """Whether ``requests`` would hand a request on without anything of its own on the way.
+
+    Such as tries of its own, a proxy, a timeout that is none, or what a class of adapters does.
+    """
+    if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
+        return False
+    if type(request.body) not in _BODIES:
+        return False
+    retries, timeout = adapter.max_retries, options.get("timeout")
+    if retries.total or retries.status_forcelist:
+        return False
+    if type(timeout) is tuple:
+        return len(timeout) == 2 and are_timeouts(*timeout)
+    return are_timeouts(timeout)
+
+
 def _urllib3_headers(
     pool: Any, method: str, given: Mapping[str, str], body: bytes | None
-) -> list[tuple[str, str]]:
-    """The headers a connection of ``urllib3`` would send: the given ones and those it adds."""
+) -> list[tuple[str, str]] | None:
+    """The headers a connection of ``urllib3`` would send: the given ones and those it adds.
+
+    None when it would refuse them.
+    """
     from urllib3.util import SKIP_HEADER
 
+    if not all(isinstance(value, str | bytes | int) for _, value in given.items()):
+        return None
     headers = [(_text(n), _text(v)) for n, v in given.items()]
     names = {name.lower() for name, _ in headers}
     usual = {"Host": f"{pool.host}:{pool.port}", "Accept-Encoding": "identity"}
@@ -389,6 +339,11 @@ def _urllib3_headers(
         usual["Content-Length"] = str(len(body or b""))
     usual["User-Agent"] = _urllib3_name()
     headers[:0] = [pair for pair in usual.items() if pair[0].lower() not in names]
+    skipped = {name.lower() for name, value in headers if value == SKIP_HEADER}
+    if not skipped:
+        return headers
+    if skipped - {"host", "accept-encoding", "user-agent"}:
+        return None
     return [pair for pair in headers if pair[1] != SKIP_HEADER]
 
 
@@ -399,51 +354,57 @@ def _urllib3_name() -> str:
     return f"python-urllib3/{version('urllib3')}"
 
 
-def _target(path: str, query: str) -> str:
-    return f"{path or '/'}?{query}" if query else path or "/"
-
-
 def _text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _httpx_answer(shortcut: Shortcut, request: Any, target: str, body: bytes) -> Any:
+def _httpx_headers(request: Any) -> list[tuple[str, str]]:
+    return [(n.decode("latin-1"), v.decode("latin-1")) for n, v in request.headers.raw]
+
+
+def _httpx_answer(answer: tuple[int, list[tuple[str, str]], bytes]) -> Any:
     import httpx
 
-    headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in request.headers.raw]
-    status, out, payload = shortcut.send(request.method, target, headers, body)
+    status, headers, body = answer
     response = httpx.Response(
         status,
-        headers=out,
-        stream=httpx.ByteStream(payload),
-        extensions={"http_version": b"HTTP/1.1"},
+        headers=headers,
+        stream=httpx.ByteStream(body),
+        extensions={"http_version": b"HTTP/1.1", "reason_phrase": phrase(status).encode("ascii")},
     )
-    if all(name.isascii() and value.isascii() for name, value in out):
+    if all(name.isascii() and value.isascii() for name, value in headers):
         # What httpx would find out by trying, again for each copy it makes.
         response.headers.encoding = "ascii"
     return response
 
 
 def _urllib3_answer(
-    method: str, status: int, headers: list[tuple[str, str]], body: bytes, **options: Any
+    method: str,
+    target: str,
+    status: int,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    **options: Any,
 ) -> Any:
     import urllib3
 
-    try:
-        reason = HTTPStatus(status).phrase
-    except ValueError:
-        reason = ""
     collected = urllib3.HTTPHeaderDict()
     for name, value in headers:
         collected.add(name, value)
+    whole = Whole(body)
+    if "connection" in options:
+        # What looks for cookies there is dear, and only somebody's connection has to be given back.
+        whole.headers = headers
+        options["original_response"] = whole
     return urllib3.HTTPResponse(
-        body=io.BytesIO(body),
+        body=whole,
         headers=collected,
         status=status,
         version=11,
         version_string="HTTP/1.1",
-        reason=reason,
+        reason=phrase(status),
         request_method=method,
+        request_url=target,
         **{"preload_content": False, **options},
     )
 

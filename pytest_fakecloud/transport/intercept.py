@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..kernel.errors import ContractError
-from .inprocess import Detour, Origin, origins
+from .detour import Detour
+from .inprocess import Origin, origins
 
 if TYPE_CHECKING:
     from ..kernel.handle import Handle

@@ -1,0 +1,95 @@
+"""Another address for the requests to an origin, whichever client library sends them."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["Detour", "target_of"]
+
+
+class Detour:
+    """Another address for the requests to an origin: a fake's, over its socket.
+
+    Each client library gets connections of its own here, past the proxies and certificates of the
+    client that sent the request, and none outlives its request.
+    """
+
+    def __init__(self, url: str, ca_file: str | None = None) -> None:
+        self.url = url
+        self._ca_file = ca_file
+
+    def _context(self) -> ssl.SSLContext:
+        if self._ca_file is not None:
+            return ssl.create_default_context(cafile=self._ca_file)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def httpx(self) -> Any:
+        """A transport of ``httpx``."""
+        import httpx
+
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return httpx.HTTPTransport(verify=self._context(), trust_env=False, limits=limits)
+
+    def httpx_async(self) -> Any:
+        """An asynchronous transport of ``httpx``."""
+        import httpx
+
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return httpx.AsyncHTTPTransport(verify=self._context(), trust_env=False, limits=limits)
+
+    def httpx_request(self, request: Any) -> Any:
+        """The request of ``httpx``, to the other address."""
+        import httpx
+
+        parts = urlsplit(self.url)
+        return httpx.Request(
+            request.method,
+            request.url.copy_with(scheme=parts.scheme, host=parts.hostname, port=parts.port),
+            headers=request.headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+
+    def requests(
+        self, send: Callable[..., Any] | None, request: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Send a prepared request of ``requests``; ``send`` is how adapters send.
+
+        Where ``responses`` is about, that is what sent before it came.
+        """
+        from requests.adapters import HTTPAdapter
+
+        send = getattr(sys.modules.get("responses"), "_real_send", None) or send
+        assert send is not None
+        options = {
+            **dict(zip(("stream", "timeout", "verify", "cert"), args, strict=False)),
+            **kwargs,
+        }
+        options.update(verify=self._ca_file or True, cert=None, proxies={})
+        parts = urlsplit(request.url)
+        moved = request.copy()
+        moved.url = self.url + target_of(parts.path, parts.query)
+        moved.headers.setdefault("Host", parts.netloc.rpartition("@")[2])
+        with closing(HTTPAdapter()) as adapter:
+            answer = send(adapter, moved, **options)
+            if not options.get("stream"):
+                assert answer.content is not None
+        answer.url, answer.request = request.url, request
+        return answer
+
+    def urllib3(self) -> Any:
+        """A connection pool of ``urllib3``."""
+        import urllib3
+
+        options: dict[str, Any] = {} if self._ca_file is None else {"ca_certs": self._ca_file}
+        return urllib3.connection_from_url(self.url, **options)
+
+
+def target_of(path: str, query: str) -> str:
+    """The request target of a path and a query, as ``requests`` sends it."""
+    return f"{path or '/'}?{query}" if query else path or "/"
