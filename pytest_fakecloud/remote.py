@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -26,12 +26,21 @@ __all__ = ["RemoteCloud", "connect"]
 TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 
 # What a remote handle does in this process, from what the server says of it.
-_LOCAL = frozenset({"client", "async_client", "make_client", "make_async_client", "context", "app"})
+_LOCAL = frozenset({"client", "async_client", "make_client", "make_async_client"})
 _IN_PROCESS_ONLY = {
+    "app": "it answers requests in the server's process",
+    "context": "it belongs to the server's process",
     "intercept": "requests of this process cannot be answered by another one",
     "between": "a function cannot be sent to another process",
     "on_close": "a function cannot be sent to another process",
 }
+
+
+CONNECTS_WITHIN = 10.0
+ANSWERS_WITHIN = 60.0
+CALLS_TAKE_AT_MOST = 600.0
+"""Real seconds after which a server that does not answer is taken for hung; a call of a handle may
+move the clock through days of deliveries, and gets the ``timeout=`` it was given on top."""
 
 
 class Connection:
@@ -41,10 +50,11 @@ class Connection:
         import urllib3
 
         self.url = url.rstrip("/")
+        self.closed = False
         self.exits = ExitStack()
         """What ends with the connection: the clients that handles made."""
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        self._pool = urllib3.PoolManager(retries=False, maxsize=8, timeout=urllib3.Timeout(None))
+        self._pool = urllib3.PoolManager(retries=False, maxsize=8)
 
     def use(
         self,
@@ -63,26 +73,53 @@ class Connection:
         body["kwargs"] = {
             key: _sent(value, f"{key}= of {name}()") for key, value in (kwargs or {}).items()
         }
-        answer = self.request("POST", "/call", body)
-        if "raise" in answer:
-            raise decode_error(answer["raise"])
-        return decode(answer["value"], self.refer)
+        answer = self.request("POST", "/call", body, CALLS_TAKE_AT_MOST + _timeout(kwargs))
+        with self._understood():
+            error = decode_error(answer["raise"]) if "raise" in answer else None
+            value = None if error is not None else decode(answer["value"], self.refer)
+        if error is not None:
+            raise error
+        return value
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What an answer of another shape does when it is read is a ``ContractError``."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ImportError) as error:
+            raise ContractError(
+                f"{self.url} gave an answer that cannot be read ({type(error).__name__}: {error}): "
+                "it is no control API of pytest-fakecloud, or one of another version"
+            ) from error
 
     def refer(self, number: int, class_name: str, text: str) -> RemoteObject:
         """What stands here for an object that stays on the server."""
         return RemoteObject(self, number, class_name, text)
 
-    def request(self, method: str, path: str, body: Any = None) -> Any:
+    def request(
+        self, method: str, path: str, body: Any = None, within: float | None = None
+    ) -> dict[str, Any]:
         """One request to the control API; its errors are ``ContractError``."""
         import urllib3
 
+        if self.closed:
+            raise ContractError(
+                f"this connection to {self.url} is closed: make a new one with Cloud.connect(url)"
+            )
+        within = ANSWERS_WITHIN if within is None else within
         try:
             answer = self._pool.request(
                 method,
                 f"{self.url}{PREFIX}{path}",
                 body=None if body is None else json.dumps(body).encode(),
                 headers=self._headers,
+                timeout=urllib3.Timeout(connect=CONNECTS_WITHIN, read=within),
             )
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise ContractError(
+                f"{self.url} did not answer {method} {path} within {within:g} s: "
+                "is it hung, or another kind of server?"
+            ) from error
         except urllib3.exceptions.HTTPError as error:
             raise ContractError(
                 f"no stand-alone server answers at {self.url} ({error}); "
@@ -92,16 +129,34 @@ class Connection:
             content = json.loads(answer.data)
         except ValueError:
             raise ContractError(f"{self.url} is no control API: it answered no JSON") from None
+        if not isinstance(content, dict):
+            raise ContractError(f"{self.url} is no control API: it answered {content!r:.100}")
         if answer.status >= 400:
-            message = content.get("error", {})
-            text = message.get("message") if isinstance(message, dict) else message
+            message = content.get("error", content)
+            text = message.get("message", message) if isinstance(message, dict) else message
             raise ContractError(f"{self.url} refused {method} {path}: {text}")
         return content
+
+    def state(self) -> dict[str, Any]:
+        """The server at a glance: ``seed``, and ``handles`` with name and fixture."""
+        state = self.request("GET", "/state")
+        with self._understood():
+            if not isinstance(state["seed"], int | str):
+                raise TypeError(f"seed is {state['seed']!r}")
+            for one in state["handles"]:
+                one["name"], one["fixture"]
+        return state
 
     def close(self) -> None:
         """Close the connections, and the clients that handles made."""
         self.exits.close()
+        self.closed = True
         self._pool.clear()
+
+
+def _timeout(kwargs: Mapping[str, Any] | None) -> float:
+    given = (kwargs or {}).get("timeout")
+    return float(given) if isinstance(given, int | float) and 0 < given < 1e9 else 0.0
 
 
 def _sent(value: Any, where: str) -> Any:
@@ -129,6 +184,11 @@ class RemoteObject:
             raise AttributeError(name)
         return _member(self._connection, self._number, self._class, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise _cannot_set(self, name)
+        object.__setattr__(self, name, value)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._connection.use(self._number, "__call__", args, kwargs)
 
@@ -144,12 +204,18 @@ class RemoteObject:
         return int(self._connection.use(self._number, "__len__"))
 
     def __iter__(self) -> Iterator[Any]:
-        return (self[index] for index in range(len(self)))
+        return iter(self._connection.use(self._number, "__iter__"))
+
+    def __contains__(self, item: object) -> bool:
+        return any(one == item for one in self)
 
     def __getitem__(self, index: Any) -> Any:
         return self._connection.use(self._number, "__getitem__", (index,))
 
     def __bool__(self) -> bool:
+        # Asked there only where it can be false: most objects are looked at for not being None.
+        if hasattr(self._class, "__bool__") or hasattr(self._class, "__len__"):
+            return bool(self._connection.use(self._number, "__bool__"))
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -164,6 +230,13 @@ class RemoteObject:
 
     def __repr__(self) -> str:
         return self._text
+
+
+def _cannot_set(owner: object, name: str) -> ContractError:
+    return ContractError(
+        f"{name} of {owner!r} cannot be set from here: it is in the server's process. Set it when "
+        "the server or the fake starts, or use fakes in the test's own process"
+    )
 
 
 def _member(connection: Connection, number: int | str | None, owner: Any, name: str) -> Any:
@@ -215,6 +288,22 @@ class _RemoteHandle:
             return self._close
         return _member(self._connection, self._remote_name, type(self)._handle_class, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and name != "closed":
+            raise _cannot_set(self, name)
+        object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _RemoteHandle):
+            return self._identity() == other._identity()
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, str]:
+        return self._connection.url, self._remote_name
+
     def __repr__(self) -> str:
         shown = type(self)._handle_class.__name__
         return f"<{shown} {self._remote_name} at {self._connection.url}>"
@@ -222,7 +311,9 @@ class _RemoteHandle:
     def _close(self) -> None:
         if not object.__getattribute__(self, "closed"):
             object.__setattr__(self, "closed", True)
-            self._connection.request("DELETE", f"/handles/{self._remote_name}")
+            # It may be closed by now, from elsewhere or by a restart of the server.
+            if any(one["name"] == self._remote_name for one in self._connection.state()["handles"]):
+                self._connection.use(self._remote_name, "close")
 
 
 def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
@@ -252,9 +343,19 @@ class RemoteCloud(Cloud):
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if not isinstance(url, str):
+            raise ContractError(f"{url!r} is no URL of a stand-alone server: give a text")
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+        except ValueError as error:
+            raise ContractError(f"{url!r} is no URL: {error}") from error
         given = token or parse_qs(parts.query).get("token", [""])[0]
         given = given or os.environ.get(TOKEN_VARIABLE, "")
+        if not isinstance(given, str) or not (given.isascii() and given.isprintable()):
+            raise ContractError(
+                f"{given!r} can be no control token: the token is a text of printable ASCII, "
+                "as the server said it when it started"
+            )
         if not given:
             raise ContractError(
                 f"{url} needs its control token: Cloud.connect(url, token=…), "
@@ -276,8 +377,7 @@ class RemoteCloud(Cloud):
             raise
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._connection.request("GET", "/state")
-        return state
+        return self._connection.state()
 
     @property
     def seed(self) -> int | str:  # type: ignore[override]
@@ -287,7 +387,7 @@ class RemoteCloud(Cloud):
 
     def reseed(self, seed: int | str) -> None:
         """Start the server's randomness over from another seed."""
-        self._connection.request("PUT", "/seed", {"seed": seed})
+        self._connection.request("PUT", "/seed", {"seed": _sent(seed, "the seed")})
 
     @property
     def clock(self) -> Any:  # type: ignore[override]
@@ -325,11 +425,8 @@ class RemoteCloud(Cloud):
                 f"{fixture!r} is no service; the services are: {', '.join(SERVICES)}"
             )
         sent = {key: _sent(value, f"{key}= of {fixture}()") for key, value in settings.items()}
-        plain = decode(sent, self._connection.refer)
-        state = self._connection.request(
-            "POST", "/handles", {"fixture": fixture, "settings": plain}
-        )
-        handle = remote_handle(self._connection, fixture, state["name"])
+        made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
+        handle = remote_handle(self._connection, fixture, str(made.get("name")))
         self._started.append(handle)
         return handle
 
@@ -365,7 +462,8 @@ class RemoteCloud(Cloud):
         """Start over for another test, whose settings are the server's unless ``adapt`` is called."""
         self._give_own_back()
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
-        self._connection.request("POST", "/begin", {"now": instant, "clock": clock})
+        mode = _sent(clock, "clock= of begin()")
+        self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
 
     def adapt(self, settings: Mapping[str, Any]) -> None:
         """Take on the settings of one test, until the next ``begin()``.
@@ -413,9 +511,11 @@ class RemoteCloud(Cloud):
         if self.closed:
             return
         self.closed = True
-        for handle in self._started:
-            handle.close()
-        self._connection.close()
+        try:
+            for handle in self._started:
+                handle.close()
+        finally:
+            self._connection.close()
 
     def __repr__(self) -> str:
         return f"<Cloud at {self._connection.url}>"

@@ -6,8 +6,9 @@ import contextlib
 import inspect
 import itertools
 import json
+import operator
 import queue as queues
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ HEARTBEAT_SECONDS = 15.0
 GRACE_SECONDS = 0.1
 """How long the stream waits for a call's answer before it tells of the call without."""
 LOOK_SECONDS = 0.002
+_MOST_DIGITS = 18
 _OPEN = frozenset({"ready", "console", "icon", "openapi"})
 
 
@@ -148,7 +150,7 @@ class ControlApp(App):
 
     def reset(self, request: Request) -> object:
         """Return one handle (``{"handle": name}``) or all to their baseline."""
-        name = _object(request).get("handle")
+        name = _object(request, "handle").get("handle")
         if name is None:
             self.cloud.reset()
         else:
@@ -160,7 +162,7 @@ class ControlApp(App):
 
         Or at another, for this once: ``{"now": an instant, "clock": "running"|"frozen"}``.
         """
-        body = _object(request)
+        body = _object(request, "now", "clock")
         self._objects.forget()
         with _contract():
             self.cloud.begin(body.get("now"), body.get("clock"))
@@ -187,27 +189,18 @@ class ControlApp(App):
         ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}`` with ``"by"`` (a
         duration) or ``"to"`` (an instant).
         """
-        body = _object(request)
+        body = _object(request, "action", "by", "to")
         clock = self.cloud.clock
         action = body.get("action")
+        if not isinstance(action, str) or action not in _MOVES:
+            raise Refused(422, f"{action!r} is no action: give one of {', '.join(_MOVES)}")
+        wanted = _MOVES[action]
+        if body.keys() - {"action"} != ({wanted} if wanted else set()):
+            form = {"action": action, **({wanted: "…"} if wanted else {})}
+            raise Refused(422, f"give {json.dumps(form, ensure_ascii=False)}, not {body!r}")
         with _contract():
-            if action == "advance":
-                fired = clock.advance(body.get("by", ""))
-            elif action == "move_to":
-                fired = clock.move_to(body.get("to", ""))
-            elif action == "advance_to_next":
-                fired = clock.advance_to_next()
-            elif action == "freeze":
-                clock.freeze()
-                fired = []
-            elif action == "resume":
-                clock.resume()
-                fired = []
-            else:
-                raise ContractError(
-                    f"{action!r} is no action: give freeze, resume, advance, move_to or "
-                    "advance_to_next"
-                )
+            fired = getattr(clock, action)(*([body[wanted]] if wanted else []))
+        fired = fired or []
         return {**self._clock(), "fired": [f"{one.at.isoformat()} {one.label}" for one in fired]}
 
     def get_seed(self, request: Request) -> object:
@@ -216,9 +209,9 @@ class ControlApp(App):
 
     def set_seed(self, request: Request) -> object:
         """Start all randomness over from another seed."""
-        seed = _object(request).get("seed")
-        if isinstance(seed, bool) or not isinstance(seed, int | str):
-            raise Refused(422, f"a seed is a number or a text, not {seed!r}")
+        seed = _object(request, "seed").get("seed")
+        if isinstance(seed, bool) or not isinstance(seed, int | str) or not _is_unicode(seed):
+            raise Refused(422, f"a seed is a whole number or a text, not {seed!r}")
         self.cloud.reseed(seed)
         return {"seed": self.cloud.seed}
 
@@ -305,10 +298,14 @@ class ControlApp(App):
 
     def start_handle(self, request: Request) -> object:
         """Start another fake: ``{"fixture": "kv_server", "settings": {…}}``."""
-        body = _object(request)
-        settings = body.get("settings") or {}
+        body = _object(request, "fixture", "settings")
+        settings = {} if body.get("settings") is None else body["settings"]
         if not isinstance(settings, dict):
             raise Refused(422, f"settings is an object, not {settings!r}")
+        settings = self._decoded(settings, "settings")
+        taken = settings.get("name")
+        if any(handle.name == taken for handle in self.cloud.handles):
+            raise Refused(422, f"there is a handle {taken!r} already: give another name")
         with _contract():
             return describe(self.cloud.start(str(body.get("fixture")), settings))
 
@@ -347,12 +344,17 @@ class ControlApp(App):
         kind = body.pop("kind", None)
         arguments = body.pop("args", [])
         kinds = _fault_kinds(type(plan))
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise Refused(422, f"{kind!r} is no fault: give one of {', '.join(kinds)}")
         if not isinstance(arguments, list):
             raise Refused(422, f"args is a list, not {arguments!r}")
+        prepare = getattr(plan, kind)
+        try:
+            inspect.signature(prepare).bind(*arguments, **body)
+        except TypeError as error:
+            raise Refused(422, f"{kind}: {error}. {_form(prepare)}") from None
         with _contract():
-            return self._fault(getattr(plan, kind)(*arguments, **body))
+            return self._fault(prepare(*arguments, **body))
 
     def clear_faults(self, request: Request) -> object:
         """Take all faults of a handle back."""
@@ -400,7 +402,10 @@ class ControlApp(App):
 
     def take_snapshot(self, request: Request) -> object:
         """Keep the present data of all handles, under ``{"id": name}`` or a number."""
-        name = str(_object(request).get("id") or next(self._snapshot_numbers))
+        wanted = _object(request, "id").get("id")
+        if wanted is not None and (type(wanted) not in (int, str) or wanted == ""):
+            raise Refused(422, f"the id of a snapshot is a text or a whole number, not {wanted!r}")
+        name = str(next(self._snapshot_numbers) if wanted is None else wanted)
         self._snapshots[name] = self.cloud.snapshot()
         return {"id": name}
 
@@ -431,46 +436,72 @@ class ControlApp(App):
         ``{"object": number|handle name|null, "name": …, "args": […], "kwargs": {…}, "get": bool}``
         in the codec's form; answers ``{"value": …}`` or ``{"raise": …}``.
         """
-        body = _object(request)
-        name = str(body.get("name"))
-        if name.startswith("_") and name not in _DUNDERS:
+        body = _object(request, "object", "name", "args", "kwargs", "get")
+        name = body.get("name")
+        arguments, keywords = body.get("args", []), body.get("kwargs", {})
+        if not isinstance(name, str):
+            raise Refused(422, f"name is the name of a field or a method, not {name!r}")
+        if not isinstance(arguments, list) or not isinstance(keywords, dict):
+            raise Refused(422, "args is a list, and kwargs an object")
+        if name.startswith("_") and name not in _PROTOCOLS and name not in _DUNDERS:
             raise Refused(422, f"{name!r} is private")
+        arguments = self._decoded(arguments, "args")
+        keywords = self._decoded(keywords, "kwargs")
         try:
             target = self._target(body.get("object"))
-            found = getattr(target, name)
-            if not body.get("get"):
-                arguments = decode(body.get("args", []), self._referred)
-                keywords = decode(body.get("kwargs", {}), self._referred)
-                found = found(*arguments, **keywords)
+            if name in _PROTOCOLS:
+                found = _PROTOCOLS[name](target, *arguments)
+            else:
+                found = getattr(target, name)
+                if not body.get("get"):
+                    found = found(*arguments, **keywords)
+            if found is self.cloud:
+                found = None
+            # Also what an object does when it is looked at may fail.
+            return {"value": encode(found, self._objects)}
+        except Refused as refused:
+            return {"raise": encode_error(ContractError(refused.message))}
         except Exception as error:
             return {"raise": encode_error(error)}
-        if found is self.cloud:
-            found = None
-        return {"value": encode(found, self._objects)}
 
     def _target(self, wanted: object) -> Any:
         if wanted is None:
             return self.cloud
-        if isinstance(wanted, int):
+        if type(wanted) is int:
             return self._objects.get(wanted)
-        return self._handle(str(wanted))
+        if isinstance(wanted, str):
+            return self._handle(wanted)
+        raise Refused(422, f"object is a number, the name of a handle or null, not {wanted!r}")
+
+    def _decoded(self, value: Any, where: str) -> Any:
+        try:
+            return decode(value, self._referred)
+        except ContractError as error:
+            raise Refused(422, f"{where}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, ImportError) as error:
+            raise Refused(
+                422, f"{where} is not in the codec's form ({type(error).__name__}: {error})"
+            ) from None
 
     def _referred(self, number: int, *_: str) -> Any:
         return self._objects.get(number)
 
 
-_DUNDERS = frozenset(
-    {
-        "__enter__",
-        "__exit__",
-        "__len__",
-        "__getitem__",
-        "__iter__",
-        "__eq__",
-        "__repr__",
-        "__call__",
-    }
-)
+_MOVES = {
+    "freeze": None,
+    "resume": None,
+    "advance": "by",
+    "move_to": "to",
+    "advance_to_next": None,
+}
+"""The actions of the clock, each with the field it needs."""
+_PROTOCOLS: Mapping[str, Callable[..., Any]] = {
+    "__len__": len,
+    "__bool__": bool,
+    "__iter__": list,
+    "__getitem__": operator.getitem,
+}
+_DUNDERS = frozenset({"__enter__", "__exit__", "__eq__", "__repr__", "__call__"})
 
 
 def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
@@ -490,7 +521,22 @@ def _contract() -> Iterator[None]:
         raise Refused(422, str(error)) from error
 
 
-def _object(request: Request) -> dict[str, Any]:
+def _form(method: Callable[..., Any]) -> str:
+    """How a method is called, in the words of the control API."""
+    parameters = inspect.signature(method).parameters.values()
+    args = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    fields = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    fields += ["times", "skip", "route", "command", "topic"]
+    taken = f"It takes args [{', '.join(args)}] and" if args else "It takes no args, but"
+    return f"{taken} the fields {', '.join(fields)}"
+
+
+def _is_unicode(value: object) -> bool:
+    return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
+
+
+def _object(request: Request, *known: str) -> dict[str, Any]:
+    """The body's fields, which are all among the ``known`` ones if there are any."""
     if not request.body:
         return {}
     try:
@@ -499,13 +545,17 @@ def _object(request: Request) -> dict[str, Any]:
         raise Refused(400, f"the body is no JSON: {error}") from None
     if not isinstance(body, dict):
         raise Refused(422, f"the body is a JSON object, not {body!r}")
+    unknown = [name for name in body if known and name not in known]
+    if unknown:
+        names = ", ".join(map(repr, unknown))
+        raise Refused(422, f"there is no field {names} here; there are: {', '.join(known)}")
     return body
 
 
 def _number(text: str | None) -> int:
     if text is None or text == "":
         return 0
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
         raise Refused(422, f"a whole number is expected, not {text!r}")
     return int(text)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import builtins
+import contextlib
 import dataclasses
 import datetime as dt
 import importlib
@@ -73,6 +74,10 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
     """
     try:
         return _copy(value)
+    except RecursionError:
+        raise ContractError(
+            f"{where} cannot cross to another process: it holds itself, or is nested too deeply"
+        ) from None
     except _ByReference as error:
         if objects is None:
             raise ContractError(
@@ -93,8 +98,15 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
         TAG: "object",
         "id": objects.keep(value),
         "c": name_of(type(value)),
-        "repr": repr(value)[:500],
+        "repr": _shown(value)[:500],
     }
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__} that cannot be shown: {error}>"
 
 
 def _copy(value: Any) -> Any:
@@ -125,7 +137,7 @@ def _copy(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return {TAG: "timedelta", "v": value.total_seconds()}
     if isinstance(value, Path):
-        return str(value)
+        return {TAG: "path", "v": str(value.absolute())}
     if isinstance(value, BaseException):
         return {TAG: "error", "v": encode_error(value)}
     if isinstance(value, Call):
@@ -135,13 +147,13 @@ def _copy(value: Any) -> Any:
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
         return _copy(value.tolist())
     what = "a function" if callable(value) else f"a {type(value).__name__}"
-    raise _ByReference(f"{value!r} is {what}")
+    raise _ByReference(f"{_shown(value)} is {what}")
 
 
 def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     name = name_of(type(value))
     if not name.startswith(f"{_PACKAGE}."):
-        raise _ByReference(f"{value!r} is a {type(value).__name__}")
+        raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
     return {TAG: "data", "c": name, "v": {key: _copy(item) for key, item in fields.items()}}
 
 
@@ -161,6 +173,8 @@ def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
         return base64.b64decode(content)
     if tag == "datetime":
         return dt.datetime.fromisoformat(content)
+    if tag == "path":
+        return Path(content)
     if tag == "timedelta":
         return dt.timedelta(seconds=content)
     if tag == "error":
@@ -226,14 +240,18 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
     name, text = data["c"], data["text"]
     module, _, path = name.partition(":")
     kind: Any = None
-    if module == "builtins":
-        kind = getattr(builtins, path, None)
-    elif module.startswith(f"{_PACKAGE}."):
-        kind = class_named(name)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        return RuntimeError(f"{name.replace(':', '.')}: {text}")
-    error = kind.__new__(kind, text)
-    error.args = (text,)
-    for key, item in data["fields"].items():
-        setattr(error, key, decode(item, lambda *_: None))
-    return error
+    with contextlib.suppress(AttributeError, ImportError):
+        if module == "builtins":
+            kind = getattr(builtins, path, None)
+        elif module.startswith(f"{_PACKAGE}."):
+            kind = class_named(name)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        # Not every class can be made of a text alone: groups, and errors of Unicode, for two.
+        with contextlib.suppress(TypeError):
+            error = kind.__new__(kind, text)
+            error.args = (text,)
+            for key, item in data["fields"].items():
+                setattr(error, key, decode(item, lambda *_: None))
+            if str(error) == text or issubclass(kind, KeyError):
+                return error
+    return RuntimeError(f"{name.replace(':', '.')}: {text}")

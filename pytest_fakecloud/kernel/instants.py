@@ -21,6 +21,9 @@ Instant: TypeAlias = datetime | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST_US, _LAST_US = (
+    (one.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND for one in (datetime.min, datetime.max)
+)
 _UNITS = {
     "us": 1,
     "ms": 1_000,
@@ -49,13 +52,15 @@ def duration_us(value: Duration) -> int:
     elif isinstance(value, int | float):
         if value != value or value in (float("inf"), float("-inf")):
             raise _bad_duration(value)
-        microseconds = round(value * 1_000_000)
+        # Bounded first: a million times more than a large number is infinite.
+        microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     elif isinstance(value, str):
         text = value.replace(" ", "")
         parts = list(_PART.finditer(text))
         if not parts or "".join(part.group(0) for part in parts) != text:
             raise _bad_duration(value)
-        microseconds = sum(round(float(part.group(1)) * _UNITS[part.group(2)]) for part in parts)
+        spans = (float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+        microseconds = sum(round(min(span, 1e21)) for span in spans)
     else:
         raise _bad_duration(value)
     if microseconds < 0:
@@ -85,7 +90,11 @@ def instant_us(value: Instant) -> int:
             f"{value!r} names no time zone: give an aware datetime (tzinfo=UTC) or text with an "
             "offset, such as '2026-01-01T00:00:00Z'"
         )
-    return (moment - _EPOCH) // _MICROSECOND
+    microseconds = (moment - _EPOCH) // _MICROSECOND
+    if not _FIRST_US <= microseconds <= _LAST_US:
+        # The first hours of year 1 east of Greenwich, or the last of 9999 west of it.
+        raise ContractError(f"{value!r} is outside of the years 1 to 9999 in UTC")
+    return microseconds
 
 
 def to_datetime(microseconds: int) -> datetime:

@@ -295,3 +295,58 @@ def test_the_openapi_file_is_current(server: Server) -> None:
     assert json.loads(file.read_text(encoding="utf-8")) == document, (
         "run: python -m pytest_fakecloud.control.openapi > docs/control-api.json"
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "text"),
+    [
+        ("GET", "/journal?after=%C2%B2", None, "a whole number is expected, not '²'"),
+        ("GET", f"/journal?after={'9' * 5000}", None, "a whole number is expected"),
+        ("DELETE", f"/handles/kv_server/faults/{'9' * 5000}", None, "a whole number is expected"),
+        ("POST", "/clock", {"action": "advance", "by": 1e308}, "above 100 years"),
+        ("POST", "/clock", {"action": "advance", "by": "9" * 400 + "d"}, "above 100 years"),
+        ("POST", "/clock", {"action": "advance", "by": -1e308}, "cannot be negative"),
+        ("POST", "/clock", {"action": "advance"}, 'give {"action": "advance", "by": "…"}'),
+        ("POST", "/clock", {"action": "advance", "to": "1h"}, 'give {"action": "advance", "by"'),
+        ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'give {"action": "freeze"}'),
+        ("POST", "/clock", {"action": ["freeze"]}, "is no action"),
+        ("POST", "/clock", {"action": "move_to", "to": "0001-01-01T00:00:00+14:00"}, "the years 1"),
+        ("POST", "/begin", {"now": "0001-01-01T00:00:00+14:00"}, "the years 1 to 9999"),
+        ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel' here; there are:"),
+        ("POST", "/begin", {"no": "x"}, "there are: now, clock"),
+        ("PUT", "/seed", {"seed": "\ud800"}, "a seed is a whole number or a text"),
+        ("PUT", "/seed", {"seed": 1.5}, "a seed is a whole number or a text, not 1.5"),
+        ("POST", "/handles", {"fixture": "kv_server", "settings": []}, "settings is an object"),
+        ("POST", "/handles", {"fixture": "kv_server", "settings": ""}, "settings is an object"),
+        ("POST", "/handles", {"fixture": "kv_server", "settings": {"name": "queue"}}, "already"),
+        (
+            "POST",
+            "/handles",
+            {"fixture": "kv_server", "settings": {"token": {"$": "nope"}}},
+            "settings is not in the codec's form",
+        ),
+        ("POST", "/snapshots", {"id": [1]}, "the id of a snapshot is a text or a whole number"),
+        ("POST", "/snapshots", {"id": ""}, "the id of a snapshot is a text or a whole number"),
+        ("POST", "/call", {"object": None, "name": 5, "get": True}, "name is the name of a field"),
+        ("POST", "/call", {"name": "env", "args": "x"}, "args is a list, and kwargs an object"),
+        ("POST", "/call", {"name": "env", "args": [{"$": "x"}]}, "not in the codec's form"),
+        ("POST", "/call", {"name": "env", "args": [{"$": "bytes", "v": 1}]}, "not in the codec's"),
+        ("POST", "/handles/kv_server/faults", {"kind": "answer"}, "It takes args [status, body]"),
+        ("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [1]}, "It takes no args"),
+        ("POST", "/handles/kv_server/faults", {"kind": ["drop"]}, "is no fault"),
+    ],
+)
+def test_a_mistake_is_refused_in_words(
+    server: Server, method: str, path: str, body: Any, text: str
+) -> None:
+    status, answer = server.ask(method, path, body)
+    assert status == 422, answer
+    assert text in answer["error"]["message"]
+
+
+def test_a_wrong_target_of_a_call_is_told_to_the_caller(server: Server) -> None:
+    for wanted in (True, 1.5, [1], {"$": "nope"}):
+        status, answer = server.ask("POST", "/call", {"object": wanted, "name": "env", "get": True})
+        assert status == 200
+        assert answer["raise"]["c"].endswith(":ContractError")
+        assert "object is a number, the name of a handle or null" in answer["raise"]["text"]

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_fakecloud import Broker, Cloud, ContractError, KVServer, Queue, Reply, VectorIndex
+from pytest_fakecloud import (
+    Broker,
+    Cloud,
+    ContractError,
+    KVServer,
+    Queue,
+    Reply,
+    VectorIndex,
+    remote,
+)
+from pytest_fakecloud.control.codec import Objects, decode_error, encode, encode_error
 
 from .conftest import Serve, Server
 
@@ -249,3 +266,211 @@ def test_a_suite_runs_against_the_server(
         f"--fakecloud-url={server.summary['console']}",
     )
     result.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (None, "None is no URL of a stand-alone server"),
+        (b"http://127.0.0.1:1", "is no URL of a stand-alone server"),
+        ("http://[::1", "is no URL: Invalid IPv6 URL"),
+        ("http://127.0.0.1:99999", "no stand-alone server answers"),
+        ("", "no stand-alone server answers"),
+    ],
+)
+def test_what_is_no_url_is_said(url: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        Cloud.connect(url, "x")
+
+
+@pytest.mark.parametrize("token", ["a\nb", "☃", "ü", 5, ["x"]])
+def test_what_can_be_no_token_is_said(server: Server, token: Any) -> None:
+    with pytest.raises(ContractError, match="can be no control token"):
+        Cloud.connect(server.url, token)
+
+
+@contextmanager
+def other_server(answers: Callable[[str], bytes | None]) -> Iterator[str]:
+    """A server of another kind; what it answers depends on the path, None is silence."""
+    stop = threading.Event()
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            answer = answers(self.path)
+            if answer is None:
+                stop.wait(20)
+                return
+            self.send_response(404 if b"not found" in answer else 200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        stop.set()
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[]", b"5", b"null", b'"x"', b"{}", b'["not found"]', b'"not found"', b'{"handles":5}',
+        b'{"seed":1,"handles":[{}]}', b'{"seed":1,"handles":5}', b"<html>",
+    ],
+)  # fmt: skip
+def test_another_kind_of_server_is_said(answer: bytes) -> None:
+    with (
+        other_server(lambda _: answer) as url,
+        pytest.raises(ContractError, match=r"no control API|cannot be read"),
+    ):
+        Cloud.connect(url, "x")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"value": {"$": "unheard of", "v": 1}},
+        {"value": {"$": "data", "c": "pytest_fakecloud.later:X", "v": {}}},
+        {"value": {"$": "data", "c": "pytest_fakecloud.kernel.journal:Later", "v": {}}},
+        {"value": {"$": "named", "c": "pytest_fakecloud.broker.model:Later", "v": [1]}},
+        {"value": {"$": "datetime", "v": "then"}},
+        {"raise": 5},
+        {},
+    ],
+)
+def test_a_server_of_another_version_is_said(answer: Any) -> None:
+    def answers(path: str) -> bytes:
+        return json.dumps({"seed": 1, "handles": []} if "state" in path else answer).encode()
+
+    with (
+        other_server(answers) as url,
+        Cloud.connect(url, "x") as cloud,
+        pytest.raises(ContractError, match="another version"),
+    ):
+        cloud.journal  # noqa: B018
+
+
+def test_an_error_that_is_not_known_here_keeps_its_words() -> None:
+    for name in ("pytest_fakecloud.later:Trouble", "builtins:ExceptionGroup", "acme:Trouble"):
+        error = decode_error({"c": name, "text": "no way", "fields": {}})
+        assert isinstance(error, RuntimeError)
+        assert str(error) == f"{name.replace(':', '.')}: no way"
+    again = decode_error(encode_error(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why")))
+    assert "can't decode byte 0xff" in str(again)
+    assert isinstance(decode_error(encode_error(KeyError("k"))), KeyError)
+
+
+def test_a_hung_server_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(remote, "CALLS_TAKE_AT_MOST", 0.2)
+    with (
+        other_server(lambda _: None) as url,
+        pytest.raises(ContractError, match=r"did not answer GET /state within 0\.2 s"),
+    ):
+        Cloud.connect(url, "x")
+
+    def answers(path: str) -> bytes | None:
+        return b'{"seed":1,"handles":[]}' if "state" in path else None
+
+    with (
+        other_server(answers) as url,
+        Cloud.connect(url, "x") as cloud,
+        pytest.raises(ContractError, match="did not answer POST /call within"),
+    ):
+        cloud.journal  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?b", "a#b", "..", ".", "%2F", "ü b", "<b>"])
+def test_a_handle_of_any_name_closes(cloud: Cloud, name: str) -> None:
+    handle = cloud.kv_server(name=name)
+    handle.execute("SET", "a", "1")
+    assert handle.value("a") == "1"
+    handle.close()
+    assert name not in [one.name for one in cloud.handles]
+    handle.close()
+
+
+def test_a_handle_that_another_closed_is_gone(server: Server) -> None:
+    with Cloud.connect(server.url, server.token) as cloud:
+        handle = cloud.kv_server(name="mine")
+        server.ask("DELETE", "/handles/mine")
+        with pytest.raises(ContractError, match="there is no handle 'mine'; there are: kv_server"):
+            handle.value("a")
+    with pytest.raises(ContractError, match=r"this connection to .* is closed: make a new one"):
+        cloud.kv_server()
+    with pytest.raises(ContractError, match="is closed"):
+        cloud.handles  # noqa: B018
+
+
+def test_handles_are_equal_when_they_are_the_same(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    assert kv in cloud.handles
+    assert kv != cloud.fixture_handle("queue")
+    assert len({kv, *cloud.handles}) == 4
+
+
+def test_faults_are_looked_at_as_in_process(cloud: Cloud) -> None:
+    faults = cloud.fixture_handle("kv_server").faults
+    assert not faults
+    assert list(faults) == []
+    fault = faults.drop(times=1)
+    assert faults
+    assert len(faults) == 1
+    assert list(faults) == [fault]
+    assert fault in faults
+    with pytest.raises(TypeError, match="object of type 'Clock' has no len"):
+        len(cloud.clock)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda cloud: setattr(cloud.journal, "keep", 5), "keep of .* cannot be set from here"),
+        (lambda cloud: setattr(cloud.handles[0], "token", "x"), "token of <KVServer kv_server at"),
+        (lambda cloud: cloud.handles[0].context, "context does not work over a stand-alone"),
+        (lambda cloud: cloud.handles[0].app, "app does not work over a stand-alone server"),
+        (lambda cloud: cloud.handles[0].execute("SET", endless()), r"argument 2 of execute\(\)"),
+        (lambda cloud: cloud.begin(clock=print), r"clock= of begin\(\) cannot cross"),
+        (lambda cloud: cloud.reseed(object()), "the seed cannot cross"),
+        (lambda cloud: cloud.kv_server(token=b"x"), "token=b'x' of kv_server must be a text"),
+        (lambda cloud: cloud.kv_server(token=cloud.clock), "token=.* must be a text"),
+        (lambda cloud: cloud.kv_server(max_request_size={1}), r"max_request_size=\{1\}: give"),
+    ],
+)
+def test_a_mistake_is_named(cloud: Cloud, use: Callable[[Cloud], object], text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        use(cloud)
+
+
+def endless() -> list[Any]:
+    """A list that holds itself."""
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+def test_an_object_that_cannot_be_shown_crosses_all_the_same() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise AttributeError("not ready")
+
+    assert encode(Shy(), Objects())["repr"] == "<Shy that cannot be shown: not ready>"
+    with pytest.raises(ContractError, match=r"the value cannot cross .*<Shy that cannot"):
+        encode(Shy())
+
+
+def test_a_path_is_the_same_file_for_the_server(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orders.jsonl").write_text('{"topic": "orders", "value": "x"}\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    broker = cloud.fixture_handle("broker")
+    broker.load(Path("orders.jsonl"))
+    assert broker.records("orders").only().value == "x"

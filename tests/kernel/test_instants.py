@@ -61,13 +61,15 @@ def test_what_is_no_duration(value: Any) -> None:
         duration_us(value)
 
 
-@pytest.mark.parametrize("value", [-1, -0.5, timedelta(seconds=-1)])
+@pytest.mark.parametrize("value", [-1, -1e308, -(10**400), -0.5, timedelta(seconds=-1)])
 def test_negative_durations(value: Any) -> None:
     with pytest.raises(ContractError, match="cannot be negative"):
         duration_us(value)
 
 
-@pytest.mark.parametrize("value", [4e9, "60000d", timedelta(days=40_000), 10**400])
+@pytest.mark.parametrize(
+    "value", [4e9, "60000d", timedelta(days=40_000), 10**400, 1e308, "9" * 400 + "d"]
+)
 def test_durations_beyond_a_hundred_years(value: Any) -> None:
     with pytest.raises(ContractError, match="surely a mistake"):
         duration_us(value)
@@ -91,6 +93,12 @@ def test_instants(value: Any, expected: int) -> None:
 @pytest.mark.parametrize("value", ["2026-01-01T00:00:00", datetime(2026, 1, 1), "2026-01-01"])
 def test_instants_without_a_zone(value: Any) -> None:
     with pytest.raises(ContractError, match="names no time zone"):
+        instant_us(value)
+
+
+@pytest.mark.parametrize("value", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_instants_that_utc_cannot_say(value: Any) -> None:
+    with pytest.raises(ContractError, match="outside of the years 1 to 9999"):
         instant_us(value)
 
 
