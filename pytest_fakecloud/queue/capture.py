@@ -268,6 +268,8 @@ class CallbackCapture(Destination):
         return lines or ["  no message was published to a queue of this cloud"]
 
     def _prospects(self) -> list[str]:
+        if self.closed:
+            return [f"  {self.name} is closed: nothing can come to it any more"]
         due = self.clock.next_due()
         if not self._waits() and due is None:
             return ["  nothing is left to deliver, so no wait can bring it"]
@@ -286,6 +288,11 @@ class CallbackCapture(Destination):
             yield (
                 f"  what is due next, at {to_datetime(due).isoformat()}, is more than 30 days ahead:"
                 " move time with clock.advance()"
+            )
+        elif due is not None:
+            yield (
+                f"  {len(queue.engine.pending)} message(s) are still to be delivered, the next at "
+                f"{to_datetime(due).isoformat()}: drive the queue, or give the wait a longer timeout="
             )
         for schedule in queue.schedules():
             if not schedule.paused and (runs := schedule.next_runs(1)):

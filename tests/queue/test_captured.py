@@ -340,6 +340,20 @@ def test_keys_without_meaning(cloud: Cloud, keys: Any, text: str) -> None:
         CallbackCapture(cloud.queue().context, keys=keys)
 
 
+def test_what_is_still_to_be_delivered_is_said(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture, 2, delay="1m")
+    text = "2 message(s) are still to be delivered, the next at 2026-01-01T00:01:00+00:00: "
+    assert text in told(capture.callbacks.assert_received)
+    assert text in told(lambda: capture.wait_for_callback(timeout=0))
+
+
+def test_what_is_closed_is_said(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture)
+    capture.close()
+    text = told(capture.wait_for_callback)
+    assert "callback_capture is closed: nothing can come to it any more" in text
+
+
 def test_what_is_due_beyond_a_month_is_said(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, delay="31d")
     text = told(capture.wait_for_callback)
