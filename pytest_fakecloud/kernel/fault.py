@@ -152,8 +152,9 @@ def _holds(value: Any, wanted: Any) -> bool:
     if callable(wanted):
         return any(bool(wanted(each)) for each in values if each is not None)
     if isinstance(wanted, str):
-        # Commands are written in any case.
-        return any(isinstance(each, str) and each.lower() == wanted.lower() for each in values)
+        # Commands are written in any case, and may answer to more than one name.
+        names = [each for each in values if isinstance(each, str)]
+        return wanted in names or wanted.lower() in (name.lower() for name in names)
     return wanted in values
 
 

@@ -1,17 +1,50 @@
-"""Reading command lines out of HTTP requests: path segments, query parameters, JSON bodies."""
+"""Reading command lines out of HTTP requests: path segments, query parameters, JSON bodies.
+
+And what the journal keeps of a command line: its words as text, and its name.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from . import errors
 from .errors import RestError
+from .registry import COMMANDS
 
-__all__ = ["command_of_body", "command_of_path", "commands_of_body"]
+__all__ = ["CommandName", "command_of_body", "command_of_path", "commands_of_body"]
+
+
+class CommandName(str):
+    """A command's name in upper case, which equals what a tester may write for it.
+
+    That is the name in any case, and for a command with sub-commands its name with that of the one
+    given too: ``"XGROUP"`` and ``"xgroup create"`` are both the name of ``XGROUP CREATE s g $``. An
+    ``assert_not_called`` that compared exactly would hold whatever was called.
+    """
+
+    __slots__ = ("_full",)
+    _full: str
+
+    def __new__(cls, words: Sequence[str]) -> CommandName:
+        name = words[0].upper()
+        made = super().__new__(cls, name)
+        spec = COMMANDS.get(name)
+        has_child = spec is not None and spec.subcommands is not None and len(words) > 1
+        made._full = f"{name} {words[1].upper()}" if has_child else name
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and other.upper() in (str(self), self._full)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
 
 class _Number(str):

@@ -30,6 +30,7 @@ from .errors import CommandError
 from .monitor import without_secrets
 from .registry import LOOKUP, CommandSpec
 from .reply import NO_REPLY, Blocked, Push, Reply, Status, to_resp
+from .requests import CommandName
 from .resp_answers import Raw, as_resp, written
 from .resp_parser import CommandReader, ProtocolFault, way_in
 
@@ -479,7 +480,7 @@ _MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
 
 
 def _facts(words: list[str]) -> dict[str, Any]:
-    return {"command": [words[0].upper()], "words": [words], "encoding": ""}
+    return {"command": [CommandName(words)], "words": [words], "encoding": ""}
 
 
 def _chooses_replies(argv: list[bytes]) -> bool:

@@ -23,7 +23,7 @@ from .model import Limits, Session, User
 from .quota import NO_QUOTA, Quota
 from .registry import COMMANDS
 from .reply import OK, Reply, to_json, to_resp
-from .requests import command_of_body, command_of_path, commands_of_body
+from .requests import CommandName, command_of_body, command_of_path, commands_of_body
 from .streams import EventStream, monitor_stream, subscription_stream
 
 __all__ = ["Credentials", "KVApp"]
@@ -137,7 +137,7 @@ class KVApp(App):
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
         return {
-            "command": [line[0].upper() for line in words],
+            "command": [CommandName(line) for line in words],
             "words": words,
             "encoding": (_header(request, "Encoding") or "").strip().lower(),
         }
