@@ -148,6 +148,7 @@ class Attempting:
             " an end, or use a delay and be driven step by step; the message stays pending"
         )
         engine.gates.leave_flow(message)
+        engine.gates.leave_crowd(message)
         message.depth = message.chain = 0
         if engine.lane == "background":
             # Nobody stands there to catch an error.

@@ -374,4 +374,5 @@ class Engine:
                     )
             for key in self.flow.keys.values():
                 self.gates.pump_flow(key)
+            self.gates.pump_crowd()
         self.changed.notify()

@@ -1,7 +1,8 @@
 """Who may start now: ordered queues, flow control, global parallelism, and being overtaken.
 
 A message that may not start loses its instant and waits in one place; whatever opens that place
-plans it again.
+plans it again.  The leave of a flow-control key and a place in global parallelism are given
+together: two messages that hold one each would hand them to and fro for ever.
 """
 
 from __future__ import annotations
@@ -54,11 +55,13 @@ class Gates:
         ]
         for message in sorted(recalled, key=lambda one: one.number, reverse=True):
             key.give_back(message.id)
+            engine.active.discard(message.id)
             message.due_us = None
             timer = engine.timers.pop(message.id, None)
             if timer is not None:
                 timer.cancel()
             key.waiting.appendleft(message.id)
+        self.pump_crowd()
 
     def step_aside(self, message_id: str) -> bool:
         """Let others overtake a message that is due, when a fault says so; whether it does."""
@@ -101,33 +104,40 @@ class Gates:
     def may_start(self, message: Message, now: int) -> bool:
         """Whether an attempt may start now; where not, the message waits.  The lock is held."""
         engine = self._engine
-        most = engine.limits.parallelism
-        if most is not None and message.id not in engine.active and len(engine.active) >= most:
+        queue = engine.queues.by_name.get(message.queue_name or "")
+        if queue is not None and queue.paused:
             message.due_us = None
-            message.wait_reason = f"global parallelism {most}"
             self.leave_flow(message)
-            engine.crowd.append(message.id)
+            self.leave_crowd(message)
+            if message.id not in queue.parked:
+                queue.parked.append(message.id)
             return False
-        if message.queue_name is not None:
-            queue = engine.queues.by_name.get(message.queue_name)
-            if queue is not None and queue.paused:
-                message.due_us = None
-                self.leave_flow(message)
-                self.leave_crowd(message)
-                if message.id not in queue.parked:
-                    queue.parked.append(message.id)
-                return False
         key = self.flow_key(message)
-        if key is not None and message.id not in key.active:
-            if key.waiting or not key.open(now):
+        room = message.id in engine.active or self._room()
+        if key is None:
+            if not room:
                 message.due_us = None
-                message.wait_reason = f"flow control {key.key}"
-                self.leave_crowd(message)
-                key.waiting.append(message.id)
-                self.pump_flow(key)
-                return False
-            key.start(message.id)
-        return True
+                message.wait_reason = f"global parallelism {engine.limits.parallelism}"
+                engine.crowd.append(message.id)
+            return room
+        granted = message.id in key.active
+        if room and (granted or (not key.waiting and key.open(now))):
+            if not granted:
+                key.start(message.id)
+            return True
+        message.due_us = None
+        if key.open(now) and not room:
+            message.wait_reason = f"global parallelism {engine.limits.parallelism}"
+        else:
+            message.wait_reason = f"flow control {key.key}"
+        if granted:
+            key.give_back(message.id)
+            key.waiting.appendleft(message.id)
+        else:
+            key.waiting.append(message.id)
+        self.leave_crowd(message)
+        self.pump_flow(key)
+        return False
 
     def leave_crowd(self, message: Message) -> None:
         """Give up the place in global parallelism; the lock is held."""
@@ -138,14 +148,35 @@ class Gates:
     def pump_crowd(self) -> None:
         """Start who waits for global parallelism while there is room; the lock is held."""
         engine = self._engine
-        most = engine.limits.parallelism or 0
-        while engine.crowd and len(engine.active) < most:
-            message_id = engine.crowd.popleft()
-            if message_id in engine.pending:
-                # Counted from now on, so that nobody takes the place before it starts.
-                engine.active.add(message_id)
-                message = engine.messages[message_id]
-                engine.plan(message, engine.clock.now_us(), message.wait_reason)
+        if engine.limits.parallelism is None:
+            return
+        now = engine.clock.now_us()
+        while self._room():
+            lines = [engine.crowd]
+            lines += [key.waiting for key in engine.flow.keys.values() if key.open(now)]
+            for line in lines:
+                while line and line[0] not in engine.pending:
+                    line.popleft()
+            heads = [engine.messages[line[0]] for line in lines if line]
+            if not heads:
+                return
+            message = min(heads, key=lambda one: one.number)
+            key = self.flow_key(message)
+            (engine.crowd if key is None else key.waiting).popleft()
+            self._let_start(message, key, now)
+
+    def _room(self) -> bool:
+        most = self._engine.limits.parallelism
+        return most is None or len(self._engine.active) < most
+
+    def _let_start(self, message: Message, key: FlowKey | None, now: int) -> None:
+        engine = self._engine
+        if key is not None:
+            key.start(message.id)
+        if engine.limits.parallelism is not None:
+            # Counted from now on, so that nobody takes the place before it starts.
+            engine.active.add(message.id)
+        engine.plan(message, now, message.wait_reason)
 
     def pump_queue(self, queue: OrderedQueue) -> None:
         """Start the next messages of a queue while it has free slots."""
@@ -235,12 +266,10 @@ class Gates:
         engine = self._engine
         with engine.lock:
             now = engine.clock.now_us()
-            while key.waiting and key.open(now):
+            while key.waiting and key.open(now) and self._room():
                 message = engine.messages[key.waiting.popleft()]
-                if message.id not in engine.pending:
-                    continue
-                key.start(message.id)
-                engine.plan(message, now, message.wait_reason)
+                if message.id in engine.pending:
+                    self._let_start(message, key, now)
             timer = self.flow_timers.pop(key.key, None)
             if timer is not None:
                 timer.cancel()

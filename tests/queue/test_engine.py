@@ -581,6 +581,20 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     assert bench.engine.active == set()
 
 
+def test_global_parallelism_and_flow_control_never_hand_messages_to_and_fro() -> None:
+    bench = Bench(limits={"parallelism": 2})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=int(delivery.url[-1]) * SECOND)
+    for took in (1, 2, 0):
+        flowing(bench, "parallelism=1", url=f"{URL}/{took}")
+    bench.publish(f"{URL}/2")
+    for took in (2, 1):
+        flowing(bench, "parallelism=1", url=f"{URL}/{took}")
+    for fired, timer in enumerate(bench.clock.steps(bench.clock.after("1m"))):
+        assert fired < 100
+        timer.callback(timer.due_us)
+    assert bench.times() == [0, 0, 1, 3, 3, 5]
+
+
 def test_a_start_that_global_parallelism_prevents_is_not_counted(bench: Bench) -> None:
     bench.engine.limits = plan(None, {"parallelism": 1})
     bench.answer = lambda delivery: Outcome(200, virtual_us=25 * SECOND)
