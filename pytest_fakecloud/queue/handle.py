@@ -53,6 +53,8 @@ from .workflow import WorkflowRuns
 #: The vendor's public development credentials: its own dev server and clients know them.
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
+#: A day: no system waits much longer than some weeks in one go.
+_LONGEST_CAP = 86_400.0
 LEAKS = ("off", "pending", "dead_letters", "all")
 
 
@@ -66,9 +68,9 @@ class Queue(Looking, Handle):
     Who delivers, and where: `delivery` is `"driven"` or `"background"` (None: the cloud's);
     `unstubbed` is what happens at a destination nobody answers for, `"refuse"` or `"accept"` (200);
     `raise_exceptions` lets what leaves a handler leave the driving call too; `attempt_cap` is the
-    most real seconds of an attempt over a socket or in a loop; `loop_limit` is how many deliveries
-    may cause each other at one instant; `leak_check` is `"off"`, `"pending"`, `"dead_letters"` or
-    `"all"`, what a test must not leave behind.
+    most real seconds of an attempt over a socket or in a loop, a day at most; `loop_limit` is how
+    many deliveries may cause each other at one instant; `leak_check` is `"off"`, `"pending"`,
+    `"dead_letters"` or `"all"`, what a test must not leave behind.
 
     The service: `profile` is `"free"` or `"payg"`, `limits` replaces single limits (see
     `limits.Limits`); `retries` is the default, `callback_retries` `"inherit"` or a number for
@@ -144,7 +146,7 @@ class Queue(Looking, Handle):
             self.destinations,
             unstubbed=unstubbed,
             report=self._report_unstubbed,
-            cap=attempt_cap,
+            cap=float(min(attempt_cap, _LONGEST_CAP)),
             is_fake=self._is_fake,
             time_passes=self._time_passes,
         )

@@ -742,6 +742,21 @@ def test_what_is_loaded_into_a_closed_queue(queue: Queue) -> None:
             queue.load(data)
 
 
+@pytest.mark.parametrize("cap", [float("inf"), 1e10, 10**400])
+def test_a_cap_that_nobody_can_wait_for(cap: Any) -> None:
+    async def handler(request: DeliveredRequest) -> int:
+        await asyncio.sleep(0)
+        return 200
+
+    with Cloud(now=NOW, delivery="driven") as cloud:
+        queue, destination = cloud.queue(attempt_cap=cap), cloud.destination()
+        destination.expect_request("/hook").respond_with_data("")
+        queue.destinations.call(DEST, handler)
+        for url in (DEST, f"{destination.url}/hook"):
+            queue.publish(url)
+        assert [one.status for one in queue.run_until_idle()] == [200, 200]
+
+
 @pytest.mark.parametrize("region", ["a\r\nb: c", "\ud800", "a\x00"])
 def test_a_region_that_no_header_can_carry(region: str) -> None:
     with pytest.raises(ContractError, match="cannot stand in a header"):
