@@ -384,16 +384,21 @@ class Broker(Handle):
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let a phantom instance join that never consumes by itself; it idles like any other."""
-        _check_instance(group, instance)
-        wanted = strings("topics", topics)
-        if not wanted:
-            raise ContractError("topics is empty: an instance joins to read at least one")
+        wanted = self._joining(group, instance, topics)
         self.clock.settle()
         with as_misuse(), self.engine.locked() as now:
             at, member = self.engine.groups.enter(group, instance, wanted, {}, now)
             member.consuming += 1
             self.engine.groups.finish(at, member, None, now)
         return self.group(group)
+
+    @staticmethod
+    def _joining(group: str, instance: str, topics: Sequence[str]) -> tuple[str, ...]:
+        _check_instance(group, instance)
+        wanted = strings("topics", topics)
+        if not wanted:
+            raise ContractError("topics is empty: an instance joins to read at least one")
+        return wanted
 
     def leave(self, group: str, instance: str) -> GroupView:
         """Let an instance leave its group, as delete-consumer does."""

@@ -16,7 +16,7 @@ from .kafka_engine import KafkaEngine
 from .kafka_instance import KafkaInstance
 from .matching import Sought
 from .model import INT64_MAX, Record, TopicPartition, TopicPartitionOffset
-from .settings import string, strings, whole
+from .settings import string, whole
 from .views import GroupView, MemberView, TopicView
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ class KafkaBroker(Broker):
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let an instance join that no client consumes with; it idles like any other."""
+        wanted = self._joining(group, instance, topics)
         with as_misuse():
-            self._kafka.consume(group, instance, strings("topics", topics), 0, {})
+            self._kafka.consume(group, instance, wanted, 0, {})
         return self.group(group)
 
     def crash(self, group: str, instance: str) -> NoReturn:

@@ -361,6 +361,27 @@ class TestHandle:
         with pytest.raises(ContractError, match="in-memory engine"):
             act(broker)
 
+    @pytest.mark.parametrize(
+        ("misuse", "reason"),
+        [
+            (lambda b: b.join(5, "i", ["orders"]), "group must be text, got 5"),
+            (lambda b: b.join("g", ["i"], ["orders"]), "instance must be text"),
+            (lambda b: b.join("g", "i", "orders"), "topics='orders' is one text"),
+            (lambda b: b.join("g", "i", []), "topics is empty"),
+            (lambda b: b.commit("g", "orders", 0, 2**63), "offset must be a whole number"),
+            (lambda b: b.topic(5), "topic must be text, got 5"),
+            (lambda b: b.group(["g"]), "group must be text"),
+            (lambda b: b.wait_for_record("orders", "x"), "predicate='x' cannot be called"),
+            (lambda b: b.assert_produced("orders", headers=5), "headers=5 is not understood"),
+        ],
+    )
+    def test_what_a_tester_gives_in_a_wrong_type_is_named(
+        self, broker: Broker, misuse: Callable[[Broker], object], reason: str
+    ) -> None:
+        with pytest.raises(ContractError, match=reason):
+            misuse(broker)
+        assert broker.groups() == []
+
     def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
         with Cloud(delivery="driven") as cloud:
             queue = cloud.queue()
