@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -130,10 +130,18 @@ class _Predicate:
     def holds(self, value: Any) -> bool | str:
         """Whether it holds, or what it raised instead of telling."""
         try:
-            held = bool(self.function(value))
+            answer = self.function(value)
+            held = bool(answer)
         except Exception as error:
             self.failed += 1
             return _brief(error)
+        if isinstance(answer, Awaitable):
+            if isinstance(answer, Coroutine):
+                answer.close()
+            raise ContractError(
+                f"what {_brief(self.function)} returns is to be awaited: give a function that "
+                "answers at once"
+            )
         self.decided += 1
         return held
 

@@ -981,3 +981,18 @@ def test_a_group_that_reads_and_has_committed_nothing_is_not_caught_up(
     rest.produce("orders", "a")
     with pytest.raises(AssertionError, match="has neither members nor committed offsets"):
         broker.assert_caught_up("g")
+
+
+def test_a_predicate_to_be_awaited_is_refused(broker: Broker, rest: Rest) -> None:
+    async def is_a(value: object) -> bool:
+        return False
+
+    rest.produce("orders", "a")
+    for ask in (
+        lambda: broker.assert_produced("orders", is_a),
+        lambda: broker.assert_produced("orders", key=is_a),
+        lambda: broker.wait_for_record("orders", is_a, timeout=0),
+        lambda: broker.wait_for_record("orders", lambda r: is_a(r), timeout=0),
+    ):
+        with pytest.raises(ContractError, match="is to be awaited: give a function that answers"):
+            ask()  # type: ignore[no-untyped-call]
