@@ -204,7 +204,15 @@ def _decoded(body: bytes) -> str:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    return json.dumps(_plain(answer), ensure_ascii=False, separators=(",", ":"))
+    return _printable(json.dumps(_plain(answer), ensure_ascii=False, separators=(",", ":")))
+
+
+def _printable(text: str) -> str:
+    r"""The text with surrogates that stand alone (``"\ud800"``) as JSON writes them.
+
+    Nothing that is written as UTF-8, a page or an event, can hold them.
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _plain(value: Any) -> Any:
@@ -232,7 +240,7 @@ def _message(
 
 def _pretty(body: bytes) -> str:
     try:
-        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        return _printable(json.dumps(json.loads(body), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):
         text = body[:20_000].decode("utf-8", "replace")
         return text if len(body) <= 20_000 else f"{text}\n… {len(body) - 20_000} more bytes"

@@ -128,7 +128,7 @@ def write(cloud: Cloud, folder: Path, name: str, failure: str = "") -> Path:
     """Write the page of a test into a folder; the path of the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{file_name(name)}.html"
-    path.write_text(page(cloud, name, failure), encoding="utf-8")
+    path.write_text(page(cloud, name, failure), encoding="utf-8", errors="backslashreplace")
     return path
 
 

@@ -36,6 +36,7 @@ GRACE_SECONDS = 0.1
 """How long the stream waits for a call's answer before it tells of the call without."""
 LOOK_SECONDS = 0.002
 _MOST_DIGITS = 18
+_LONGEST_MESSAGE = 2000
 _OPEN = frozenset({"ready", "console", "icon", "openapi"})
 
 
@@ -111,8 +112,11 @@ class ControlApp(App):
 
     def render_error(self, error: ServiceError) -> Answer:
         """``{"error": {"type", "message"}}``."""
+        text = error.message
+        if len(text) > _LONGEST_MESSAGE:
+            text = f"{text[:_LONGEST_MESSAGE]}… ({len(text)} characters)"
         return Answer(
-            {"error": {"type": type(error).__name__, "message": error.message}},
+            {"error": {"type": type(error).__name__, "message": text}},
             error.status,
             error.headers,
         )

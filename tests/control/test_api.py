@@ -344,6 +344,22 @@ def test_a_mistake_is_refused_in_words(
     assert text in answer["error"]["message"]
 
 
+def test_a_refusal_does_not_repeat_all_it_was_sent(server: Server) -> None:
+    _, answer = server.ask("POST", "/reset", {"handle": "x" * 1_000_000})
+    assert answer["error"]["message"].startswith("there is no handle 'xxx")
+    assert len(answer["error"]["message"]) < 3000
+
+
+def test_the_journal_is_unicode_whatever_was_sent(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    handle = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
+    body = rb'["SET","a","\ud800"]'
+    assert fetch("POST", handle["url"], body=body, headers=handle["headers"]).status == 200
+    headers = {"Authorization": f"Bearer {server.token}"}
+    answer = fetch("GET", f"{server.url}/__control__/journal", headers=headers)
+    assert "\\ud800" in json.loads(answer.data.decode("utf-8"))[-1]["sent"]
+
+
 def test_a_wrong_target_of_a_call_is_told_to_the_caller(server: Server) -> None:
     for wanted in (True, 1.5, [1], {"$": "nope"}):
         status, answer = server.ask("POST", "/call", {"object": wanted, "name": "env", "get": True})

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -83,9 +88,77 @@ def test_a_call_can_be_copied_as_curl(page: Any, server: Server) -> None:
     page.wait_for_selector("#rows tr")
     curl = page.evaluate("curl(rows[0])")
     kv = handle(server, "kv_server")
-    assert curl.startswith(f"curl -X POST '{kv['url']}/'")
+    assert curl.startswith(f"curl -g -X POST '{kv['url']}/'")
     assert kv["headers"]["Authorization"] in curl
     assert "it'\\''s" in curl
+
+
+def run(curl: str) -> bytes:
+    """What a shell makes of a copied line."""
+    done = subprocess.run(
+        ["sh", "-c", f"{curl} -s --max-time 10"], capture_output=True, timeout=20, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.skipif(
+    os.name == "nt" or shutil.which("curl") is None, reason="wants a POSIX shell with curl"
+)
+def test_a_copied_line_sends_the_same_call_and_nothing_else(
+    page: Any, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kv = handle(server, "kv_server")
+    secret = tmp_path / "secret"
+    secret.write_text("of the user's own", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    fetch("POST", f"{kv['url']}/set/file", body=f"@{secret}", headers=kv["headers"])
+    fetch("GET", f"{kv['url']}/set/a%5B1-9%5D/{{x,y}}[1]", headers=kv["headers"])
+    parts = urlsplit(kv["url"])
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
+        sock.sendall(b"X|touch`echo-owned` /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        sock.recv(1000)
+    page.wait_for_function("rows.length === 3 && rows.every((row) => row.done)")
+    lines = page.evaluate("rows.map(curl)")
+    for name in ("file", "a[1-9]"):
+        command(server, "DEL", name)
+    for line in lines:
+        run(line)
+    keys = server.ask("GET", "/handles/kv_server/view")[1]["keys"]
+    found = {one["key"]: one["value"] for one in keys}
+    assert found == {"a[1-9]": "{x,y}[1]", "file": f"@{secret}"}
+    assert "-X 'X|touch`echo-owned`'" in lines[2]
+    assert "curl -g -I " in page.evaluate("curl({...rows[0], sent: 'HEAD /'})")
+
+
+def test_what_a_copied_line_lacks_is_said(page: Any) -> None:
+    sent = "POST /set/a\nHost: x\n\n"
+    for body, text in [
+        ("x\n… 5 more bytes", "longer than what was copied"),
+        ("\ufffd", "no text"),
+        ("***", "secret"),
+    ]:
+        assert text in page.evaluate("(sent) => lost({sent})", sent + body)
+    assert page.evaluate("(sent) => lost({sent})", sent + "all of it") == ""
+
+
+def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
+    evil = "<img src=x onerror=\"document.title='owned'\">'"
+    command(server, "SET", evil, evil, "EX", "60")
+    server.ask("POST", "/handles", {"fixture": "kv_server", "settings": {"name": evil}})
+    vector, queue = handle(server, "vector_index"), handle(server, "queue")
+    fetch(
+        "POST", f"{vector['url']}/upsert",
+        json={"id": evil, "vector": [1, 2], "metadata": {evil: evil}}, headers=vector["headers"],
+    )  # fmt: skip
+    fetch("POST", f"{queue['url']}/v2/publish/http://127.0.0.1:9/{evil}", headers=queue["headers"])
+    page.wait_for_function("document.querySelectorAll('#tabs [role=tab]').length === 6")
+    for tab in page.query_selector_all("#tabs [role=tab]"):
+        name = tab.inner_text()
+        page.evaluate("(name) => select(name)", name)
+        page.wait_for_timeout(200)
+        assert page.query_selector("img") is None
+    assert page.title() != "owned"
+    server.ask("DELETE", f"/handles/{quote(evil, safe='')}")
 
 
 def test_the_token_does_not_stay_in_the_address(page: Any, server: Server) -> None:

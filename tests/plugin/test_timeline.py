@@ -122,6 +122,13 @@ def test_nothing_of_a_test_becomes_markup(cloud: Cloud) -> None:
     assert EVIL not in text
 
 
+def test_a_page_can_be_written_whatever_was_said(cloud: Cloud, tmp_path: Path) -> None:
+    kv = cloud.kv_server()
+    httpx.post(kv.url, content=rb'["SET","a","\ud800"]', headers=kv.headers)
+    text = write(cloud, tmp_path, "test_it", "AssertionError: \ud800").read_text(encoding="utf-8")
+    assert text.count("\\ud800") == 2
+
+
 def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
     fill(cloud)
     handles: list[Any] = list(cloud.handles)
