@@ -189,7 +189,15 @@ class CallbackCapture(Destination):
                         timer.callback(timer.due_us)
                     if done():
                         break
-        return await in_thread(self._wait, done, give_up) if self._waits() else done()
+        if not self._waits():
+            return done()
+        left = threading.Event()
+        try:
+            return await in_thread(self._wait, done, give_up, left)
+        finally:
+            # Of a task that was cancelled, the thread would wait on.
+            left.set()
+            self._came.notify()
 
     def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
         """The instants to drive to, one after the other, while there is something to hope for."""
@@ -214,15 +222,17 @@ class CallbackCapture(Destination):
     def _at_least(self, due_us: int) -> int:
         return max(due_us, self.clock.now_us())
 
-    def _wait(self, done: Callable[[], bool], give_up: float) -> bool:
+    def _wait(
+        self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
+    ) -> bool:
         while True:
             seen = self._came.version
-            left = give_up - monotonic()
+            patience = give_up - monotonic()
             if done():
                 return True
-            if left <= 0 or self._came.closed:
+            if patience <= 0 or self._came.closed or (left is not None and left.is_set()):
                 return False
-            self._came.sleep(seen, left)
+            self._came.sleep(seen, patience)
 
     def _waits(self) -> bool:
         """Whether a callback may come by itself: from the background, or from outside the cloud."""

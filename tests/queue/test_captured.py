@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -371,9 +372,12 @@ def test_a_waiter_that_left_takes_nothing() -> None:
         queue, capture = cloud.queue(), cloud.callback_capture()
         queue.destinations.accept(APP)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(capture.aio.wait_for_callback(timeout=0.3), 0.05)
+            await asyncio.wait_for(capture.aio.wait_for_callback(timeout=60), 0.05)
         ask(queue, capture)
         return (await capture.aio.wait_for_callback()).source_json()
 
+    started = time.monotonic()
     with Cloud(seed=1, delivery="background") as cloud:
         assert asyncio.run(main(cloud)) == 0
+    # The loop ends when its threads have, so none of them is waiting on for nobody.
+    assert time.monotonic() - started < 30
