@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from .errors import illegal_argument
 from .model import INT64_MAX
 
 __all__ = ["Source", "digits", "long_of", "object_of", "shown", "where_in"]
+
+
+_SHOWN = 60
 
 
 class Source(int):
@@ -65,5 +68,30 @@ def digits(text: str, name: str, expected: str) -> int:
 
 def shown(value: object) -> str:
     """A JSON value as errors quote it: in ASCII, cut where it is long."""
-    text = value.text if isinstance(value, Source) else json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= 60 else text[:60] + "..."
+    text = ""
+    # Piece by piece: what could just be read may be nested too deeply to be written whole.
+    for piece in _pieces(value):
+        text += piece
+        if len(text) > _SHOWN:
+            return text[:_SHOWN] + "..."
+    return text
+
+
+def _pieces(value: object) -> Iterator[str]:
+    if isinstance(value, Source):
+        yield value.text
+    elif isinstance(value, list):
+        yield "["
+        for index, item in enumerate(value):
+            if index:
+                yield ", "
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for index, (name, item) in enumerate(value.items()):
+            yield f"{', ' if index else ''}{json.dumps(name)}: "
+            yield from _pieces(item)
+        yield "}"
+    else:
+        yield json.dumps(value)

@@ -1,0 +1,48 @@
+"""Typed readers of request bodies, and how errors quote what came."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from pytest_fakecloud.broker.fields import Source, shown
+from pytest_fakecloud.broker.handle import Broker
+
+from .conftest import Rest
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "true", "1.5", '"a\\u00e9"', "[]", "{}", '[1, [2, {"a": null}], {"b": "c"}]']
+)
+def test_a_value_is_quoted_as_json(text: str) -> None:
+    assert shown(json.loads(text)) == text
+
+
+def test_a_number_is_quoted_as_it_was_written() -> None:
+    body = '[1.50, {"a": 1e400}, 12345678901234567890]'
+    assert shown(json.loads(body, parse_int=Source, parse_float=Source)) == body
+
+
+def test_what_is_long_is_cut() -> None:
+    assert shown("x" * 100) == '"' + "x" * 59 + "..."
+    assert shown(list(range(1000))) == json.dumps(list(range(1000)))[:60] + "..."
+
+
+def test_what_is_nested_deeply_is_cut_too() -> None:
+    nested: list[object] = []
+    for _ in range(sys.getrecursionlimit() * 2):
+        nested = [nested]
+    assert shown(nested) == "[" * 60 + "..."
+
+
+@pytest.mark.parametrize("coerce", [False, True])
+def test_no_depth_of_a_body_is_too_much(make_broker: object, coerce: bool) -> None:
+    broker: Broker = make_broker(coerce_scalars=coerce)  # type: ignore[operator]
+    rest = Rest(broker)
+    limit = sys.getrecursionlimit()
+    for depth in [*range(limit - 60, limit + 5), limit * 50]:
+        nested = b"[" * depth + b"]" * depth
+        rest("POST", "/produce/orders", nested, status=400)
+        rest("POST", "/fetch", b'{"topic":' + nested + b"}", status=400)
