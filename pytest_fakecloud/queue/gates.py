@@ -270,11 +270,13 @@ class Gates:
                 message = engine.messages[key.waiting.popleft()]
                 if message.id in engine.pending:
                     self._let_start(message, key, now)
-            timer = self.flow_timers.pop(key.key, None)
-            if timer is not None:
-                timer.cancel()
             opens = key.reopens_us(now)
-            if opens is not None:
+            timer = self.flow_timers.get(key.key)
+            if timer is not None and (timer.cancelled or timer.due_us != opens):
+                timer.cancel()
+                del self.flow_timers[key.key]
+                timer = None
+            if opens is not None and timer is None:
                 self.flow_timers[key.key] = engine.clock.call_at(
                     opens, partial(self._flow_opens, key.key), label=f"flow control {key.key}"
                 )

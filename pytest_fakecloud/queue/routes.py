@@ -16,7 +16,7 @@ from ..kernel.routing import Route
 from . import errors, filters, records
 from .engine import Engine
 from .errors import QueueError, bad_request
-from .headers import as_text, check_name
+from .headers import as_text, check_name, first_setting
 from .model import Message
 from .payloads import (
     accepted_record,
@@ -97,8 +97,10 @@ class QueueApp(App):
     def facts(self, request: Request) -> dict[str, Any]:
         facts: dict[str, Any] = dict(request.params)
         if "destination" in request.params:
-            facts["url"] = facts["destination"] = as_text(destination_of(request)[0])
-            facts["label"] = request.header("Upstash-Label")
+            destination, settings = destination_of(request)
+            facts["url"] = facts["destination"] = as_text(destination)
+            label = first_setting([*request.headers, *settings], "label")
+            facts["label"] = None if label is None else as_text(label)
         return facts
 
     def answer_published(self, result: Published, status: int = 201) -> Answer:

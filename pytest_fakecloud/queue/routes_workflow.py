@@ -33,7 +33,7 @@ from .headers import (
     unprefixed,
 )
 from .model import Headers, Message
-from .payloads import cursor_field, destination_of, query_of, segment
+from .payloads import cursor_field, destination_of, names_nothing, query_of, segment
 from .publishing import error_item
 from .routes import HOOKS
 from .workflow import WorkflowRuns
@@ -117,6 +117,9 @@ class WorkflowRoutes:
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
         )
         pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
+        narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
+        if not narrowed and names_nothing(request, "workflowRunIds", "workflowRunId"):
+            return {"cancelled": 0}
         with self.engine.lock:
             found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
             for run in found:
@@ -283,7 +286,7 @@ class WorkflowRoutes:
 
     def list_dead_letters(self, request: Request) -> object:
         with self.engine.lock:
-            rows, cursor = self._letters(query_of(request))
+            rows, cursor = self._letters(query_of(request), request)
             return {"messages": [self._letter(row) for row in rows]} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
@@ -297,7 +300,7 @@ class WorkflowRoutes:
 
     def delete_dead_letters(self, request: Request) -> object:
         with self.engine.lock:
-            rows, cursor = self._letters(_pairs(request))
+            rows, cursor = self._letters(_pairs(request), request)
             return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
@@ -330,7 +333,7 @@ class WorkflowRoutes:
             if single:
                 rows, cursor = [self._row(segment(request, "id"))], None
             else:
-                rows, cursor = self._letters(_pairs(request))
+                rows, cursor = self._letters(_pairs(request), request)
             runs = []
             for row in rows:
                 runs.append(make(self.engine.dead_letters.message(row), plain))
@@ -404,10 +407,12 @@ class WorkflowRoutes:
             raise not_found("dlq message", dlq_id)
         return row
 
-    def _letters(self, pairs: list[tuple[str, str]]) -> tuple[list[DeadLetter], str | None]:
+    def _letters(
+        self, pairs: list[tuple[str, str]], request: Request
+    ) -> tuple[list[DeadLetter], str | None]:
         kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
         chosen = filters.read_filters(kept, filters.FOR_DEAD_LETTERS)
-        if any(name in ("dlqIds", "dlqId") for name, _ in kept) and chosen.empty:
+        if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
             return [], None
         chosen.fields["source"] = ["workflow"]
         return self.engine.dead_letters.select(chosen)

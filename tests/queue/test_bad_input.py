@@ -113,6 +113,16 @@ def test_labels_and_flow_control_keys_beyond_ascii(scene: Scene) -> None:
     assert len(scene.get(f"/v2/events?label={quote('日本')}&flowControlKey={key}")["events"]) == 2
 
 
+def test_the_journal_knows_the_label_under_either_prefix(scene: Scene) -> None:
+    for headers, query in (
+        ({"Service-Label": "red"}, ""),
+        ({}, "?upstash-label=red"),
+        ({"upstash-label": "red"}, ""),
+    ):
+        scene.publish(headers, url=DEST + query)
+        assert scene.queue.journal.calls().last.facts["label"] == "red"
+
+
 def test_a_callbacks_expression_is_checked_for_the_retries_it_inherits(scene: Scene) -> None:
     headers = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Retry-Delay": "1000/(retried-5)"}
     scene.publish(headers)

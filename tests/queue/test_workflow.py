@@ -579,6 +579,21 @@ def test_dead_letters_of_runs(wire: Wire) -> None:
     assert wire.ask("POST", "/v2/workflows/dlq/resume?dlqIds=") == {"workflowRuns": []}
 
 
+def test_no_ids_never_mean_all(wire: Wire) -> None:
+    failed_run(wire)
+    wire.start("other")
+    for body in ({"workflowRunIds": []}, {"workflowRunIds": None}, {"workflowRunId": ""}):
+        assert wire.ask("DELETE", "/v2/workflows/runs", json=body) == {"cancelled": 0}
+    assert wire.ask("DELETE", "/v2/workflows/runs?workflowRunIds=") == {"cancelled": 0}
+    for body in ({"dlqIds": []}, {"dlqId": None}):
+        assert wire.ask("DELETE", "/v2/workflows/dlq", json=body) == {"deleted": 0}
+        for verb in ("resume", "restart"):
+            answer = wire.ask("POST", f"/v2/workflows/dlq/{verb}", json=body)
+            assert answer == {"workflowRuns": []}
+    assert wire.ask("DELETE", "/v2/workflows/runs", json={"state": "RUN_STARTED"})["cancelled"] == 1
+    assert len(wire.ask("GET", "/v2/workflows/dlq")["messages"]) == 1
+
+
 def test_resume_goes_on_where_the_run_failed(wire: Wire) -> None:
     dlq_id = failed_run(wire)
     resumed = wire.ask(
