@@ -7,19 +7,19 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..kernel.errors import ContractError
+from ..kernel.handle import Handle
+from ..kernel.instants import instant_us
 from ..kernel.journal import Call, Found
 from ..kernel.reading import query_items
 from ..masking import HIDDEN, Mask
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
-    from ..kernel.handle import Handle
 
 __all__ = ["Difference", "Differences", "archive", "replay", "write"]
 
@@ -83,7 +83,8 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     answer_type = next(
         (v for n, v in call.answer_headers if n.lower() == "content-type"), "application/json"
     )
-    answer = call.answer if isinstance(call.answer, bytes) else b""
+    # What a HEAD would have had for a body was never sent.
+    answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {
         "startedDateTime": call.at.isoformat(),
         "time": 0,
@@ -163,39 +164,77 @@ def replay(
     body are compared, JSON by value; fields in ``VOLATILE`` and ``ignore`` are not, but their
     recorded values are replaced in later requests by what the fake answered. ``move_clock``
     advances the clock by the recorded gaps. Left out are requests that a fault answered in the
-    recording, streams, and those whose words were hidden because they held a password; what was
-    hidden in an answer may be anything.
+    recording, that got no answer there (status 0), streams, and those whose words were hidden because
+    they held a password; what was hidden in an answer, or left out of the file, may be anything. A
+    fake that gives no answer is a difference.
 
-    Raises ``ContractError`` for an unreadable file and for requests that no fake takes.
+    Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or that no
+    fake takes, and for options of no meaning.
     """
-    entries = list(_entries(Path(file)))
-    volatile = VOLATILE | set(ignore)
+    if not isinstance(file, str | Path):
+        raise ContractError(f"replay() takes the path of a HAR file, not {file!r:.100}")
+    _check_takers(into)
+    volatile = VOLATILE | _names(ignore)
+    entries = _entries(Path(file))
     translation: dict[str, str] = {}
     differences = Differences()
     started_us = cloud.clock.now_us()
-    first: datetime | None = None
+    first_us: int | None = None
     for number, entry in enumerate(entries, 1):
-        if entry.get("_fault") or entry.get("_outcome") == "streamed" or _hidden(entry["request"]):
+        if _is_left_out(entry):
             continue
-        at = datetime.fromisoformat(entry["startedDateTime"])
-        first = first or at
+        at_us = instant_us(entry["startedDateTime"])
+        first_us = at_us if first_us is None else first_us
         if move_clock:
-            behind = started_us + _microseconds(at, first) - cloud.clock.now_us()
+            behind = started_us + at_us - first_us - cloud.clock.now_us()
             if behind > 0:
                 cloud.clock.advance(behind / 1e6)
         handle = _taker(cloud, entry, into)
-        status, body = _send(handle, entry["request"], translation, entry["response"]["status"])
         label = f"{entry['request']['method']} {_path(entry['request']['url'])}"
-        recorded = _body(entry["response"].get("content", {}))
+        try:
+            status, body = _send(
+                cloud, handle, entry["request"], translation, entry["response"]["status"]
+            )
+        except _NoAnswer as none:
+            differences.append(
+                Difference(number, label, "status", entry["response"]["status"], str(none))
+            )
+            continue
+        except ValueError as error:
+            raise ContractError(f"request {number} of {file} cannot be sent: {error}") from error
+        content = entry["response"].get("content") or {}
         if status != entry["response"]["status"]:
             differences.append(
                 Difference(number, label, "status", entry["response"]["status"], status)
             )
+        if _is_unknown(content):
+            continue
         for where, was, answered in _compare(
-            _parsed(recorded), _parsed(body), "body", volatile, translation
+            _parsed(_body(content)), _parsed(body), "body", volatile, translation
         ):
             differences.append(Difference(number, label, where, was, answered))
     return differences
+
+
+class _NoAnswer(Exception):
+    """The fake gave none; the text says how."""
+
+
+def _is_left_out(entry: Mapping[str, Any]) -> bool:
+    answer = entry["response"]
+    kind = str((answer.get("content") or {}).get("mimeType") or "")
+    return bool(
+        entry.get("_fault")
+        or entry.get("_outcome") == "streamed"
+        or kind.startswith("text/event-stream")
+        or answer["status"] == 0
+        or _hidden(entry["request"])
+    )
+
+
+def _is_unknown(content: Mapping[str, Any]) -> bool:
+    """Whether there was a body that the file does not have: many tools leave them out."""
+    return content.get("text") is None and content.get("size") != 0
 
 
 def _hidden(request: Mapping[str, Any]) -> bool:
@@ -203,19 +242,93 @@ def _hidden(request: Mapping[str, Any]) -> bool:
     return posted.get("text") == HIDDEN or urlsplit(request["url"]).path.endswith(f"/{HIDDEN}")
 
 
-def _microseconds(at: datetime, first: datetime) -> int:
-    return round((at - first).total_seconds() * 1e6)
+def _check_takers(into: object) -> None:
+    takers = list(into.values()) if isinstance(into, Mapping) else [into]
+    keys = list(into) if isinstance(into, Mapping) else []
+    if not all(isinstance(key, str) for key in keys) or not all(
+        isinstance(taker, Handle) or (taker is None and not keys) for taker in takers
+    ):
+        raise ContractError(f"into={into!r:.200}: give a handle, or a dict of origins to handles")
 
 
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
+def _names(ignore: object) -> set[str]:
+    names = [] if isinstance(ignore, str) or not isinstance(ignore, Iterable) else list(ignore)
+    if isinstance(ignore, str) or not isinstance(ignore, Iterable) or not _are_texts(names):
+        raise ContractError(f"ignore={ignore!r:.200}: give a list of the fields' names")
+    return set(names)
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["log"]["entries"]
-        for entry in entries:
-            entry["request"]["url"], entry["request"]["method"], entry["response"]["status"]
-            datetime.fromisoformat(entry["startedDateTime"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        # Some tools begin the file with a byte order mark.
+        entries = json.loads(path.read_text(encoding="utf-8-sig"))["log"]["entries"]
+        if not isinstance(entries, list):
+            raise TypeError(f"log.entries is {entries!r:.100}, not a list")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ContractError(f"{path} is no HTTP archive (HAR): {error!r}") from error
-    yield from entries
+    for number, entry in enumerate(entries, 1):
+        wrong = _wrong_in(entry)
+        if wrong:
+            raise ContractError(f"{path} is no HTTP archive (HAR): entry {number}: {wrong}")
+    return entries
+
+
+def _wrong_in(entry: Any) -> str:
+    """The first thing in an entry that is not as HAR has it; nothing when all is well."""
+    for where, kind, needed in _SHAPE:
+        value = entry
+        for name in filter(None, where.split(".")):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is None and not needed:
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool):
+            words = "missing" if value is None else f"{value!r:.100}"
+            return f"{where or 'it'} is {words}, not {_WORDS[kind]}"
+    for header in entry["request"].get("headers") or ():
+        if not isinstance(header, dict) or not _are_texts(
+            [header.get("name"), header.get("value")]
+        ):
+            return f"the header {header!r:.100} has no name and value"
+    for where, content in (
+        ("request.postData", entry["request"].get("postData")),
+        ("response.content", entry["response"].get("content")),
+    ):
+        try:
+            _body(content or {})
+        except ValueError as error:
+            return f"{where}.text cannot be read: {error}"
+    try:
+        instant_us(entry["startedDateTime"])
+        parts = urlsplit(entry["request"]["url"])
+    except (ContractError, ValueError) as error:
+        return str(error)
+    if not entry["request"]["method"]:
+        return "request.method is empty"
+    if not (parts.scheme and parts.netloc):
+        return f"request.url is {entry['request']['url']!r:.100}, not an absolute URL"
+    return ""
+
+
+_WORDS = {dict: "an object", str: "a text", int: "a whole number", list: "a list"}
+_SHAPE: tuple[tuple[str, type, bool], ...] = (
+    ("", dict, True),
+    ("startedDateTime", str, True),
+    ("request", dict, True),
+    ("request.url", str, True),
+    ("request.method", str, True),
+    ("request.headers", list, False),
+    ("request.postData", dict, False),
+    ("request.postData.text", str, False),
+    ("response", dict, True),
+    ("response.status", int, True),
+    ("response.content", dict, False),
+    ("response.content.text", str, False),
+    ("_fixture", str, False),
+)
 
 
 def _taker(
@@ -243,7 +356,11 @@ def _taker(
 
 
 def _send(
-    handle: Handle, request: Mapping[str, Any], translation: Mapping[str, str], recorded_status: int
+    cloud: Cloud,
+    handle: Handle,
+    request: Mapping[str, Any],
+    translation: Mapping[str, str],
+    recorded_status: int,
 ) -> tuple[int, bytes]:
     import urllib3
 
@@ -253,7 +370,7 @@ def _send(
     )
     target = _translated((parts.path or "/") + (f"?{query}" if query else ""), translation)
     headers = urllib3.HTTPHeaderDict()
-    for header in request.get("headers", ()):
+    for header in request.get("headers") or ():
         name = header["name"]
         if name.lower() not in _NOT_SENT_AGAIN and not name.startswith(":"):
             headers.add(name, _translated(header["value"], translation))
@@ -264,11 +381,17 @@ def _send(
         body = _translated(body.decode("utf-8", "surrogateescape"), translation).encode(
             "utf-8", "surrogateescape"
         )
-    with urllib3.PoolManager(retries=False, timeout=30) as pool:
-        answer = pool.request(
-            request["method"], handle.url + target, body=body or None, headers=headers
-        )
-        return answer.status, answer.data
+    trusted = None if cloud.authority is None else str(cloud.authority.ca_file)
+    with urllib3.PoolManager(retries=False, timeout=30, ca_certs=trusted) as pool:
+        try:
+            answer = pool.request(
+                request["method"], handle.url + target, body=body or None, headers=headers
+            )
+            return answer.status, answer.data
+        except urllib3.exceptions.LocationValueError:
+            raise
+        except urllib3.exceptions.HTTPError as error:
+            raise _NoAnswer(f"no answer ({type(error).__name__}: {error})") from error
 
 
 def _translated(text: str, translation: Mapping[str, str]) -> str:
@@ -283,7 +406,7 @@ def _body(content: Mapping[str, Any]) -> bytes:
     text = content.get("text") or ""
     if content.get("encoding") == "base64":
         return base64.b64decode(text)
-    return str(text).encode("utf-8")
+    return str(text).encode("utf-8", "backslashreplace")
 
 
 def _parsed(body: bytes) -> Any:
