@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import requests
@@ -80,6 +81,50 @@ def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -
         received(headers={"X-Absent": "b"})
     with pytest.raises(ContractError, match="headers name=5 is not text"):
         received(headers={5: "b"})
+
+
+def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCapture) -> None:
+    queue.destinations.answers(APP, (200, "done"))
+    message = queue.publish(APP, json=1, callback=capture.callback_url)
+    queue.run_until_idle()
+    received = capture.callbacks.assert_received
+    assert received(url="https://app.*/job", source_message_id=message, body="done", times=1)
+    assert received(url=re.compile("job$"), source_body=b"1", at=NOW, verified=True, dlq_id=None)
+    assert received(headers={"user-agent": "Upstash*", "content-type": re.compile("json")})
+    assert received(at=message.created, times=1)
+    everything = {"status": ANY, "url": ANY, "body": ANY, "at": ANY, "verified": ANY, "raw": ANY}
+    assert received(**everything, times=1)
+    assert received(at="2026-01-01T00:00:01Z", times=0) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"status": "200"}, "status='200': give a whole number, None or a predicate"),
+        ({"retried": [0]}, "retried=[0]: give a whole number, None or a predicate"),
+        ({"max_retries": True}, "max_retries=True: give a whole number, None or a predicate"),
+        ({"verified": "yes"}, "verified='yes': give True, False or a predicate"),
+        ({"is_final": None}, "is_final=None: give True, False or a predicate"),
+        ({"url": b"https://a/"}, "url=b'https://a/': give a text, a pattern, None or a predicate"),
+        ({"source_message_id": 5}, "source_message_id=5: give a text, a pattern, None or"),
+        ({"body": 5}, "body=5: give bytes, a text or a predicate"),
+        ({"source_body": {"a": 1}}, "source_body={'a': 1}: give bytes, a text or a predicate"),
+        ({"at": "2026-01-01"}, "names no time zone"),
+        ({"at": 5}, "5 is not an instant"),
+        ({"raw": "x"}, "raw='x': give a dict or a predicate"),
+        ({"headers": "x"}, "headers='x': give a dict or a predicate"),
+    ],
+)
+def test_what_could_never_agree_is_no_proof_of_absence(
+    capture: CallbackCapture, fields: Any, text: str
+) -> None:
+    for use in (
+        lambda: capture.callbacks.assert_received(times=0, **fields),
+        lambda: capture.callbacks.where(**fields),
+        lambda: capture.callbacks.wait_for(1, **fields),
+    ):
+        with pytest.raises(ContractError, match=re.escape(text)):
+            use()
 
 
 @pytest.mark.parametrize("name", [None, 5, b"X"])
