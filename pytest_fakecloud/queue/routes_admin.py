@@ -65,7 +65,8 @@ class AdministrationRoutes:
             )
 
     def list_schedules(self, request: Request) -> object:
-        return [self._schedule(one) for one in list(self.engine.schedules.by_id)]
+        with self.engine.lock:
+            return [self._schedule(one) for one in self.engine.schedules.by_id]
 
     def get_schedule(self, request: Request) -> object:
         return self._schedule(segment(request, "id"))
@@ -90,7 +91,8 @@ class AdministrationRoutes:
             return records.queue_record(queue, self.engine.gates.lag(queue))
 
     def list_queues(self, request: Request) -> object:
-        return [self._queue(name) for name in list(self.engine.queues.by_name)]
+        with self.engine.lock:
+            return [self._queue(name) for name in self.engine.queues.by_name]
 
     def upsert_queue(self, request: Request) -> Answer:
         body = json_object(request)

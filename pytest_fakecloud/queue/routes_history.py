@@ -43,15 +43,17 @@ class HistoryRoutes:
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
-        rows, cursor = self.engine.dead_letters.select(chosen)
-        return {"messages": [self._letter(row.id) for row in rows]} | cursor_field(cursor)
+        with self.engine.lock:
+            rows, cursor = self.engine.dead_letters.select(chosen)
+            return {"messages": [self._letter(row.id) for row in rows]} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return self._letter(segment(request, "id"))
 
     def delete_dead_letter(self, request: Request) -> Answer:
         letters = self.engine.dead_letters
-        letters.delete([letters.get(segment(request, "id"))])
+        with self.engine.lock:
+            letters.delete([letters.get(segment(request, "id"))])
         return empty()
 
     def delete_dead_letters(self, request: Request) -> object:

@@ -198,7 +198,8 @@ class FirstEra:
         }
 
     def list_schedules(self, request: Request) -> object:
-        return [self._schedule(one) for one in list(self.engine.schedules.by_id)]
+        with self.engine.lock:
+            return [self._schedule(one) for one in self.engine.schedules.by_id]
 
     def get_schedule(self, request: Request) -> object:
         return self._schedule(segment(request, "id"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -111,6 +111,45 @@ def test_labels_and_flow_control_keys_beyond_ascii(scene: Scene) -> None:
     assert scene.get(f"/v2/flowControl/{key}")["flowControlKey"] == "ключ"
     assert len(scene.get(f"/v2/flowControl?search={key}")) == 1
     assert len(scene.get(f"/v2/events?label={quote('日本')}&flowControlKey={key}")["events"]) == 2
+
+
+class Gaps:
+    """A lock in whose gaps another client does something, once."""
+
+    def __init__(self, lock: Any, meanwhile: Callable[[], object]) -> None:
+        self.lock, self.meanwhile, self.depth = lock, meanwhile, 0
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.depth -= 1
+        self.lock.release()
+        if self.depth == 0:
+            meanwhile, self.meanwhile = self.meanwhile, int
+            meanwhile()
+
+
+@pytest.mark.parametrize("path", ["/v2/schedules", "/v1/schedules", "/v2/queues", "/v2/dlq"])
+def test_a_listing_is_of_one_instant(scene: Scene, path: str) -> None:
+    scene.fail()
+    for name in "ab":
+        scene.ok("POST", "/v2/queues", json={"queueName": name})
+        headers = {"Upstash-Cron": "0 0 1 1 *", "Upstash-Schedule-Id": name}
+        scene.ok("POST", f"/v2/schedules/{DEST}", headers=headers)
+        scene.publish({"Upstash-Retries": "0"})
+    scene.queue.deliver_due()
+    engine = scene.queue.engine
+
+    def others() -> None:
+        engine.schedules.delete("b")
+        engine.gates.delete_queue("b")
+        engine.dead_letters.rows.popitem()
+
+    engine.lock = Gaps(engine.lock, others)  # type: ignore[assignment]
+    listed = scene.get(path)
+    assert len(listed["messages"] if path == "/v2/dlq" else listed) == 2
 
 
 def test_the_journal_knows_the_label_under_either_prefix(scene: Scene) -> None:
