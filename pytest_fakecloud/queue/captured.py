@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, overload
 
 from ..kernel.errors import ContractError
-from ..kernel.instants import instant_us, to_datetime
+from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
 from .arguments import text
-from .matching import agrees, check_times
+from .fields import asked_text, check_fields, differences
+from .matching import check_times
 from .model import NON_RETRYABLE, first
 from .scoped_faults import ScopedFaults
 
@@ -168,11 +168,11 @@ class Callbacks(Found[Callback]):
             raise ContractError(
                 f"where({predicate!r}): give a predicate on a callback, or fields such as status=200"
             )
-        _check_fields(fields)
+        check_fields(fields)
         return Callbacks(
             item
             for item in list(self)
-            if (predicate is None or predicate(item)) and not _differences(item, fields)
+            if (predicate is None or predicate(item)) and not differences(item, fields)
         )
 
     @overload
@@ -237,14 +237,12 @@ class Captured(Callbacks):
         Never drives.  The failure shows the nearest items and what differed in each.
         """
         check_times(times)
-        _check_fields(fields)
+        check_fields(fields)
         found = self.where(**fields)
         if (times is None and found) or (times is not None and len(found) == times):
             return found
         expected = "at least one" if times is None else f"exactly {times}" if times else "no"
-        head = (
-            f"expected {expected} {self.kind}(s){_asked(fields)} at {self.url}, found {len(found)}"
-        )
+        head = f"expected {expected} {self.kind}(s){asked_text(fields)} at {self.url}, found {len(found)}"
         missing = times is None or len(found) < times
         raise AssertionError("\n".join([head, *self._capture.account(self, fields, missing)]))
 
@@ -297,7 +295,7 @@ class _Condition:
             raise ContractError(f"wait_for() takes a number or a predicate, got {wanted!r}")
         if isinstance(wanted, int) and wanted < 1:
             raise ContractError(f"wait_for({wanted}) waits for nothing: give 1 or more")
-        _check_fields(fields)
+        check_fields(fields)
         self._captured = captured
         self._wanted = wanted
         self._fields = fields
@@ -318,7 +316,7 @@ class _Condition:
 
     def failure(self) -> AssertionError:
         """Return the failure, with the account of what happened instead."""
-        captured, asked = self._captured, _asked(self._fields)
+        captured, asked = self._captured, asked_text(self._fields)
         if callable(self._wanted):
             name = getattr(self._wanted, "__name__", repr(self._wanted))
             head = f"no {captured.kind}{asked} for which {name} holds; "
@@ -346,145 +344,14 @@ class _Aio:
         return condition.result()
 
 
-# -- comparing -------------------------------------------------------------------------------------
-
-_FIELDS = {
-    "status": "number",
-    "body": "bytes",
-    "json": "json",
-    "source_body": "bytes",
-    "source_json": "json",
-    "source_message_id": "text",
-    "retried": "number",
-    "max_retries": "number",
-    "dlq_id": "text",
-    "url": "text",
-    "is_final": "flag",
-    "verified": "flag",
-    "problem": "text",
-    "failure": "flag",
-    "headers": "dict",
-    "raw": "dict",
-    "at": "instant",
-}
-
-
-def _asked(fields: Mapping[str, object]) -> str:
-    if not fields:
-        return ""
-    return " with " + ", ".join(f"{name}={value!r}" for name, value in fields.items())
-
-
-def _differences(item: Callback, fields: Mapping[str, object]) -> list[str]:
-    return [
-        difference
-        for name, value in fields.items()
-        for difference in _difference(item, name, value)
-    ]
-
-
-_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "number": (
-        lambda one: one is None or (isinstance(one, int) and not isinstance(one, bool)),
-        "a whole number, None",
-    ),
-    "flag": (lambda one: isinstance(one, bool), "True, False"),
-    "text": (
-        lambda one: one is None or isinstance(one, str) or hasattr(one, "search"),
-        "a text, a pattern, None",
-    ),
-    "bytes": (lambda one: isinstance(one, bytes | bytearray | str), "bytes, a text"),
-    "dict": (lambda one: isinstance(one, Mapping), "a dict"),
-}
-
-
-def _check_fields(fields: Mapping[str, object]) -> None:
-    """Refuse fields that callbacks lack, and values that could never agree: they prove nothing."""
-    for name, wanted in fields.items():
-        if name not in _FIELDS:
-            raise ContractError(f"a callback has no {name!r}; it has: {', '.join(_FIELDS)}")
-        if callable(wanted) or _compares(wanted):
-            continue
-        kind = _FIELDS[name]
-        if kind == "instant":
-            instant_us(wanted)  # type: ignore[arg-type]
-        elif kind != "json":
-            holds, expected = _KINDS[kind]
-            if not holds(wanted):
-                raise ContractError(f"{name}={wanted!r}: give {expected} or a predicate")
-    headers = fields.get("headers")
-    for name in headers if isinstance(headers, Mapping) else ():
-        text("headers name", name)
-
-
-def _compares(wanted: object) -> bool:
-    """Whether a value may know of itself what it equals, as `unittest.mock.ANY` does."""
-    return type(wanted).__module__ not in ("builtins", "datetime")
-
-
-def _as_id(name: str, wanted: object) -> object:
-    # The message itself stands for its id.
-    return getattr(wanted, "id", wanted) if name == "source_message_id" else wanted
-
-
-def _difference(item: Callback, name: str, wanted: object) -> Iterator[str]:
-    if name == "headers" and isinstance(wanted, Mapping):
-        yield from _header_differences(item, wanted)
-        return
-    value = getattr(item, name)
-    if name in ("json", "source_json"):
-        try:
-            value = value()
-        except ValueError:
-            yield f"{name} is no JSON: {item.body if name == 'json' else item.source_body!r}"
-            return
-    if callable(wanted):
-        if not wanted(value):
-            yield f"{name} is {value!r}, which the predicate refuses"
-        return
-    if _agrees(item, name, value, wanted):
-        return
-    if isinstance(value, dict | list) and isinstance(wanted, dict | list):
-        lines = difflib.ndiff(_listed(wanted), _listed(value))
-        yield "\n    ".join([f"{name} differs (- expected, + received):", *lines])
-        return
-    yield f"{name} is {value!r}, not {wanted!r}"
-
-
-def _agrees(item: Callback, name: str, value: object, wanted: object) -> bool:
-    if _FIELDS[name] == "instant" and not _compares(wanted):
-        return item.at_us == instant_us(wanted)  # type: ignore[arg-type]
-    if _FIELDS[name] == "bytes" and isinstance(wanted, str):
-        return value == wanted.encode("utf-8", "surrogatepass")
-    if _FIELDS[name] == "text":
-        return agrees(value, _as_id(name, wanted))
-    return value == wanted
-
-
-def _header_differences(item: Callback, wanted: Mapping[Any, object]) -> Iterator[str]:
-    for name, value in wanted.items():
-        found = item.header(name)
-        if found is None:
-            yield f"header {name} is absent, not {value!r}"
-        elif callable(value):
-            if not value(found):
-                yield f"header {name} is {found!r}, which the predicate refuses"
-        elif not agrees(found, value):
-            yield f"header {name} is {found!r}, not {value!r}"
-
-
-def _listed(value: object) -> list[str]:
-    return json.dumps(value, indent=2, sort_keys=True, default=repr).splitlines()
-
-
 def nearest(captured: Captured, fields: Mapping[str, object]) -> list[str]:
     """Return the items most like the wanted one, each with what differs."""
-    rows = [(item, _differences(item, fields)) for item in captured]
+    rows = [(item, differences(item, fields)) for item in captured]
     rows.sort(key=lambda row: len(row[1]))
     lines: list[str] = []
-    for item, differences in rows[:_SHOWN]:
+    for item, differing in rows[:_SHOWN]:
         lines.append(f"  {item!r}")
-        lines += [f"    {difference}" for difference in differences]
+        lines += [f"    {difference}" for difference in differing]
     if len(rows) > _SHOWN:
         differ = " that differ" if fields and rows[_SHOWN][1] else ""
         lines.append(f"  and {len(rows) - _SHOWN} more {captured.kind}(s){differ}")
