@@ -242,7 +242,8 @@ class Captured(Callbacks):
         if (times is None and found) or (times is not None and len(found) == times):
             return found
         expected = "at least one" if times is None else f"exactly {times}" if times else "no"
-        head = f"expected {expected} {self.kind}(s){asked_text(fields)} at {self.url}, found {len(found)}"
+        asked = asked_text(fields)
+        head = f"expected {expected} {self.kind}(s){asked} at {self.url}, found {len(found)}"
         missing = times is None or len(found) < times
         raise AssertionError("\n".join([head, *self._capture.account(self, fields, missing)]))
 
