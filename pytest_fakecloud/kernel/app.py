@@ -329,6 +329,27 @@ class App:
             result.body = self.dump(result.body)
         return result
 
+    def refused(
+        self,
+        status: int,
+        reason: str,
+        method: str = "",
+        target: str = "",
+        client: tuple[str, int] | None = None,
+    ) -> None:
+        """Take down what the server has refused by itself, before it was a request of the service.
+
+        With a ``method``, it is one that no server knows: an unrouted request like any other.
+        """
+        if not method:
+            self.journal.add_event("refused", f"{status} to what is no request: {reason}")
+            return
+        request = Request(method, target)
+        call = request.call = self.journal.open_call(method, target, (), b"", client)
+        call.status, call.answer, call.outcome = status, reason.encode(), "answered"
+        found = self.table.find(method, request.path)
+        self._unrouted(request, found if isinstance(found, frozenset) else None)
+
     def stream_failed(self, request: Request, error: Exception) -> None:
         """Report what broke a stream off; its client sees an answer without an end."""
         request.call.outcome = "broken off"

@@ -22,6 +22,7 @@ BODY_LIMIT = 64 * 1024 * 1024
 """The most bytes of a request's body; above every service's own limit, so those answer first."""
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
+_TLS_HELLO = b"\x16\x03"
 # Headers a connection remembers, and the longest of them: most requests repeat the last one's.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
@@ -32,12 +33,17 @@ _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
 
 
 class Refusal(Exception):
-    """A request the server itself refuses: status and the reason in words."""
+    """A request the server itself refuses: status and the reason in words.
 
-    def __init__(self, status: int, reason: str) -> None:
+    ``method`` and ``target`` are there when it is refused for its method alone.
+    """
+
+    def __init__(self, status: int, reason: str, method: str = "", target: str = "") -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.method = method
+        self.target = target
 
 
 class Message(Request):
@@ -184,13 +190,8 @@ class RequestReader:
             self.refusal = cause if isinstance(cause, Refusal) else Refusal(400, str(error))
             return
         except httptools.HttpParserInvalidMethodError as error:
-            # llhttp knows the registered methods; another token is no syntax error.
-            unknown = fresh and len(self.messages) == done and _METHOD.match(data)
-            self.refusal = (
-                Refusal(501, f"the method {data.split(b' ')[0].decode()!r} is not known")
-                if unknown
-                else Refusal(400, str(error))
-            )
+            whole = fresh and len(self.messages) == done
+            self.refusal = (_no_method(data) if whole else None) or Refusal(400, str(error))
             return
         except httptools.HttpParserInvalidURLError as error:
             if fresh and len(self.messages) == done and (escaped := _escape(data)):
@@ -214,7 +215,8 @@ class RequestReader:
         # the same head is read again without the wish, and the client sees it is not granted.
         asked = self.messages.pop()
         if asked.method == "CONNECT":
-            self.refusal = Refusal(405, "CONNECT is for proxies; this is a server")
+            reason = "CONNECT is for proxies; this is a server"
+            self.refusal = Refusal(405, reason, asked.method, asked.target)
             return
         kept = [f"{n}: {v}" for n, v in asked.headers if n.lower() != "upgrade"]
         lines = [f"{asked.method} {asked.target} HTTP/{asked.version}", *kept, "", ""]
@@ -246,7 +248,9 @@ class RequestReader:
         if self.pending is not None:
             return header  # a trailer
         if lower in _FRAMING:
-            self._framing[lower] = header[1]  # looked at anew in every request
+            # Looked at anew in every request; lines of the same name are one list.
+            before = self._framing.get(lower)
+            self._framing[lower] = header[1] if before is None else f"{before}, {header[1]}"
             return header
         if lower == "host":
             if self._host in self._headers:
@@ -298,7 +302,7 @@ class RequestReader:
             raise Refusal(413, f"a body is limited to {self.body_limit} bytes, this has {length}")
         expect = framing.get("expect")
         if expect is not None and message.version == "1.1":
-            if expect.lower() != "100-continue":
+            if {each.strip().lower() for each in expect.split(",")} != {"100-continue"}:
                 raise Refusal(417, f"cannot meet the expectation {expect!r}")
             message.expects = coding is not None or length > 0
 
@@ -337,6 +341,17 @@ class RequestReader:
         length = len(message.body)
         known = _Head(message.method, message.target, headers, message.version, length)
         self._heads[head] = known
+
+
+def _no_method(data: bytes) -> Refusal | None:
+    """What to say of a request that begins with none of the methods the parser knows."""
+    if _METHOD.match(data) is not None:
+        # The parser knows the registered ones; another token is no syntax error.
+        method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
+        return Refusal(501, f"the method {method!r} is not known", method, target)
+    if data.startswith(_TLS_HELLO):
+        return Refusal(400, "this is TLS, and plain HTTP is spoken here: use http:// (or tls=True)")
+    return None
 
 
 def _two_hosts() -> Refusal:

@@ -196,6 +196,9 @@ class HTTPHandler(WSGIRequestHandler):
     def refuse(self, refusal: Refusal) -> None:
         """Say why the connection ends, and let the client read it."""
         status = refusal.status
+        if self.native:
+            client = self.client_address
+            self.app.refused(status, refusal.reason, refusal.method, refusal.target, client)
         phrase = _status_line(status)[9:-2]
         answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
         message = Message("GET", "/")

@@ -211,3 +211,11 @@ def test_few_heads_are_remembered_and_no_long_ones() -> None:
     reader = RequestReader()
     reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * 3000))
     assert not reader._heads
+
+
+def test_an_expectation_may_be_said_twice() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n"
+    reader = read_all(head + b"expect: 100-Continue\r\n\r\n")
+    assert reader.refusal is None
+    assert reader.pending is not None
+    assert reader.pending.expects

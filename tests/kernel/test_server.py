@@ -382,6 +382,16 @@ REFUSED = {
         501,
         b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     ),
+    "another transfer coding in a line of its own": (
+        501,
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"
+        b"\r\n0\r\n\r\n",
+    ),
+    "an unknown expectation before a known one": (
+        417,
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: tea\r\n"
+        b"Expect: 100-continue\r\n\r\n",
+    ),
     "chunked not last": (
         400,
         b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
@@ -421,6 +431,43 @@ def test_what_is_no_acceptable_request_is_refused_readably(demo: Demo, raw: Raw,
 def test_a_refusal_says_why(raw: Raw) -> None:
     reply = raw.ask("GET / HTTP/1.1\r\n\r\n")
     assert reply.body == b"400 Bad Request: an HTTP/1.1 request needs a Host header\n"
+
+
+def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None:
+    raw.ask("GET / HTTP/1.1\r\n\r\n")
+    event = demo.journal.events("refused").only()
+    assert event.text == "400 to what is no request: an HTTP/1.1 request needs a Host header"
+    assert demo.journal.calls() == []
+    assert demo.context.problems == []
+
+
+def test_tls_to_a_plain_port_is_called_by_its_name(demo: Demo, raw: Raw) -> None:
+    raw.ask(REFUSED["a TLS hello"][1])
+    assert (
+        "this is TLS, and plain HTTP is spoken here" in demo.journal.events("refused").only().text
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status", "reason"),
+    [
+        ("BREW", "/echo/x?y", 501, "the path takes GET, HEAD, POST, PUT"),
+        ("BREW", "/nowhere", 501, "no route for it"),
+        ("BREW", "", 501, "no route for it"),
+        ("get", "/echo/x", 501, "the path takes GET, HEAD, POST, PUT"),
+        ("CONNECT", "h:1", 405, "no route for it"),
+    ],
+)
+def test_a_method_nobody_knows_is_unrouted_like_any_other(
+    demo: Demo, raw: Raw, method: str, target: str, status: int, reason: str
+) -> None:
+    assert raw.ask(f"{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n").status == status
+    call = demo.journal.calls().only()
+    assert (call.method, call.target, call.status) == (method, target, status)
+    assert call.problem == "unrouted"
+    problem = demo.context.problems[0]
+    assert problem.kind == "unrouted"
+    assert reason in problem.text
 
 
 def test_a_head_up_to_the_limit_is_served_and_one_above_is_not(demo: Demo) -> None:
