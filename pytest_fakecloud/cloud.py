@@ -93,6 +93,12 @@ class Cloud:
             raise ContractError(f"transport={transport!r} is unknown: give 'socket' or 'inprocess'")
         if delivery not in ("background", "driven"):
             raise ContractError(f"delivery={delivery!r} is unknown: give 'background' or 'driven'")
+        if not (type(process_time) is type(tls) is type(share_tls_context) is bool):
+            _refuse_switches(
+                process_time=process_time, tls=tls, share_tls_context=share_tls_context
+            )
+        if not isinstance(seed, int | str | None):
+            raise ContractError(f"seed={seed!r} is no seed: give a whole number or a text")
         self.seed = secrets.randbits(32) if seed is None else seed
         self.clock = Clock(now, clock)
         self.journal = Journal(self.clock.now_us)
@@ -241,6 +247,8 @@ class Cloud:
 
     def on_start(self, listener: Callable[[Handle], None]) -> None:
         """Call the listener with each handle started from now on."""
+        if not callable(listener):
+            raise ContractError(f"{listener!r} is no function: give one that takes a handle")
         self._listeners.append(listener)
 
     @property
@@ -345,6 +353,8 @@ class Cloud:
 
         See ``control.record.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
         """
+        if not isinstance(file, str | Path):
+            raise ContractError(f"{file!r} is no file: give the path of an HTTP archive (HAR)")
         from .control.record import replay
 
         return replay(self, file, **options)
@@ -403,6 +413,12 @@ class AioCloud:
         from .kernel.aio import in_thread
 
         return await in_thread(self._cloud.replay, file, **options)
+
+
+def _refuse_switches(**switches: object) -> None:
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise ContractError(f"{name}={value!r} is no switch: give True or False")
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .kernel.errors import ContractError
 from .kernel.journal import Call, Found
@@ -70,7 +70,7 @@ def every_failure(
     run: Callable[[], object],
     *,
     services: str | Iterable[str] | None = None,
-    faults: Sequence[FailureName] = FAILURES,
+    faults: FailureName | Sequence[FailureName] = FAILURES,
     status: int = 503,
     check: Callable[[], object] | None = None,
 ) -> Failures:
@@ -92,7 +92,7 @@ async def every_failure_async(
     run: Callable[[], object],
     *,
     services: str | Iterable[str] | None = None,
-    faults: Sequence[FailureName] = FAILURES,
+    faults: FailureName | Sequence[FailureName] = FAILURES,
     status: int = 503,
     check: Callable[[], object] | None = None,
 ) -> Failures:
@@ -152,10 +152,11 @@ def _plan(
     cloud: Cloud,
     run: Callable[[], object],
     services: str | Iterable[str] | None,
-    faults: Sequence[FailureName],
+    faults: FailureName | Sequence[FailureName],
     status: int,
     check: Callable[[], object] | None,
 ) -> _Plan:
+    faults = cast("Sequence[FailureName]", _names("faults", faults))
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(f"{unknown!r} is no failure: give names out of {', '.join(FAILURES)}")
@@ -234,11 +235,21 @@ def _one(
     return Failure(number, fault, hit[0], exception, broken)
 
 
+def _names(what: str, given: str | Iterable[str]) -> list[str]:
+    """One name or many, as a list."""
+    if isinstance(given, str):
+        return [given]
+    names = list(given) if isinstance(given, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ContractError(f"{what}={given!r} are no names: give one or a list of them")
+    return names
+
+
 def _chosen(cloud: Cloud, services: str | Iterable[str] | None) -> list[Handle]:
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:
         return handles
-    wanted = {services} if isinstance(services, str) else set(services)
+    wanted = set(_names("services", services))
     known = {name for handle in handles for name in (handle.name, handle.fixture)}
     if wanted - known:
         raise ContractError(

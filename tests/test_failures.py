@@ -112,6 +112,13 @@ def test_misuse_is_named(cloud: Cloud, orders: Broker) -> None:
         cloud.every_failure(lambda: None, check=3)
     with pytest.raises(ContractError, match="run='send' is no function"):
         cloud.every_failure("send")  # type: ignore[arg-type]
+    for wrong in (5, [], [5]):
+        with pytest.raises(ContractError, match=r"services=.* are no names: give one or a list"):
+            cloud.every_failure(lambda: None, services=wrong)
+        with pytest.raises(ContractError, match=r"faults=.* are no names"):
+            cloud.every_failure(lambda: None, faults=wrong)
+    with pytest.raises(ContractError, match="made no call"):
+        cloud.every_failure(lambda: None, faults="drop")
 
 
 def test_code_that_is_awaited_is_for_the_other_one(cloud: Cloud, orders: Broker) -> None:

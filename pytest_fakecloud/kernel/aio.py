@@ -49,6 +49,8 @@ async def drive(
     clock: Clock, target: Callable[[], int], lanes: Iterable[Lane] = LANES
 ) -> list[Fired]:
     """Fire what falls due on the way to an instant; deliveries are awaited in the running loop."""
+    # A loop of these calls lets other tasks, and its own cancellation, in.
+    await checkpoint()
     fired = []
     steps = clock.steps(target, tuple(lanes))
     try:

@@ -14,7 +14,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .errors import ContractError
-from .instants import Duration, Instant, duration_us, instant_us, monotonic, to_datetime
+from .instants import (
+    LAST_US,
+    Duration,
+    Instant,
+    duration_us,
+    instant_us,
+    monotonic,
+    to_datetime,
+)
 
 if TYPE_CHECKING:
     from .aio import AioClock
@@ -250,7 +258,7 @@ class Clock:
         """The target of an advance: the instant that far from the moment it begins."""
         self._check_free()
         span = duration_us(duration)
-        return lambda: self.now_us() + span
+        return lambda: self._within_reach(self.now_us() + span)
 
     def until(self, instant: Instant) -> Callable[[], int]:
         """The target of a move: the instant itself, refused when it is past by then."""
@@ -512,6 +520,14 @@ class Clock:
             raise ContractError(
                 f"time cannot go back: it is {to_datetime(now).isoformat()} on this clock, "
                 f"and {to_datetime(target_us).isoformat()} is earlier"
+            )
+        return target_us
+
+    def _within_reach(self, target_us: int) -> int:
+        if target_us > LAST_US:
+            raise ContractError(
+                f"it is {self.now().isoformat()} on this clock, and time ends for it with the year "
+                "9999: begin earlier (now=), or advance by less"
             )
         return target_us
 

@@ -316,6 +316,8 @@ class Handle:
 
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call this when the handle closes."""
+        if not callable(callback):
+            raise ContractError(f"{callback!r} is no function: give one without arguments")
         self._at_close(callback)
 
     def _at_close(self, callback: Callable[[], object]) -> None:

@@ -11,7 +11,15 @@ from typing import TypeAlias
 
 from .errors import ContractError
 
-__all__ = ["Duration", "Instant", "duration_us", "instant_us", "monotonic", "to_datetime"]
+__all__ = [
+    "LAST_US",
+    "Duration",
+    "Instant",
+    "duration_us",
+    "instant_us",
+    "monotonic",
+    "to_datetime",
+]
 
 Duration: TypeAlias = timedelta | float | str
 """A span of time: ``timedelta``, a number of seconds, or text such as ``"1d2h"`` or ``"200ms"``."""
@@ -21,7 +29,7 @@ Instant: TypeAlias = datetime | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_FIRST_US, _LAST_US = (
+_FIRST_US, LAST_US = (
     (one.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND for one in (datetime.min, datetime.max)
 )
 _UNITS = {
@@ -91,7 +99,7 @@ def instant_us(value: Instant) -> int:
             "offset, such as '2026-01-01T00:00:00Z'"
         )
     microseconds = (moment - _EPOCH) // _MICROSECOND
-    if not _FIRST_US <= microseconds <= _LAST_US:
+    if not _FIRST_US <= microseconds <= LAST_US:
         # The first hours of year 1 east of Greenwich, or the last of 9999 west of it.
         raise ContractError(f"{value!r} is outside of the years 1 to 9999 in UTC")
     return microseconds

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
+from .errors import ContractError
 from .instants import to_datetime
 
 __all__ = ["Call", "Event", "Found", "Journal"]
@@ -40,6 +41,7 @@ class Found(list[T], Generic[T]):
         A field is an attribute, a key where the item is a mapping, or a fact of a call; a callable
         as value is a predicate on the field; a field that is a list agrees with each of its items.
         """
+        _check_predicate(predicate)
         return Found(
             item
             for item in self
@@ -55,6 +57,14 @@ class Found(list[T], Generic[T]):
         if isinstance(index, slice):
             return Found(super().__getitem__(index))
         return super().__getitem__(index)
+
+
+def _check_predicate(predicate: object) -> None:
+    if predicate is not None and not callable(predicate):
+        raise ContractError(
+            f"{predicate!r} is no function: give a predicate, or fields by name such as "
+            "command='SET', path='/get/k' or status=200"
+        )
 
 
 _MISSING = object()
@@ -307,6 +317,7 @@ class Journal:
         self, predicate: Callable[[Call], bool] | None = None, /, **where: object
     ) -> Found[Call]:
         """The clients' calls, filtered by fields of ``Call`` or by its facts (``command="SET"``)."""
+        _check_predicate(predicate)
         calls: Found[Call] = Found(e for e in self._entries if isinstance(e, Call))
         return calls.where(predicate, **where) if predicate or where else calls
 
@@ -330,6 +341,13 @@ class Journal:
         ``what`` is ``"POST /path"``, ``"/path"``, a route's name or a command's name; ``where`` are
         fields or facts of the call. The failure lists the nearest calls and what differed in each.
         """
+        if not isinstance(what, str | None):
+            raise ContractError(
+                f"{what!r} names no call: give 'POST /path', '/path', a route or a command as text, "
+                "or fields such as body=…"
+            )
+        if times is not None and (type(times) is not int or times < 0):
+            raise ContractError(f"times={times!r} is no count: give a whole number from 0 up")
         calls = self.calls()
         reasons = [(call, _why_not(call, what, where)) for call in calls]
         found = Found(call for call, why in reasons if not why)

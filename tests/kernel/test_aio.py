@@ -93,3 +93,24 @@ def test_blocking_calls_run_in_a_thread(run: Run) -> None:
     assert twin.block.__doc__ == "Blocks."
     with pytest.raises(AttributeError, match="Thing has no awaitable 'other'; it has: block, fail"):
         _ = twin.other
+
+
+def test_a_loop_of_moves_lets_other_tasks_in() -> None:
+    clock = Clock("2026-01-01T00:00:00Z")
+
+    async def in_asyncio() -> int:
+        done = asyncio.create_task(asyncio.sleep(0))
+        moves = 0
+        while not done.done() and moves < 1000:
+            moves += len([await clock.aio.advance("1s")])
+        return moves
+
+    async def in_trio() -> int:
+        with trio.move_on_after(0) as scope:
+            await clock.aio.advance("1s")
+        return 0 if scope.cancelled_caught else 1000
+
+    assert asyncio.run(in_asyncio()) < 10
+    before = clock.now_us()
+    assert trio.run(in_trio) == 0
+    assert clock.now_us() == before

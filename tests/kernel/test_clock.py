@@ -689,3 +689,12 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
         clock.check_real_time()
     with pytest.raises(ContractError, match="frozen"):
         Clock(mode="frozen").check_real_time()
+
+
+def test_time_ends_with_the_year_9999() -> None:
+    clock = Clock("9999-12-31T23:00:00Z")
+    with pytest.raises(ContractError, match="time ends for it with the year 9999: begin earlier"):
+        clock.advance("1h")
+    assert clock.now().isoformat() == "9999-12-31T23:00:00+00:00"
+    clock.advance("59m")
+    assert clock.now().isoformat() == "9999-12-31T23:59:00+00:00"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.journal import Call, Event, Found, Journal
 
 
@@ -278,3 +279,20 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
             assert each.events().last.text == str(number)
     assert [event.number for event in parent.events()] == list(range(101 - len(parent), 101))
     assert parent.entries == journal.entries
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda journal: journal.calls("SET"), "'SET' is no function: give a predicate, or fields"),
+        (lambda journal: journal.calls().where(5), "5 is no function"),
+        (lambda journal: journal.assert_called(["SET"]), r"\['SET'\] names no call: give 'POST"),
+        (lambda journal: journal.assert_called("SET", times="2"), "times='2' is no count"),
+        (lambda journal: journal.assert_called(times=-1), "times=-1 is no count"),
+        (lambda journal: journal.assert_called(times=True), "times=True is no count"),
+        (lambda journal: journal.assert_not_called(5), "5 names no call"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(used: Journal, ask: Any, told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        ask(used)

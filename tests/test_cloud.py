@@ -1,0 +1,42 @@
+"""What a Cloud refuses, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"process_time": "no"}, "process_time='no' is no switch: give True or False"),
+        ({"tls": "x"}, "tls='x' is no switch"),
+        ({"share_tls_context": None}, "share_tls_context=None is no switch"),
+        ({"seed": []}, r"seed=\[\] is no seed: give a whole number or a text"),
+        ({"seed": 1.5}, "seed=1.5 is no seed"),
+        ({"clock": []}, r"clock=\[\] is not a mode"),
+        ({"now": 5}, "5 is not an instant"),
+        ({"transport": None}, "transport=None is unknown"),
+        ({"delivery": 1}, "delivery=1 is unknown"),
+    ],
+)
+def test_settings_without_meaning(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        Cloud(**settings)
+
+
+def test_calls_without_meaning() -> None:
+    with Cloud(seed=1) as cloud:
+        kv = cloud.kv_server()
+        for call, told in (
+            (lambda: cloud.on_start(5), "5 is no function: give one that takes a handle"),  # type: ignore[arg-type]
+            (lambda: kv.on_close(5), "5 is no function: give one without arguments"),  # type: ignore[arg-type]
+            (lambda: cloud.replay(5), "5 is no file"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(ContractError, match=told):
+                call()
+        cloud.kv_server(name="second")
+    assert kv.closed
