@@ -348,7 +348,11 @@ class WorkflowRoutes:
         if not new.steps:
             del self.runs.runs[new.id]
             return self._restarted(message, headers)
-        self._republish(message, new.id, headers, body, init=False)
+        try:
+            self._republish(message, new.id, headers, body, init=False)
+        except QueueError:
+            del self.runs.runs[new.id]
+            raise
         return new
 
     def _restarted(self, message: Message, headers: Headers) -> Run:

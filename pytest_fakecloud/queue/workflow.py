@@ -253,7 +253,8 @@ class WorkflowRuns:
             raise bad_request("invalid body: expected the invocation of a workflow") from None
         # Only read here: when the run ends, there is nobody left to refuse them to.
         _check_step(run.invoker.url, flattened(run.invoker.headers))
-        message.body = (inner if isinstance(inner, str) else "").encode()
+        text = inner if isinstance(inner, str) else ""
+        message.body = text.encode("utf-8", "surrogatepass")
 
     def _reopen(self, run: Run, old: str, new: str) -> None:
         run.state, run.completed_us, run.response, run.dlq_id = "RUN_STARTED", None, None, None

@@ -579,6 +579,21 @@ def test_dead_letters_of_runs(wire: Wire) -> None:
     assert wire.ask("POST", "/v2/workflows/dlq/resume?dlqIds=") == {"workflowRuns": []}
 
 
+@pytest.mark.parametrize("verb", ["resume", "restart"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"Upstash-Retries": "x"}, 400), ({"Upstash-Retries": "99"}, 412)],
+)
+def test_a_run_that_cannot_go_on_leaves_no_other_behind(
+    wire: Wire, verb: str, headers: dict[str, str], status: int
+) -> None:
+    dlq_id = failed_run(wire)
+    wire.ask("POST", f"/v2/workflows/dlq/{verb}/{dlq_id}", status, headers=headers)
+    wire.ask("POST", f"/v2/workflows/dlq/{verb}", status, headers=headers)
+    assert [run["workflowRunId"] for run in wire.runs()] == ["r"]
+    assert len(wire.ask("GET", "/v2/workflows/dlq")["messages"]) == 1
+
+
 def test_no_ids_never_mean_all(wire: Wire) -> None:
     failed_run(wire)
     wire.start("other")
@@ -693,6 +708,14 @@ def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
     assert [run["workflowState"] for run in wire.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
     assert "daily rate limit" in wire.queue.messages()[1].timeline
     wire.close()
+
+
+def test_an_invocation_with_half_a_character(wire: Wire) -> None:
+    wire.start("parent")
+    body = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1), "body": "\ud83d"}
+    wire.start("child", json.dumps(body).encode(), Upstash_Workflow_Invoke="true")
+    wire.queue.run_until_idle()
+    assert bodies(wire.delivered[-1]) == ["\ud83d".encode("utf-8", "surrogatepass")]
 
 
 def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
