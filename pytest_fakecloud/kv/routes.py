@@ -376,7 +376,7 @@ class KVApp(App):
         answer = Answer(body, content_type=kind)
         for name in ("Upstash-Sync-Token", "Service-Sync-Token"):
             if request.header(name) is not None:
-                answer.headers = ((name, f"{next(self._sync)}"),)
+                answer.headers = (*answer.headers, (name, f"{next(self._sync)}"))
         return answer
 
 

@@ -98,6 +98,7 @@ class TestPathCommands:
 
     def test_query_parameters_follow_a_path_too(self, server: KVServer, http: httpx.Client) -> None:
         http.get(f"/set/k/v?PX=1500&_token={server.token}")
+        assert http.get("/get/k?%5Ftoken=x").json() == {"result": "v"}
         assert server.ttl("k") in (1, 2)
 
     def test_no_command(self, http: httpx.Client) -> None:
@@ -301,6 +302,11 @@ class TestEncoding:
             seen.append(answer.headers["Upstash-Sync-Token"])
         assert len(set(seen)) == 3
 
+    def test_sync_token_under_each_name_that_asks(self, http: httpx.Client) -> None:
+        names = ["Upstash-Sync-Token", "Service-Sync-Token"]
+        answer = http.get("/ping", headers=dict.fromkeys(names, ""))
+        assert all(answer.headers[name] for name in names)
+
 
 class TestPipeline:
     def test_one_envelope_per_command_in_order(self, http: httpx.Client) -> None:
@@ -324,6 +330,20 @@ class TestPipeline:
         assert answer.status_code == 400
         assert list(answer.json()) == ["error"]
         assert server.keys() == []
+
+    @pytest.mark.parametrize(
+        ("lines", "told"),
+        [
+            ([["PING"], ["SET", "k", None]], "argument 2 of command 2 is null"),
+            ([["PING"], ["SET", ["k"], "v"]], "argument 1 of command 2 is an array"),
+            ([[{}]], "the name of command 1 is an object"),
+        ],
+    )
+    def test_the_place_of_a_wrong_argument_is_told(
+        self, http: httpx.Client, lines: list[Any], told: str
+    ) -> None:
+        for path in ("/pipeline", "/multi-exec"):
+            assert told in http.post(path, json=lines).json()["error"]
 
     def test_commands_of_others_may_come_between(
         self, server: KVServer, http: httpx.Client
