@@ -38,6 +38,7 @@ ELSEWHERE = (
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+MOST_DIGITS = 19
 EXIT_USAGE = 2
 EXIT_CANNOT_START = 3
 EXIT_NO_COMMAND = 127
@@ -105,7 +106,10 @@ def _parser() -> argparse.ArgumentParser:
         help=f"how many calls and events the journal keeps (default: {JOURNAL_ENTRIES})",
     )
     serve.add_argument(
-        "--json", action="store_true", help="print the summary as one JSON object, for scripts"
+        "--json",
+        action="store_true",
+        default=None,
+        help="print the summary as one JSON object, for scripts",
     )
     run.add_argument("--journal", metavar="FILE", help="write what happened as an HTTP archive")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
@@ -162,18 +166,29 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         value, where = found(name)
         if value is not None and not isinstance(value, str):
             raise Usage(f"{where}={value!r} is no text")
-        if value == "" and name.endswith("token"):
-            raise Usage(f"{where} is empty: leave it out for a random token")
+        if name.endswith("token"):
+            _check_token(value, where)
         return value
 
     def number(name: str, most: int | None = None) -> int | None:
         return _number(*found(name), most)
 
-    services = {}
-    for name in _names(*found("services")):
+    services: dict[str, dict[str, Any]] = {}
+    names = _names(*found("services"))
+    for name in SERVICES:
+        for flag in (name, f"{name}_port", f"{name}_token"):
+            if name not in names and flags[flag] not in (None, []):
+                raise Usage(
+                    f"--{flag.replace('_', '-')} is for {name}, which is not among the services "
+                    f"to start ({', '.join(names)}): name it too, or leave the option out"
+                )
+    for name in names:
+        variable = f"{VARIABLE}{name.upper()}"
         settings = dict(from_file.get(name, {}))
-        settings.update(_settings(os.environ.get(f"{VARIABLE}{name.upper()}", "").split()))
-        settings.update(_settings(flags[name]))
+        settings.update(_settings(os.environ.get(variable, "").split(), variable))
+        settings.update(_settings(flags[name], f"--{name}"))
+        if isinstance(settings.get("token"), str):
+            _check_token(settings["token"], f"the setting token of {name}")
         if "port" in settings:
             settings["port"] = _number(settings["port"], f"the setting port of {name}", MOST_PORT)
         for key, chosen in (
@@ -183,6 +198,13 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
             if chosen is not None:
                 settings[key] = chosen
         services[name] = settings
+        called = settings.get("name", SERVICES[name])
+        if any(
+            called == one.get("name", SERVICES[other])
+            for other, one in services.items()
+            if other != name
+        ):
+            raise Usage(f"two fakes are to be called {called!r}: give each a name of its own")
     return {
         "services": services,
         "host": text("host") or "127.0.0.1",
@@ -192,7 +214,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         "now": found("now")[0],
         "clock": text("clock"),
         "tls": _flag(*found("tls")),
-        "json": flags.get("json", False),
+        "json": _flag(*found("json")),
         "journal": text("journal"),
         "journal_entries": number("journal_entries"),
     }
@@ -215,14 +237,26 @@ def _names(value: Any, where: str) -> list[str]:
     return names
 
 
+def _check_token(value: str | None, where: str) -> None:
+    if value == "":
+        raise Usage(f"{where} is empty: leave it out for a random token")
+    if value is not None and not (value.isascii() and value.isprintable()):
+        raise Usage(f"{where}={value!r} can be no token: no header can hold it, give plain ASCII")
+
+
 def _number(value: Any, where: str, most: int | None = None) -> int | None:
     """A whole number from 0 on; a port when there is a ``most``."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MOST_DIGITS:
         value = int(value)
     if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
         return value
     wanted = "no whole number" if most is None else f"no port number: give 0 (any free) to {most}"
-    raise Usage(f"{where}={value!r} is {wanted}")
+    raise Usage(f"{where}={_short(value)} is {wanted}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _seed(value: Any, where: str) -> int | str | None:
@@ -247,7 +281,7 @@ def _file(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Usage(f"cannot read {path}: {error}") from error
     known = {"services", "host", "control_port", "control_token", "seed", "now", "clock", "tls"}
-    known |= {"journal", "journal_entries", *SERVICES}
+    known |= {"journal", "journal_entries", "json", *SERVICES}
     unknown = sorted(set(content) - known)
     if unknown:
         raise Usage(
@@ -259,14 +293,17 @@ def _file(path: Path) -> dict[str, Any]:
     return content
 
 
-def _settings(words: Sequence[str]) -> dict[str, Any]:
+def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
     settings = {}
     for word in words:
         name, sign, text = word.partition("=")
-        if not sign:
-            raise Usage(f"{word!r} is no SETTING=VALUE")
+        if not sign or not name:
+            hint = "" if where.startswith("--") else " (a value in a variable holds no spaces)"
+            raise Usage(f"{where}: {_short(word)} is no SETTING=VALUE{hint}")
         try:
             settings[name] = json.loads(text)
+        except RecursionError:
+            raise Usage(f"{where}: the value of {name} is nested too deeply") from None
         except ValueError:
             settings[name] = text
     return settings
@@ -323,8 +360,11 @@ def _serve(options: Mapping[str, Any]) -> int:
 
 def _run(options: Mapping[str, Any], program: list[str]) -> int:
     command = program[1:] if program[:1] == ["--"] else program
-    if not command:
+    if not command or not command[0]:
         raise Usage("run needs a command: pytest-fakecloud run -- npm test")
+    journal = Path(options["journal"]) if options["journal"] else None
+    if journal is not None:
+        _make_writable(journal)
     with _cloud(options) as (cloud, app, url):
         _warn_of_other_addresses(options)
         environment = {
@@ -336,18 +376,46 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
         try:
             process = subprocess.Popen(command, env=environment)
         except OSError as error:
-            print(f"pytest-fakecloud: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
+            hint = " (which fakes to start is said by --services)" if command[0] in SERVICES else ""
+            print(
+                f"pytest-fakecloud: cannot run {command[0]}: {error.strerror}{hint}",
+                file=sys.stderr,
+            )
             return EXIT_NO_COMMAND
         code = _wait_for(process)
-        if options["journal"]:
-            from .control.record import write
-
-            write(cloud, Path(options["journal"]))
+        if journal is not None:
+            written = _write_journal(cloud, journal)
+            # What the command says by its exit code is worth more than that of a lost file.
+            code = code or (0 if written else EXIT_CANNOT_START)
         if code:
             from .report import section
 
             print(section(cloud), file=sys.stderr)
         return code
+
+
+def _make_writable(journal: Path) -> None:
+    """Find out before the command runs, maybe for an hour, that its journal cannot be kept."""
+    try:
+        journal.parent.mkdir(parents=True, exist_ok=True)
+        with journal.open("ab"):
+            pass
+    except OSError as error:
+        raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
+
+
+def _write_journal(cloud: Cloud, journal: Path) -> bool:
+    from .control.record import write
+
+    try:
+        write(cloud, journal)
+    except OSError as error:
+        print(
+            f"pytest-fakecloud: cannot write the journal to {journal}: {error.strerror}",
+            file=sys.stderr,
+        )
+        return False
+    return True
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
@@ -405,7 +473,7 @@ def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]
         return json.dumps(
             {
                 "control": {"url": url, "token": app.token},
-                "console": f"{url}/?token={app.token}",
+                "console": _console(app, url),
                 "seed": cloud.seed,
                 "handles": [describe(handle) for handle in cloud.handles],
                 "env": {**cloud.env, f"{VARIABLE}URL": url, f"{VARIABLE}TOKEN": app.token},
@@ -415,17 +483,23 @@ def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]
     for handle in cloud.handles:
         lines.append(f"  {handle.name:<14} {handle.url}")
     lines += [
-        f"  {'console':<14} {url}/?token={app.token}",
+        f"  {'console':<14} {_console(app, url)}",
         "",
         "Paste into the shell of your application:",
         "",
         *(f"  export {name}={_quoted(value)}" for name, value in cloud.env.items()),
         f"  export {VARIABLE}URL={url}",
-        f"  export {VARIABLE}TOKEN={app.token}",
+        f"  export {VARIABLE}TOKEN={_quoted(app.token)}",
         "",
         f"seed {cloud.seed!r}, clock {cloud.clock.mode}; stop with Ctrl+C",
     ]
     return "\n".join(lines)
+
+
+def _console(app: ControlApp, url: str) -> str:
+    from urllib.parse import quote
+
+    return f"{url}/?token={quote(app.token, safe='')}"
 
 
 def _quoted(value: str) -> str:

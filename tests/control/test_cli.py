@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import urllib3
@@ -156,6 +157,23 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
         (["serve", "kv", "--journal-entries", "-5"], 2, "--journal-entries=-5 is no whole number"),
         (["serve", "kv", "--kv-token", ""], 2, "--kv-token is empty"),
         (["run", "--services", ",", "--", "true"], 2, "--services=',' names no service"),
+        (["serve", "kv", "--queue-port", "5"], 2, "--queue-port is for queue, which is not among"),
+        (["serve", "kv", "--broker", "topics={}"], 2, "--broker is for broker, which is not"),
+        (["run", "--services", "kv", "--queue-token", "x", "--", "true"], 2, "--queue-token is"),
+        (["serve", "kv", "--kv", "x=" + "[" * 9000], 2, "--kv: the value of x is nested too"),
+        (["serve", "kv", "--kv", "=5"], 2, "--kv: '=5' is no SETTING=VALUE"),
+        (["serve", "kv", "--kv-token", "a\nb"], 2, "--kv-token='a\\nb' can be no token"),
+        (["serve", "kv", "--kv", "token=☃"], 2, "the setting token of kv="),
+        (["serve", "kv", "--control-token", "☃"], 2, "can be no token"),
+        (
+            ["serve", "kv", "vector", "--kv", "name=x", "--vector", "name=x"],
+            2,
+            "two fakes are to be called 'x'",
+        ),
+        (["serve", "kv", "vector", "--kv", "name=vector_index"], 2, "called 'vector_index'"),
+        (["run", "--", ""], 2, "run needs a command"),
+        (["run", "--services", "kv", "kv", "--", "true"], 127, "is said by --services"),
+        (["run", "--journal", ".", "--", "no-such-command"], 2, "cannot write the journal to ."),
     ],
 )
 def test_misuse_has_its_exit_code_and_a_reason(arguments: list[str], code: int, text: str) -> None:
@@ -185,6 +203,9 @@ def test_a_port_that_is_taken_is_said() -> None:
         ("JOURNAL_ENTRIES", "many", "is no whole number"),
         ("TLS", "maybe", "is neither yes nor no"),
         ("SERVICES", " , ", "names no service"),
+        ("KV_PORT", "9" * 5000, "is no port number"),
+        ("CONTROL_TOKEN", "☃", "can be no token"),
+        ("JSON", "maybe", "is neither yes nor no"),
     ],
 )
 def test_a_wrong_variable_is_said(variable: str, value: str, text: str) -> None:
@@ -193,6 +214,68 @@ def test_a_wrong_variable_is_said(variable: str, value: str, text: str) -> None:
     assert f"PYTEST_FAKECLOUD_{variable}=" in done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_value_with_spaces_in_a_variable_is_said() -> None:
+    done = command("serve", "broker", PYTEST_FAKECLOUD_BROKER='topics={"a": 1}')
+    assert done.returncode == 2
+    assert "PYTEST_FAKECLOUD_BROKER: '1}' is no SETTING=VALUE (a value in a variable" in done.stderr
+
+
+def test_options_of_services_that_are_not_started_may_stand_in_environment_and_file(
+    serve: Serve, tmp_path: Path
+) -> None:
+    file = tmp_path / "fakes.toml"
+    file.write_text("json = true\n[queue]\nport = 1\n", encoding="utf-8")
+    server = serve("kv", "--config", str(file), PYTEST_FAKECLOUD_QUEUE_TOKEN="x")
+    assert [handle["name"] for handle in server.summary["handles"]] == ["kv_server"]
+
+
+def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:
+    token = "a b&c#d+e$(f)'g"
+    server = serve("kv", "--control-token", token)
+    assert server.summary["env"]["PYTEST_FAKECLOUD_TOKEN"] == token
+    assert parse_qs(urlsplit(server.summary["console"]).query) == {"token": [token]}
+    assert server.ask("GET", "/state")[0] == 200
+
+
+@pytest.mark.skipif(os.name == "nt", reason="wants a POSIX shell")
+def test_what_is_pasted_is_taken_as_it_is() -> None:
+    token = "$(echo owned)'\""
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "kv", "--control-token", token],
+        stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    lines = []
+    try:
+        while not lines or "stop with" not in lines[-1]:
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+    exports = "".join(line for line in lines if line.lstrip().startswith("export"))
+    script = f'{exports}\nprintf %s "$PYTEST_FAKECLOUD_TOKEN"'
+    pasted = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert pasted.stdout == token
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps open files from being replaced")
+@pytest.mark.parametrize(("code", "expected"), [("0", 3), ("5", 5)])
+def test_a_journal_that_cannot_be_written_in_the_end_is_said(
+    tmp_path: Path, code: str, expected: int
+) -> None:
+    journal = tmp_path / "journal.har"
+    program = f"import os, sys; os.remove({str(journal)!r}); os.mkdir({str(journal)!r})"
+    done = command(
+        "run", "--services", "kv", "--journal", str(journal), "--",
+        sys.executable, "-c", f"{program}; sys.exit({code})",
+    )  # fmt: skip
+    assert done.returncode == expected
+    assert f"cannot write the journal to {journal}" in done.stderr
+    assert "cannot start" not in done.stderr
 
 
 @pytest.mark.parametrize(
