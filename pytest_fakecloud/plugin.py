@@ -209,10 +209,14 @@ def _warn_of_refused_clients(cloud: Cloud) -> None:
     from .report import refused
 
     for _, why in refused(cloud, every_call=True):
-        # Whatever the run makes of warnings, wrong credentials never fail a passing test.
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn(FakecloudWarning(why), stacklevel=1)
+        _warn(why)
+
+
+def _warn(text: str) -> None:
+    # Whatever the run makes of warnings, these never fail a passing test, or the run.
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn(FakecloudWarning(text), stacklevel=1)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -224,10 +228,26 @@ def pytest_runtest_makereport(
     run = run_of(item.config)
     clouds = run.clouds()
     if clouds:
-        _explain(run, clouds, item, call, report)
+        _try_to_explain(run, clouds, item, call, report)
     if call.when == "teardown":
         run.end_test()
     return report
+
+
+def _try_to_explain(
+    run: Run,
+    clouds: list[Cloud],
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+) -> None:
+    from .kernel.errors import ContractError
+
+    try:
+        _explain(run, clouds, item, call, report)
+    except (ContractError, OSError) as error:
+        # A server elsewhere may be gone, a disk full. An error here would end the whole run.
+        report.sections.append(("fakecloud", f"what the fakes saw cannot be told: {error}"))
 
 
 def _explain(
@@ -245,7 +265,10 @@ def _explain(
         from .timeline import file_name
 
         for cloud, name in zip(clouds, names, strict=False):
-            record(cloud, run.recordings / f"{file_name(name)}.har")
+            try:
+                record(cloud, run.recordings / f"{file_name(name)}.har")
+            except (OSError, ValueError) as error:
+                _warn(f"the recording of {name} could not be written: {error}")
     wanted = run.journal_when
     if (wanted == "always" and in_call) or (
         wanted == "failed" and report.failed and not (call.when == "teardown" and run.told)
@@ -271,7 +294,10 @@ def _told(
     if run.timelines and report.failed:
         from .timeline import write
 
-        link = str(write(cloud, run.timelines, name, str(report.longrepr)))
+        try:
+            link = str(write(cloud, run.timelines, name, str(report.longrepr)))
+        except (OSError, ValueError) as error:
+            link = f"(it could not be written: {error})"
     found: list[str] = []
     if call.excinfo is not None:
         from .hints import hints, suspicions
@@ -411,10 +437,13 @@ def fakecloud_queue() -> Queue:
 
 
 @pytest.fixture
-def fakecloud_env(fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+def fakecloud_env(
+    fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Cloud, None, None]:
     """Set the environment variables the official clients read, for every fake of the test.
 
     A fake started later sets its own at that moment; the first fake of a service has the names.
     """
-    publish_env(fakecloud, monkeypatch)
-    return fakecloud
+    end = publish_env(fakecloud, monkeypatch)
+    yield fakecloud
+    end()

@@ -5,7 +5,8 @@ Imported with the plugin in every pytest run of an environment, so it imports py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -40,6 +41,11 @@ BECAUSE_OF_SERVER = (
     "the fakes are a stand-alone server's (--fakecloud-url), another process: start it with --tls, "
     "and run tests of process time with fakes of their own"
 )
+BECAUSE_OF_WORKERS = (
+    "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
+    "each test returns all of it to its baseline, under the others' feet. Leave out -n, or run the "
+    "workers with fakes of their own"
+)
 FIXTURES = frozenset(
     (
         *SERVICE_NAMES,
@@ -53,6 +59,8 @@ CHOICES = {
     "fakecloud_scope": ("function", "session"),
     "fakecloud_transport": ("socket", "inprocess"),
 }
+SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
+FOLDERS = ("--fakecloud-record", "--fakecloud-report")
 _RUN = pytest.StashKey["Run"]()
 _OVERRIDDEN = pytest.StashKey[bool]()
 _runs: list[Run] = []
@@ -76,6 +84,34 @@ def check_settings(config: pytest.Config) -> None:
         value = config.getini(name)
         if value not in known:
             raise pytest.UsageError(f"{name} = {value} is unknown: give {' or '.join(known)}")
+    for option in ("--fakecloud-record", "--fakecloud-report"):
+        folder = config.getoption(option, None)
+        if folder:
+            place = config.invocation_params.dir / folder
+            found = next(one for one in (place, *place.parents) if one.exists())
+            if not (found.is_dir() and os.access(found, os.W_OK)):
+                raise pytest.UsageError(f"{option}={folder}: {found} is no folder to write into")
+    for name in SWITCHES:
+        try:
+            config.getini(name)
+        except (ValueError, pytest.UsageError) as error:
+            raise pytest.UsageError(f"{name}: {error}; give true or false") from None
+    try:
+        _kinds_of_text(config.getini("fakecloud_strict"))
+    except pytest.fail.Exception as error:
+        raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
+    for option in FOLDERS:
+        folder = _folder(config, option)
+        place = folder
+        while place is not None and not place.exists() and place != place.parent:
+            place = place.parent
+        if place is not None and not place.is_dir():
+            raise pytest.UsageError(f"{option}={folder} can be no folder: {place} is a file")
+
+
+def _folder(config: pytest.Config, option: str) -> Path | None:
+    folder = config.getoption(option, None)
+    return config.invocation_params.dir / folder if folder else None
 
 
 def begin(config: pytest.Config) -> None:
@@ -142,8 +178,7 @@ class Run:
         return self._folder("--fakecloud-report")
 
     def _folder(self, option: str) -> Path | None:
-        folder = self.config.getoption(option)
-        return self.config.invocation_params.dir / folder if folder else None
+        return _folder(self.config, option)
 
     @cached_property
     def _url(self) -> str | None:
@@ -221,7 +256,7 @@ class Run:
             item.addfinalizer(cloud.close)
         self.cloud = cloud
         if settings["env"]:
-            publish_env(cloud, _fixture_value(item, "monkeypatch"))
+            item.addfinalizer(publish_env(cloud, _fixture_value(item, "monkeypatch")))
         return cloud
 
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
@@ -268,6 +303,8 @@ class Run:
         if self._long is None and self._url is not None:
             from .cloud import Cloud
 
+            if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
+                raise misuse(BECAUSE_OF_WORKERS)
             self._long = Cloud.connect(self._url)
         elif self._long is None:
             layers = [settings] if settings else []
@@ -331,11 +368,17 @@ class Run:
             self._long.close()
 
 
-def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the variables of a cloud's handles, and of those it starts later."""
+def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Set the variables of a cloud's handles, and of those it starts until the result is called.
+
+    The cloud may outlive the test, and what is set for the next one nobody would take back.
+    """
     seen: set[str] = set()
+    ended: list[bool] = []
 
     def publish(handle: Any) -> None:
+        if ended:
+            return
         variables = dict(handle.env)
         if cloud.authority is not None:
             variables.update(cloud.authority.variables)
@@ -347,12 +390,15 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     for handle in cloud.handles:
         publish(handle)
     cloud.on_start(publish)
+    return lambda: ended.append(True)
 
 
 def _merge(settings: dict[str, Any], name: str, value: Any) -> None:
     known = (*GENERAL_SETTINGS, *SERVICE_NAMES)
     if name not in known:
         raise misuse(f"fakecloud has no setting {name!r}; the settings are: {', '.join(known)}")
+    if name == "env" and not isinstance(value, bool):
+        raise misuse(f"env={value!r} is no switch: give True or False")
     if name not in SERVICE_NAMES:
         settings[name] = value
     elif isinstance(value, Mapping):

@@ -372,6 +372,70 @@ def test_settings_of_the_run_are_checked(
     result.stderr.fnmatch_lines([f"ERROR: {setting} is unknown: {said}"])
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("fakecloud_env = maybe", "fakecloud_env: *'maybe'*; give true or false"),
+        ("fakecloud_share_tls_context = 5", "fakecloud_share_tls_context: *; give true or false"),
+        ("fakecloud_strict = unrooted", "fakecloud_strict: fakecloud: *'unrooted' is no kind*"),
+    ],
+)
+def test_switches_of_the_run_are_checked(
+    pytester: pytest.Pytester, setting: str, said: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{setting}")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_inprocess(*QUIET)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {said}"])
+
+
+@pytest.mark.parametrize("option", ["--fakecloud-record", "--fakecloud-report"])
+@pytest.mark.parametrize("folder", ["file", "file/deeper"])
+def test_a_folder_that_can_be_none_is_said_at_once(
+    pytester: pytest.Pytester, option: str, folder: str
+) -> None:
+    (pytester.path / "file").write_text("")
+    pytester.makepyfile("def test_it(kv_server): assert 0")
+    result = pytester.runpytest_inprocess(*QUIET, f"{option}={folder}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {option}=*{folder} can be no folder: *file is a file"])
+
+
+@pytest.mark.parametrize("option", ["--fakecloud-record", "--fakecloud-report"])
+def test_a_folder_that_takes_nothing_ends_no_run(pytester: pytest.Pytester, option: str) -> None:
+    pytester.makepyfile(
+        """
+        import pathlib, httpx
+
+        def test_it(kv_server):
+            httpx.get(kv_server.url + "/ping", headers=kv_server.headers)
+            pathlib.Path("late").write_text("in the way")
+            assert 0
+
+        def test_next(): pass
+        """
+    )
+    result = pytester.runpytest_inprocess(*QUIET, f"{option}=late", "-Werror")
+    outcomes = result.parseoutcomes()
+    assert (outcomes["failed"], outcomes["passed"]) == (1, 1)
+    result.stdout.fnmatch_lines(["*could not be written: *late*"])
+
+
+def test_a_switch_of_a_marker_is_a_bool(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(env="no")
+        def test_it(kv_server): pass
+        """
+    )
+    result = pytester.runpytest_inprocess(*QUIET)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["fakecloud: env='no' is no switch: give True or False"])
+
+
 def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
     pytest.importorskip("pytest_django")
     pytester.makeini(
