@@ -617,7 +617,7 @@ def rest_token_failed(name: bytes) -> bytes:
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
 MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
-MAX_REQUESTS = b"ERR max requests limit exceeded."
+MAX_REQUESTS = b"ERR max requests limit exceeded. "  # as the vendor writes it, with the space
 MAX_RECORD_SIZE = b"ERR max single record size exceeded"
 MAX_DATA_SIZE = b"ERR DB capacity quota exceeded"
 MAX_CONNECTIONS = b"ERR max concurrent connections exceeded"

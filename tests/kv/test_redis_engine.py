@@ -202,7 +202,7 @@ class TestLimits(test_routes.TestLimits):
     def test_commands_per_second(  # type: ignore[override]
         self, make: Callable[..., KVServer], context: Context
     ) -> None:
-        text = {"error": "ERR max requests limit exceeded."}
+        text = {"error": "ERR max requests limit exceeded. "}
         with make(context, max_requests_per_second=2) as server:
             at_the_start_of_a_second(server)
             lines = [["INCR", "n"]] * 3

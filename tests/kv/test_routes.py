@@ -507,7 +507,7 @@ class TestLimits:
             assert httpx.get(server.url + "/ping", headers=server.headers).status_code == 200
 
     def test_commands_per_second(self, context: Context) -> None:
-        text = {"error": "ERR max requests limit exceeded."}
+        text = {"error": "ERR max requests limit exceeded. "}
         with limited(context, max_requests_per_second=2) as server:
             lines = [["INCR", "n"]] * 3
             answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
