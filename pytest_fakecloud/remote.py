@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -364,6 +364,7 @@ class RemoteCloud(Cloud):
         self._connection = Connection(f"{parts.scheme}://{parts.netloc}", given)
         self._started: list[Handle] = []
         self._fixture_handles: dict[str, Handle] = {}
+        self._listeners: list[Callable[[Handle], None]] = []
         self._own: dict[str, Handle] = {}
         """The fakes that the present test has settings for."""
         self.fixture_settings = {}
@@ -428,19 +429,25 @@ class RemoteCloud(Cloud):
         made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
         handle = remote_handle(self._connection, fixture, str(made.get("name")))
         self._started.append(handle)
+        for listener in self._listeners:
+            listener(handle)
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
         """The test's own fake of that kind, the server's first one, or a new one."""
         handle = self._own.get(fixture) or self._fixture_handles.get(fixture)
-        if handle is None:
+        if handle is None or handle.closed:
             found = [one for one in self.handles if type(one).fixture == fixture]
             handle = found[0] if found else self.start(fixture, {})
             self._fixture_handles[fixture] = handle
         return handle
 
     def on_start(self, listener: Callable[[Handle], None]) -> None:
-        """Nothing: the server does not tell when others start fakes."""
+        """Call the listener with each handle started from here, until the next ``begin()``.
+
+        The server does not tell when others start fakes.
+        """
+        self._listeners.append(listener)
 
     def allow(self, kind: str, **where: object) -> None:
         """Do not count a kind of problem."""
@@ -464,6 +471,12 @@ class RemoteCloud(Cloud):
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
         mode = _sent(clock, "clock= of begin()")
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
+        self._listeners.clear()
+        # What others closed since, or a restart did, is to be started again when it is asked for.
+        known = {one["name"] for one in self._state()["handles"]}
+        for fixture, handle in list(self._fixture_handles.items()):
+            if handle.name not in known:
+                del self._fixture_handles[fixture]
 
     def adapt(self, settings: Mapping[str, Any]) -> None:
         """Take on the settings of one test, until the next ``begin()``.
@@ -507,15 +520,17 @@ class RemoteCloud(Cloud):
                 self._started.remove(handle)
 
     def close(self) -> None:
-        """Close what was started through this connection, and the connection."""
+        """Close what was started through this connection, and the connection.
+
+        A server that does not answer any more has nothing left to close.
+        """
         if self.closed:
             return
         self.closed = True
-        try:
+        with suppress(ContractError):
             for handle in self._started:
                 handle.close()
-        finally:
-            self._connection.close()
+        self._connection.close()
 
     def __repr__(self) -> str:
         return f"<Cloud at {self._connection.url}>"

@@ -5,7 +5,6 @@ Imported with the plugin in every pytest run of an environment, so it imports py
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
@@ -84,13 +83,6 @@ def check_settings(config: pytest.Config) -> None:
         value = config.getini(name)
         if value not in known:
             raise pytest.UsageError(f"{name} = {value} is unknown: give {' or '.join(known)}")
-    for option in ("--fakecloud-record", "--fakecloud-report"):
-        folder = config.getoption(option, None)
-        if folder:
-            place = config.invocation_params.dir / folder
-            found = next(one for one in (place, *place.parents) if one.exists())
-            if not (found.is_dir() and os.access(found, os.W_OK)):
-                raise pytest.UsageError(f"{option}={folder}: {found} is no folder to write into")
     for name in SWITCHES:
         try:
             config.getini(name)
@@ -303,7 +295,7 @@ class Run:
         if self._long is None and self._url is not None:
             from .cloud import Cloud
 
-            if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
+            if getattr(self.config, "workerinput", {}).get("workercount", 1) > 1:
                 raise misuse(BECAUSE_OF_WORKERS)
             self._long = Cloud.connect(self._url)
         elif self._long is None:

@@ -474,3 +474,124 @@ def test_a_path_is_the_same_file_for_the_server(
     broker = cloud.fixture_handle("broker")
     broker.load(Path("orders.jsonl"))
     assert broker.records("orders").only().value == "x"
+
+
+def suite(pytester: pytest.Pytester, server: Server, text: str) -> pytest.RunResult:
+    """Run the tests of a text against the server."""
+    pytester.makepyfile(text)
+    return pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-p", "no:randomly", f"--fakecloud-url={server.summary['console']}",
+    )  # fmt: skip
+
+
+def test_variables_are_set_for_fakes_that_the_test_starts(
+    serve: Serve, pytester: pytest.Pytester
+) -> None:
+    result = suite(
+        pytester,
+        serve("queue"),
+        """
+        import os
+        import pytest
+
+        @pytest.mark.fakecloud(env=True)
+        def test_by_its_fixture(kv_server):
+            assert os.environ["UPSTASH_REDIS_REST_URL"] == kv_server.url
+
+        @pytest.mark.fakecloud(env=True)
+        def test_by_itself(fakecloud):
+            index = fakecloud.vector_index()
+            assert os.environ["UPSTASH_VECTOR_REST_URL"] == index.url
+
+        def test_nothing_is_left(fakecloud):
+            fakecloud.broker()
+            assert not [name for name in os.environ if name.startswith("UPSTASH_")]
+        """,
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_fake_that_is_gone_is_started_again(serve: Serve, pytester: pytest.Pytester) -> None:
+    result = suite(
+        pytester,
+        serve("kv"),
+        """
+        def test_closed_here(kv_server):
+            kv_server.close()
+
+        def test_a_new_one(kv_server):
+            assert kv_server.execute("PING") == "PONG"
+
+        def test_closed_from_elsewhere(fakecloud, kv_server):
+            fakecloud.handles.where(name=kv_server.name).only().close()
+
+        def test_another_one(kv_server):
+            assert kv_server.execute("PING") == "PONG"
+        """,
+    )
+    result.assert_outcomes(passed=4)
+
+
+def test_a_server_that_dies_does_not_end_the_run(serve: Serve, pytester: pytest.Pytester) -> None:
+    server = serve("kv")
+    result = suite(
+        pytester,
+        server,
+        f"""
+        import os, signal, time
+
+        def test_that_sees_it_die(kv_server):
+            os.kill({server.process.pid}, signal.SIGTERM)
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                kv_server.execute("PING")
+
+        def test_with_a_fake(kv_server):
+            pass
+
+        def test_without():
+            pass
+        """,
+    )
+    # Every test of the run finds the server gone when it wants to return it to its baseline.
+    result.assert_outcomes(failed=1, errors=2)
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+    result.stdout.fnmatch_lines(
+        ["what the fakes saw cannot be told: no stand-alone server answers at *"]
+    )
+
+
+def test_workers_cannot_share_a_server(
+    server: Server, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    result = suite(pytester, server, "def test_it(kv_server): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*tests of several workers (pytest -n) cannot share one *"])
+
+
+def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session\n")
+    pytester.makepyfile(
+        """
+        import os
+        import pytest
+
+        @pytest.mark.fakecloud(env=True)
+        def test_that_wants_them(fakecloud):
+            pass
+
+        def test_that_does_not(fakecloud):
+            fakecloud.vector_index()
+            assert not [name for name in os.environ if name.startswith("UPSTASH_")]
+
+        def test_by_the_fixture(fakecloud_env):
+            pass
+
+        def test_after_the_fixture(fakecloud):
+            fakecloud.vector_index()
+            assert not [name for name in os.environ if name.startswith("UPSTASH_")]
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result.assert_outcomes(passed=4)
