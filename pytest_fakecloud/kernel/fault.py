@@ -70,6 +70,10 @@ class Fault:
         self.times = count("times", matchers.get("times"), 1)
         self.skip = count("skip", matchers.get("skip"), 0) or 0
         self.route: str | None = matchers.get("route")
+        if not isinstance(self.route, str | None):
+            raise ContractError(
+                f"route={self.route!r} is no route: give its name, a path or 'POST /path' as text"
+            )
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):
             raise ContractError(

@@ -243,7 +243,15 @@ class CallFault(Fault):
             result = self._function(request) if self._takes_request else self._function()
         except BaseException as error:  # what pytest.fail() raises is no Exception
             raise ContractError(f"the function of {self!r} failed: {error!r}") from error
-        return self._dumped(result) if isinstance(result, Answer) else result
+        if inspect.iscoroutine(result):
+            result.close()
+            raise ContractError(f"the function of {self!r} is to be awaited: give a plain one")
+        if isinstance(result, Answer):
+            try:
+                return self._dumped(result)
+            except ContractError as error:
+                raise ContractError(f"the answer of {self!r}: {error}") from error
+        return result
 
 
 def lost(response: Response, reset: bool = False) -> Response:

@@ -15,9 +15,10 @@ from functools import cached_property, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
-from .app import Answer, Effect, Headers, Request, Response
+from .app import JSON_TYPE, Answer, Effect, Headers, Request, Response
 from .errors import ContractError, ServiceError
 from .fault import Fault, Matchers, Serve, count
+from .fault_answers import checked, checked_body, checked_headers, checked_status, checked_type
 from .fault_kinds import (
     AnswerFault,
     CallFault,
@@ -98,11 +99,12 @@ class FaultPlan:
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; ``reset=True`` with a TCP reset."""
-        return self.add(CutFault(self, "drop", Effect("drop", reset=reset), "drop", matchers))
+        effect = Effect("drop", reset=_switch("reset", reset))
+        return self.add(CutFault(self, "drop", effect, "drop", matchers))
 
     def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Let the engine do it, then close the connection without the answer."""
-        return self.add(LoseAnswerFault(self, reset, matchers))
+        return self.add(LoseAnswerFault(self, _switch("reset", reset), matchers))
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
         """Make the request wait for so many real seconds before anything else happens to it."""
@@ -156,6 +158,9 @@ class FaultPlan:
         """
         limit = count("requests", requests, 0) or 0
         per_us = duration_us(per)
+        if not per_us:
+            raise ContractError(f"per={per!r} is no span: give one that lasts")
+        self._answer_maker(status, body, headers or (), None)
 
         def make(usual: Headers) -> Answer:
             return self._answer_maker(status, body, usual if headers is None else headers, None)()
@@ -168,6 +173,8 @@ class FaultPlan:
         After the last step requests are served normally; ``times=`` above the number of steps goes
         round again.
         """
+        if isinstance(steps, str | bytes) or not isinstance(steps, Iterable):
+            raise ContractError(f"{steps!r} are no steps: give a list such as [503, None, 429]")
         listed = list(steps)
         if not listed:
             raise ContractError("sequence() got no steps: give for example [503, None, 429]")
@@ -257,6 +264,8 @@ class FaultPlan:
 
     def remove(self, fault: Fault) -> None:
         """Take a fault back; it fires no more."""
+        if not isinstance(fault, Fault):
+            raise ContractError(f"{fault!r} is no fault: give what a method of faults returned")
         with self._lock:
             fault.taken_back = True
             self._retire(fault)
@@ -294,36 +303,28 @@ class FaultPlan:
         headers: Headers | Mapping[str, str],
         content_type: str | None,
     ) -> Callable[[], Answer]:
-        if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
-            raise ContractError(
-                f"{status!r} is no status of an answer: give a number from 200 to 599"
-            )
-        listed = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        checked_status(status)
+        listed = checked_headers(headers)
         for name, value in listed:
             if name.lower() == "content-type":
                 content_type = value
         listed = tuple(pair for pair in listed if pair[0].lower() != "content-type")
+        kind = checked_type(content_type)
+        raw = None if body is None else checked_body(body, self.dump)
+        usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
 
         def make() -> Answer:
-            if body is None:
-                answer = self.render(ServiceError(status, _phrase(status), headers=listed))
-                if content_type is not None:
-                    answer.content_type = content_type
-            elif isinstance(body, bytes | str):
-                raw = body.encode() if isinstance(body, str) else body
-                answer = Answer(raw, status, listed, content_type or "text/plain; charset=utf-8")
-            else:
-                answer = Answer(body, status, listed, content_type or "application/json")
+            if raw is not None:
+                return Answer(raw, status, listed, kind or usual)
+            answer = self.render(ServiceError(status, _phrase(status), headers=listed))
+            if kind is not None:
+                answer.content_type = kind
             return self._dumped(answer)
 
         return make
 
     def _dumped(self, answer: Answer) -> Answer:
-        if not isinstance(answer.body, bytes):
-            if self.dump is None:
-                raise ContractError(f"this plan sends bytes only, not {answer.body!r}")
-            answer.body = self.dump(answer.body)
-        return answer
+        return checked(answer, self.dump)
 
     def _step(self, step: Step) -> Callable[[Serve], Response]:
         if step is None:
@@ -336,10 +337,8 @@ class FaultPlan:
         if step == "truncate":
             return lambda serve: truncated(serve())
         if isinstance(step, Answer):
-            ready = step
-            return lambda serve: self._dumped(
-                Answer(ready.body, ready.status, ready.headers, ready.content_type)
-            )
+            ready = self._dumped(step)
+            return lambda serve: Answer(ready.body, ready.status, ready.headers, ready.content_type)
         if isinstance(step, tuple) and len(step) == 2:
             make = self._answer_maker(step[0], step[1], (), None)
         elif isinstance(step, int):
@@ -378,6 +377,12 @@ class FaultPlan:
         if self.gate is not None and down is not self._shut:
             self._shut = down
             self.gate(down)
+
+
+def _switch(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ContractError(f"{name}={value!r} is no switch: give True or False")
+    return value
 
 
 def _phrase(status: int) -> str:

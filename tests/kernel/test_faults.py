@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -579,7 +581,53 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "moment": (lambda f: f.call(print, "during"), "'before' or 'after'"),  # type: ignore[arg-type]
     "keep": (lambda f: f.truncate(-1), "keep=-1 is no count"),
     "limit": (lambda f: f.rate_limit(-1), "requests=-1 is no count"),
+    "span": (lambda f: f.rate_limit(1, 0), "per=0 is no span"),
+    "limit status": (lambda f: f.rate_limit(1, status=7), "7 is no status"),
+    "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 are none"),  # type: ignore[arg-type]
+    "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
+    "body": (lambda f: f.answer(200, object()), "cannot be sent as JSON .*: give bytes, text, or"),
+    "body text": (lambda f: f.answer(200, "\ud800"), "cannot be sent: surrogates not allowed"),
+    "headers": (lambda f: f.answer(200, headers="X: 1"), "headers='X: 1' are none: give a mapping"),  # type: ignore[arg-type]
+    "no headers": (lambda f: f.answer(200, headers=None), "headers=None are none"),  # type: ignore[arg-type]
+    "triple": (lambda f: f.answer(200, headers=[("a", "b", "c")]), "are none: give a mapping"),  # type: ignore[list-item]
+    "header name": (lambda f: f.answer(200, headers={"X Y": "1"}), "'X Y': '1' is no header"),
+    "header": (lambda f: f.answer(200, headers={"X": None}), "'X': None is no header"),  # type: ignore[dict-item]
+    "header text": (lambda f: f.answer(200, headers={"X": "\ud800"}), "surrogates not allowed"),
+    "type": (lambda f: f.answer(200, "x", content_type="a\r\nb: c"), "content_type=.* is none"),
+    "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
+    "answer status": (lambda f: f.sequence([Answer(b"", "200")]), "'200' is no status"),  # type: ignore[arg-type]
+    "answer headers": (lambda f: f.sequence([Answer(b"", 200, 5)]), "headers=5 are none"),  # type: ignore[arg-type]
+    "number of steps": (lambda f: f.sequence(5), "5 are no steps: give a list"),  # type: ignore[arg-type]
+    "word of steps": (lambda f: f.sequence("drop"), "'drop' are no steps"),  # type: ignore[arg-type]
+    "reset": (lambda f: f.drop(reset="no"), "reset='no' is no switch"),  # type: ignore[arg-type]
+    "lost reset": (lambda f: f.lose_answer(reset=1), "reset=1 is no switch"),  # type: ignore[arg-type]
+    "route": (lambda f: f.drop(route=5), "route=5 is no route"),  # type: ignore[arg-type]
+    "removed": (lambda f: f.remove(5), "5 is no fault"),  # type: ignore[arg-type]
 }
+
+
+def test_a_number_as_header_is_written_out(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.answer(429, headers={"Retry-After": 3})  # type: ignore[dict-item]
+    assert client.get("/echo/x").headers["retry-after"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda: Answer({1}), "the answer of <call .* cannot be sent as JSON"),
+        (lambda: Answer(b"", 99), "the answer of <call .*99 is no status"),
+        (lambda: Answer(b"", 200, [("X", None)]), "the answer of <call .*'X': None is no header"),  # type: ignore[list-item]
+        (lambda: asyncio.sleep(0), "the function of <call .* is to be awaited: give a plain one"),
+    ],
+)
+def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
+    demo: Demo, client: httpx.Client, function: Callable[[], object], told: str
+) -> None:
+    demo.faults.call(function)
+    assert client.get("/echo/x").status_code == 500
+    problem = demo.context.problems[0]
+    assert re.search(told, problem.text)
+    assert "bug of pytest-fakecloud" not in problem.text
 
 
 @pytest.mark.parametrize("name", MISUSE)
@@ -633,9 +681,8 @@ def test_a_plan_without_a_server_answers_plainly() -> None:
     assert isinstance(response, Answer)
     assert (response.status, response.body) == (503, b"Service Unavailable\n")
     assert plan.run(request, lambda: Answer(b"fine")) == Answer(b"fine")
-    plan.answer(503, {"a": 1})
     with pytest.raises(ContractError, match="sends bytes only"):
-        plan.run(request, lambda: Answer(b"fine"))
+        plan.answer(503, {"a": 1})
 
 
 def test_json_of_faults_is_the_services(demo: Demo, client: httpx.Client) -> None:
