@@ -476,6 +476,32 @@ def test_a_path_is_the_same_file_for_the_server(
     assert broker.records("orders").only().value == "x"
 
 
+def test_an_awaitable_that_cannot_cross_is_named_before_anything_runs(cloud: Cloud) -> None:
+    ran: list[int] = []
+
+    async def run() -> None:
+        ran.append(1)
+
+    with pytest.raises(ContractError, match="every_failure does not work over a stand-alone"):
+        asyncio.run(cloud.aio.every_failure(run))
+    assert ran == []
+
+
+def test_a_certificate_that_is_not_trusted_is_said(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("trustme")
+    server = serve("kv", "--tls")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with pytest.raises(ContractError, match=r"cannot be spoken to by TLS .* set SSL_CERT_FILE"):
+        Cloud.connect(server.url, server.token)
+    with pytest.raises(ContractError, match="no stand-alone server answers at http:"):
+        Cloud.connect(server.url.replace("https:", "http:"), server.token)
+    monkeypatch.setenv("SSL_CERT_FILE", server.summary["env"]["SSL_CERT_FILE"])
+    with Cloud.connect(server.url, server.token) as cloud:
+        assert cloud.fixture_handle("kv_server").execute("PING") == "PONG"
+
+
 def suite(pytester: pytest.Pytester, server: Server, text: str) -> pytest.RunResult:
     """Run the tests of a text against the server."""
     pytester.makepyfile(text)
@@ -561,10 +587,9 @@ def test_a_server_that_dies_does_not_end_the_run(serve: Serve, pytester: pytest.
     )
 
 
-def test_workers_cannot_share_a_server(
-    server: Server, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester) -> None:
+    # What xdist tells a worker; the variables of its process reach runs inside of tests too.
+    pytester.makeconftest("def pytest_configure(config): config.workerinput = {'workercount': 2}")
     result = suite(pytester, server, "def test_it(kv_server): pass")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*tests of several workers (pytest -n) cannot share one *"])
