@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from .cloud import SERVICES, Cloud
+from .cloud import SERVICES, AioCloud, Cloud
 from .control.api import PREFIX
 from .control.codec import class_named, decode, decode_error, encode
 from .kernel.aio import Twin
@@ -119,6 +119,12 @@ class Connection:
             raise ContractError(
                 f"{self.url} did not answer {method} {path} within {within:g} s: "
                 "is it hung, or another kind of server?"
+            ) from error
+        except urllib3.exceptions.SSLError as error:
+            raise ContractError(
+                f"{self.url} cannot be spoken to by TLS ({error}): set SSL_CERT_FILE to the file "
+                "that the server names among its variables, or give its address with http:// if it "
+                "was started without --tls"
             ) from error
         except urllib3.exceptions.HTTPError as error:
             raise ContractError(
@@ -334,6 +340,11 @@ def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
     return handle  # type: ignore[no-any-return]
 
 
+class _RemoteAio(AioCloud):
+    async def every_failure(self, run: Callable[[], object], **options: Any) -> Any:
+        return self._cloud.every_failure(run, **options)
+
+
 class RemoteCloud(Cloud):
     """A cloud that runs in a stand-alone server; its handles are the same classes.
 
@@ -497,6 +508,11 @@ class RemoteCloud(Cloud):
             _, handle = self._own.popitem()
             self._started.remove(handle)
             handle.close()
+
+    @property
+    def aio(self) -> AioCloud:
+        """The awaitable calls."""
+        return _RemoteAio(self)
 
     def every_failure(self, run: Callable[[], object], **options: Any) -> Any:
         """Not over a server: its predicate cannot cross."""
