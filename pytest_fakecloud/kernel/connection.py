@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from .hub import Hub
     from .mount import Mount
 
 __all__ = ["RESET_ON_CLOSE", "Connection", "ConnectionHandler", "Watch"]
 
+MOST_EARLY = 1024 * 1024
+"""The most bytes a client may send ahead while an answer is on its way to it."""
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
@@ -38,7 +39,17 @@ class Connection:
     engine and ``leave()`` after.
     """
 
-    __slots__ = ("__weakref__", "address", "doing", "ended", "inside", "mount", "sock", "worker")
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "doing",
+        "early",
+        "ended",
+        "inside",
+        "mount",
+        "sock",
+        "worker",
+    )
 
     def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
         self.sock = sock
@@ -48,6 +59,8 @@ class Connection:
         self.doing: object = ""
         self.ended = False
         self.worker: threading.Thread | None = None
+        self.early = b""
+        """What the client sent while an answer was on its way: the next requests."""
 
     def enter(self, doing: object) -> bool:
         """Announce a call into the engine; False when the connection has been ended meanwhile.
@@ -70,9 +83,12 @@ class Connection:
             self.mount.left.set()
 
     @contextlib.contextmanager
-    def watched(self, gone: Callable[[], None]) -> Iterator[None]:
-        """Have ``gone`` called, from the hub's thread, when the client closes its side meanwhile."""
-        watch = Watch(self.sock, gone, self.mount.hub)
+    def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
+        """Have ``gone`` called, from the hub's thread, when the client closes its side meanwhile.
+
+        What it sends first hides that, unless the watch ``reads``: then it is in ``early`` after.
+        """
+        watch = Watch(self, gone, reads)
         if self.mount.hub.register(self.sock, watch):
             try:
                 yield
@@ -147,10 +163,12 @@ class Connection:
 class Watch:
     """Tells when the peer of a connection closes its side while nobody reads from it."""
 
-    def __init__(self, sock: socket.socket, gone: Callable[[], None], hub: Hub) -> None:
-        self._sock = sock
+    def __init__(self, connection: Connection, gone: Callable[[], None], reads: bool) -> None:
+        self._connection = connection
+        self._sock = connection.sock
         self._gone = gone
-        self._hub = hub
+        self._reads = reads
+        self._hub = connection.mount.hub
         self._lock = threading.Lock()
         self._over = False
 
@@ -158,16 +176,23 @@ class Watch:
         with self._lock:
             if self._over:
                 return
+            going = True
             try:
                 # A TLS connection cannot be looked into without reading; a client that sends
                 # anything while an answer is on its way to it is saying goodbye.
-                going = isinstance(self._sock, ssl.SSLSocket) or not self._sock.recv(
-                    1, socket.MSG_PEEK
-                )
+                if isinstance(self._sock, ssl.SSLSocket):
+                    pass
+                elif not self._reads:
+                    going = not self._sock.recv(1, socket.MSG_PEEK)
+                elif data := self._sock.recv(65_536):
+                    # Taken, because what is left there would hide the end that comes behind it.
+                    self._connection.early += data
+                    if len(self._connection.early) <= MOST_EARLY:
+                        return
             except BlockingIOError:  # pragma: no cover - a spurious wake-up
                 return
             except OSError:
-                going = True
+                pass
             self._over = True
             self._hub.unregister(self._sock)
         if going:

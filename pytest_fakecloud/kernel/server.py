@@ -88,7 +88,11 @@ class HTTPHandler(WSGIRequestHandler):
             if reader.pending is not None and reader.pending.expects:
                 reader.pending.expects = False
                 sock.sendall(_CONTINUE)
-            data = sock.recv(16_384 if reader.pending is None else 1_048_576)
+            data = self.held.early
+            if data:
+                self.held.early = b""
+            else:
+                data = sock.recv(16_384 if reader.pending is None else 1_048_576)
 
     # -- the fakes' own apps ---------------------------------------------------------------------
 
@@ -136,7 +140,7 @@ class HTTPHandler(WSGIRequestHandler):
         chunks = stream.chunks
         on_close = stream.on_close or (lambda: None)
         try:
-            with self.held.watched(on_close):
+            with self.held.watched(on_close, reads=True):
                 sock.sendall(_bytes("".join(head)))
                 if message.method == "HEAD":
                     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -864,3 +865,33 @@ def test_https(hub: Hub) -> None:
             mount.close()
             assert time.monotonic() - started < 0.9
             assert silent.is_closed()
+
+
+def test_a_client_that_sends_ahead_and_leaves_ends_its_stream(demo: Demo) -> None:
+    with Raw(demo.mount.address) as raw:
+        raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert demo.engine.parked.acquire(timeout=10)
+        raw.send("GET /echo/x HTTP/1.1\r\n")
+        assert not demo.app.closed_streams.acquire(timeout=0.1)
+    assert demo.app.closed_streams.acquire(timeout=10)
+
+
+def test_what_is_sent_ahead_of_the_end_of_a_stream_is_answered_after_it(demo: Demo) -> None:
+    with Raw(demo.mount.address) as raw:
+        raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert demo.engine.parked.acquire(timeout=10)
+        raw.send("GET /echo/first HTTP/1.1\r\nHost: h\r\n\r\nGET /echo/")
+        wait_until(lambda: any(held.early for held in demo.mount._live))
+        demo.clock.advance("2h")
+        assert raw.reply().status == 200
+        assert b"/echo/first" in raw.reply().body
+        assert b"/echo/second" in raw.ask("second HTTP/1.1\r\nHost: h\r\n\r\n").body
+
+
+def test_who_sends_too_much_ahead_is_sent_away(demo: Demo, raw: Raw) -> None:
+    raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert demo.engine.parked.acquire(timeout=10)
+    with contextlib.suppress(OSError):
+        for _ in range(40):
+            raw.send(b"x" * 65_536)
+    assert demo.app.closed_streams.acquire(timeout=10)
