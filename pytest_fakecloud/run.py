@@ -42,8 +42,8 @@ BECAUSE_OF_SERVER = (
 )
 BECAUSE_OF_WORKERS = (
     "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
-    "each test returns all of it to its baseline, under the others' feet. Leave out -n, or run the "
-    "workers with fakes of their own"
+    "each test returns all of it to its baseline, under the others' feet. Leave out -n, run with "
+    "fakes of the tests' own process, or give each worker a server (config.option.fakecloud_url)"
 )
 FIXTURES = frozenset(
     (
@@ -295,7 +295,7 @@ class Run:
         if self._long is None and self._url is not None:
             from .cloud import Cloud
 
-            if getattr(self.config, "workerinput", {}).get("workercount", 1) > 1:
+            if self._is_shared(self._url):
                 raise misuse(BECAUSE_OF_WORKERS)
             self._long = Cloud.connect(self._url)
         elif self._long is None:
@@ -316,6 +316,17 @@ class Run:
             handle = cloud.fixture_handle(name)
             for variable, value in handle.env.items():
                 self._environment.setenv(variable, value)
+
+    def _is_shared(self, url: str) -> bool:
+        """Whether all workers have that server; a conftest may give each one of its own."""
+        config = self.config
+        worker = getattr(config, "workerinput", {})
+        words = (
+            *worker.get("mainargv", ()),
+            *map(str, config.invocation_params.args),
+            *config.getini("addopts"),
+        )
+        return worker.get("workercount", 1) > 1 and any(url in word for word in words)
 
     # -- from test to test -----------------------------------------------------------------------
 

@@ -595,6 +595,31 @@ def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*tests of several workers (pytest -n) cannot share one *"])
 
 
+def test_workers_may_have_a_server_each(serve: Serve, pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    urls = [serve("kv").summary["console"] for _ in range(2)]
+    pytester.makeconftest(
+        f"""
+        def pytest_configure(config):
+            if hasattr(config, "workerinput"):
+                number = int(config.workerinput["workerid"].removeprefix("gw"))
+                config.option.fakecloud_url = {urls!r}[number]
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("turn", range(8))
+        def test_it(kv_server, turn):
+            for number in range(20):
+                assert kv_server.execute("INCR", "n") == number + 1
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2")
+    result.assert_outcomes(passed=8)
+
+
 def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfakecloud_scope = session\n")
     pytester.makepyfile(
