@@ -271,6 +271,9 @@ class Handle:
         """
         if self.context.interceptor is None:
             raise ContractError("intercept() needs a handle that was made by a Cloud")
+        if self.closed:
+            # Nothing would ever take it back.
+            raise ContractError(f"{self.name} is closed and cannot answer for {origin!r}")
         interception = self.context.interceptor(self, origin)
         self._stack().push(interception)
         return interception

@@ -37,6 +37,7 @@ def parse_origin(text: str) -> Origin:
         or not parts.hostname
         or parts.path not in ("", "/")
         or parts.query
+        or parts.fragment
     ):
         raise ContractError(
             f"{text!r} is no origin: give scheme and host, such as 'https://kv.example.com'"

@@ -181,6 +181,7 @@ def test_one_origin_has_one_fake(kv: KVServer) -> None:
         "https://",
         "ftp://example-kv.test",
         "https://example-kv.test/path",
+        "https://example-kv.test#part",
         "https://example-kv.test:port",
         "https://[example-kv.test",
         b"https://example-kv.test",
@@ -198,3 +199,11 @@ def test_a_fake_with_tls_is_reached_as_well(get: Get) -> None:
         server = cloud.kv_server()
         with server.intercept(ORIGIN):
             assert get(f"{ORIGIN}/get/k", server.headers)[0] == 200
+
+
+def test_a_closed_fake_answers_for_nobody(kv: KVServer) -> None:
+    before = dict(origins._detours)
+    kv.close()
+    with pytest.raises(ContractError, match="kv_server is closed and cannot answer for"):
+        kv.intercept("https://example-kv.test")
+    assert origins._detours == before
