@@ -62,12 +62,35 @@ def body_of(body: object, json: object) -> bytes:
     if json is not ANY:
         if body != b"":
             raise ContractError("give json= or body=, not both")
-        return jsonlib.dumps(json).encode()
-    if isinstance(body, str):
-        return body.encode()
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
+        return json_bytes("json", json)
+    if isinstance(body, str | bytes | bytearray | memoryview):
+        return bytes_of("body", body)
     raise ContractError(f"body={body!r}: give bytes or text, or json= for a value")
+
+
+def bytes_of(name: str, value: object) -> bytes:
+    """Return the bytes of a body that is given as bytes or text."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if not isinstance(value, str):
+        raise ContractError(f"{name}={value!r}: give bytes or text")
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise ContractError(f"{name}={value!r} is no text that UTF-8 can write") from None
+
+
+def json_bytes(name: str, value: object) -> bytes:
+    """Return a value as JSON."""
+    try:
+        return jsonlib.dumps(value).encode()
+    except RecursionError:
+        raise ContractError(f"{name}= is nested too deeply for JSON") from None
+    except (TypeError, ValueError) as error:
+        raise ContractError(
+            f"{name}={value!r} is nothing that JSON can hold ({error}): give a dict, a list, a text,"
+            " a number, True, False or None"
+        ) from None
 
 
 def setting_pairs(settings: object) -> Headers:

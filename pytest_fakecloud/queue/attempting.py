@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .callback import callback_body, failure_text
+from .headers import as_text
 from .model import (
     CALLBACK,
     FAILURE_CALLBACK,
@@ -114,7 +115,7 @@ class Attempting:
                 return None
             attempt = Attempt(
                 message_id=message.id,
-                url=message.url,
+                url=as_text(message.url),
                 kind=message.kind,
                 number=len(message.attempts) + 1,
                 sequence=engine.next_sequence(),

@@ -15,7 +15,8 @@ from ..kernel.errors import ContractError
 from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
 from .arguments import text
-from .fields import asked_text, check_fields, differences
+from .asking import asked_text
+from .fields import check_fields, differences
 from .matching import check_times
 from .model import NON_RETRYABLE, first
 from .scoped_faults import ScopedFaults
@@ -242,7 +243,7 @@ class Captured(Callbacks):
         if (times is None and found) or (times is not None and len(found) == times):
             return found
         expected = "at least one" if times is None else f"exactly {times}" if times else "no"
-        asked = asked_text(fields)
+        asked = _with(fields)
         head = f"expected {expected} {self.kind}(s){asked} at {self.url}, found {len(found)}"
         missing = times is None or len(found) < times
         raise AssertionError("\n".join([head, *self._capture.account(self, fields, missing)]))
@@ -317,7 +318,7 @@ class _Condition:
 
     def failure(self) -> AssertionError:
         """Return the failure, with the account of what happened instead."""
-        captured, asked = self._captured, asked_text(self._fields)
+        captured, asked = self._captured, _with(self._fields)
         if callable(self._wanted):
             name = getattr(self._wanted, "__name__", repr(self._wanted))
             head = f"no {captured.kind}{asked} for which {name} holds; "
@@ -343,6 +344,10 @@ class _Aio:
         condition = _Condition(self._captured, wanted, fields)
         await self._capture.adrive_until(condition, timeout)
         return condition.result()
+
+
+def _with(fields: Mapping[str, object]) -> str:
+    return f" with {asked_text(fields)}" if fields else ""
 
 
 def nearest(captured: Captured, fields: Mapping[str, object]) -> list[str]:

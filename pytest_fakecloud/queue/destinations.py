@@ -296,6 +296,8 @@ class Destinations:
 
     def find(self, url: str) -> DestinationRoute | None:
         """Return the route that takes a URL, or None."""
+        if not isinstance(url, str):
+            raise ContractError(f"find({url!r}): give a URL, a text")
         target = _split(url)
         with self._lock:
             best: tuple[int, DestinationRoute] | None = None

@@ -2,7 +2,8 @@
 
 They stand beside the common ones (`answer`, `drop`, ... for requests to the queue) and take the same
 keywords; `when=` gets a `DeliverySubject`, and `url=`, `label=`, `kind=`, `queue=` and `message_id=`
-match on what is delivered.
+match on what is delivered: text (`*` for any text in its place), a pattern or a predicate, as in
+assertions.
 
 Decided here: `crash_after_answer` happens once unless `times=` says otherwise, the others until they
 are removed; what was overtaken is due again after the next delivery, or a second later.
@@ -19,13 +20,12 @@ from ..kernel.errors import ContractError
 from ..kernel.fault_kinds import AnswerFault
 from ..kernel.faults import Fault, FaultPlan
 from .arguments import number, one_of
+from .asking import agrees, check
 from .errors import QueueError, burst_limited, daily_limited
 from .headers import as_text
 from .model import (
-    CALLBACK,
     DAY,
-    FAILURE_CALLBACK,
-    MESSAGE,
+    KINDS,
     SECOND,
     Delivery,
     Headers,
@@ -45,7 +45,6 @@ DELIVERY_KINDS = (
     "unsigned",
 )
 _OF_DELIVERIES = frozenset({*DELIVERY_KINDS, "reorder", "drop_callback"})
-KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
 
 
@@ -174,8 +173,9 @@ class QueueFaults(FaultPlan):
     def add(self, fault: Fault) -> Fault:
         """Put a prepared fault into the plan; `ContractError` when it could never fire."""
         for name, wanted in fault.facts.items():
-            if not (isinstance(wanted, str) or callable(wanted)):
-                raise ContractError(f"{name}={wanted!r}: give a text or a predicate on it")
+            check(name, "text", wanted)
+            if not callable(wanted):
+                fault.facts[name] = _Asked(wanted)
         if fault.kind in _OF_DELIVERIES:
             if "command" in fault.facts:
                 raise ContractError(
@@ -183,9 +183,10 @@ class QueueFaults(FaultPlan):
                     f"{', '.join(self.fact_names[1:])}"
                 )
             kind = fault.facts.get("kind")
-            if isinstance(kind, str):
-                lost = fault.kind == "drop_callback"
-                one_of("kind", kind.lower(), KINDS[1:] if lost else KINDS)
+            if isinstance(kind, _Asked):
+                kinds = KINDS[1:] if fault.kind == "drop_callback" else KINDS
+                if not any(map(kind, kinds)):
+                    one_of("kind", kind.wanted, kinds)
         return super().add(fault)
 
     def _delivery(self, kind: str, matchers: dict[str, Any]) -> Fault:
@@ -204,6 +205,22 @@ class QueueFaults(FaultPlan):
             return self._dumped(refusal)
 
         return self.add(AnswerFault(self, answer, shown, _publishing(matchers)))
+
+
+class _Asked:
+    """What a fault wants of a fact: a text (in any case, `*` for any text in its place), a pattern."""
+
+    def __init__(self, wanted: Any) -> None:
+        self.wanted = wanted
+
+    def __call__(self, found: object) -> bool:
+        if isinstance(self.wanted, str) and isinstance(found, str):
+            # As every fault: commands are written in any case.
+            return agrees(found.lower(), self.wanted.lower())
+        return agrees(found, self.wanted)
+
+    def __repr__(self) -> str:
+        return repr(self.wanted)
 
 
 def _publishing(matchers: dict[str, Any]) -> dict[str, Any]:

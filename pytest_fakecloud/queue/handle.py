@@ -16,6 +16,7 @@ from ..kernel.instants import Duration, Instant, duration_us
 from .arguments import (
     ANY,
     body_of,
+    bytes_of,
     forwarded_pairs,
     labels_of,
     number,
@@ -31,7 +32,7 @@ from .faults import PlannedMishaps, QueueFaults
 from .headers import as_text
 from .inspection import DeadLetterView, PublishedMessage, ScheduleView
 from .limits import plan
-from .loading import bytes_of, load
+from .loading import load
 from .looking import Looking
 from .model import (
     Attempt,
@@ -134,9 +135,9 @@ class Queue(Looking, Handle):
             raise ContractError(f"region={region!r} cannot stand in a header: give printable text")
         # The base class names the handle only after the engine is built, which needs it for ids.
         name = context.name_for(self.fixture, name)
-        given = dict(limits or {})
+        allowed = plan(profile, limits)
         if dlq_retention is not None:
-            given["retention_us"] = duration_us(dlq_retention)
+            allowed = replace(allowed, retention_us=duration_us(dlq_retention))
         keys = SigningKeys(*DEV_KEYS) if dev_credentials else SigningKeys(_new_key(), _new_key())
         self.destinations = Destinations(raise_exceptions=raise_exceptions)
         self.signature_clock = signature_clock
@@ -166,7 +167,7 @@ class Queue(Looking, Handle):
             keys=keys,
             new_key=_new_key,
             name=name,
-            limits=plan(profile, given),
+            limits=allowed,
             settings=Settings(
                 header_prefix=header_prefix,
                 region=region,

@@ -9,6 +9,7 @@ from typing import Any
 from ..kernel.errors import ContractError
 from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
+from .arguments import number
 from .callback import source_headers
 from .engine import Engine
 from .headers import as_text, header_map
@@ -27,6 +28,8 @@ WORDS = {
     "CANCEL_REQUESTED": "cancelled",
     "CANCELED": "cancelled",
 }
+#: No test looks at more of them, and each takes its time.
+_MOST_RUNS = 10_000
 STATES = tuple(dict.fromkeys(WORDS.values()))
 
 
@@ -50,6 +53,11 @@ class PublishedMessage:
         if found is None:
             raise ContractError(f"message {self._id} is gone: the queue was reset or restored")
         return found
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the queue no longer has it: it was reset or restored."""
+        return self._id not in self._engine.messages
 
     @property
     def id(self) -> str:
@@ -183,6 +191,8 @@ class PublishedMessage:
         return hash(self._id)
 
     def __repr__(self) -> str:
+        if self.is_gone:
+            return f"<Message {self._id}, gone: the queue was reset or restored>"
         return f"<Message {self._id} {self.method} {self.url} {self.state}>"
 
 
@@ -225,6 +235,8 @@ class DeadLetterView:
         return self.message.timeline
 
     def __repr__(self) -> str:
+        if self.message.is_gone:
+            return f"<DeadLetter {self.id}, gone: the queue was reset or restored>"
         return f"<DeadLetter {self.id} {self.url} status {self.status}>"
 
 
@@ -264,7 +276,10 @@ class ScheduleView:
         return None if last is None else to_datetime(last)
 
     def next_runs(self, count: int = 1) -> list[datetime]:
-        """Return the next instants at which it falls due, aware UTC."""
+        """Return the next instants at which it falls due, aware UTC; 10 000 at most."""
+        number("count", count)
+        if count > _MOST_RUNS:
+            raise ContractError(f"count={count}: give at most {_MOST_RUNS} runs of a schedule")
         return self.record.next_runs(count, self._engine.clock.now_us())
 
     def fire(self) -> Found[PublishedMessage]:
@@ -274,4 +289,6 @@ class ScheduleView:
         )
 
     def __repr__(self) -> str:
+        if self.id not in self._engine.schedules.by_id:
+            return f"<Schedule {self.id}, gone: deleted, or the queue was reset or restored>"
         return f"<Schedule {self.id} {self.cron!r} to {self.destination}>"

@@ -75,14 +75,17 @@ def plan(profile: str | None, overrides: Mapping[str, Any] | None = None) -> Lim
     Raises `ContractError` naming the known profiles or limits for an unknown one, and for a limit
     that is no whole number of at least 0 (or None, where a plan may be without it).
     """
-    if profile is not None and profile not in PROFILES:
+    if profile is not None and not (isinstance(profile, str) and profile in PROFILES):
         raise ContractError(f"unknown profile {profile!r}, expected one of {', '.join(PROFILES)}")
+    if not isinstance(overrides, Mapping | None):
+        raise ContractError(f"limits={overrides!r}: give a dict of limits, such as {{'burst': 10}}")
     limits = Limits() if profile is None else PROFILES[profile]
     known = {field.name for field in fields(Limits)}
     unknown = set(overrides or {}) - known
     if unknown:
         raise ContractError(
-            f"unknown limit {', '.join(sorted(unknown))}, expected one of {', '.join(sorted(known))}"
+            f"unknown limit {', '.join(sorted(map(str, unknown)))},"
+            f" expected one of {', '.join(sorted(known))}"
         )
     optional = {field.name for field in fields(Limits) if field.default is None}
     for name, value in (overrides or {}).items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..kernel.errors import ContractError
 from .arguments import keywords, known_keys, number, one_of, section, text
 
 if TYPE_CHECKING:
@@ -51,15 +50,3 @@ def _endpoint(group: str, given: object) -> tuple[str, str | None]:
     if name is not None:
         text("name", name)
     return text("url", one.get("url")), name
-
-
-def bytes_of(name: str, value: object) -> bytes:
-    """Return the bytes of a body that is given as bytes or text."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if not isinstance(value, str):
-        raise ContractError(f"{name}={value!r}: give bytes or text")
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        raise ContractError(f"{name}={value!r} is no text that UTF-8 can write") from None

@@ -9,11 +9,11 @@ from ..kernel.clock import Clock
 from ..kernel.errors import ContractError
 from ..kernel.journal import Found
 from .arguments import ANY
+from .asking import agrees
 from .driving import waiting
 from .engine import Engine
-from .headers import as_text
 from .inspection import STATES, WORDS, DeadLetterView, PublishedMessage, ScheduleView
-from .matching import agrees, assert_matching, mismatches
+from .matching import asked_for, assert_matching, mismatches
 from .model import MESSAGE, Attempt
 
 
@@ -36,32 +36,26 @@ class Looking:
         """The messages, callbacks included, in the order they were published.
 
         `state` is `pending`, `in_flight`, `delivered`, `dead_lettered` or `cancelled`, or one of the
-        service's own words.  `url` and `label` are text (`*` matches anything), a pattern or a
-        predicate.
+        service's own words.  `url`, `label`, `kind` and `queue` are text (`*` matches anything), a
+        pattern or a predicate; `ContractError` for what no message could have.
         """
         self.clock.settle()
         if state is not None and state not in STATES and str(state).upper() not in WORDS:
             raise ContractError(f"unknown state {state!r}, expected one of {', '.join(STATES)}")
-        found: Found[PublishedMessage] = Found()
+        asked = asked_for(url=url, label=label, kind=kind, queue=queue)
         with self.engine.lock:
             records = list(self.engine.messages.values())
-        for record in records:
-            words = (WORDS[record.state], record.state, record.state.lower())
-            if state is not None and state not in words:
-                continue
-            if url is not None and not agrees(as_text(record.url), url):
-                continue
-            if label is not None and not any(agrees(one, label) for one in record.settings.labels):
-                continue
-            if kind is not None and record.kind != kind:
-                continue
-            if queue is not None and record.queue_name != queue:
-                continue
-            found.append(PublishedMessage(self.engine, record.id))
-        return found
+        if state is not None:
+            records = [
+                one for one in records if state in (WORDS[one.state], one.state, one.state.lower())
+            ]
+        found = (PublishedMessage(self.engine, one.id) for one in records)
+        return Found(one for one in found if not mismatches(one, asked))
 
     def message(self, message_id: str) -> PublishedMessage:
         """The message of that id; `ContractError` when there is none."""
+        if not isinstance(message_id, str):
+            raise ContractError(f"message({message_id!r}): give the id of a message, a text")
         # Of a first-era message to a topic, the delivery to its first endpoint.
         own_id = self.engine.groups_of_tasks.get(message_id, [message_id])[0]
         if own_id not in self.engine.messages:
@@ -73,7 +67,10 @@ class Looking:
     ) -> Found[Attempt]:
         """The attempts, oldest first: all, of one message, or to a URL."""
         self.clock.settle()
+        asked = asked_for(url=url)
         wanted = id.id if isinstance(id, PublishedMessage) else id
+        if wanted is not None and not isinstance(wanted, str):
+            raise ContractError(f"attempts({wanted!r}): give a message or its id, or url=")
         messages = self.engine.messages
         with self.engine.lock:
             return Found(
@@ -82,17 +79,18 @@ class Looking:
                 if (
                     wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
                 )
-                and (url is None or agrees(as_text(one.url), url))
+                and (not asked or agrees(one.url, url))
             )
 
     def dead_letters(self, url: object = None) -> Found[DeadLetterView]:
         """The dead letters that have not expired, oldest first."""
         self.clock.settle()
+        asked = asked_for(url=url)
         found = (
             DeadLetterView(self.engine, row.id, row.message_id, row.at_us)
             for row in self.engine.dead_letters.all()
         )
-        return Found(one for one in found if url is None or agrees(one.url, url))
+        return Found(one for one in found if not asked or agrees(one.url, url))
 
     def schedules(self) -> Found[ScheduleView]:
         """The schedules, in the order they were created."""
@@ -122,18 +120,17 @@ class Looking:
         Callbacks do not count: the queue published them, not the application.
         """
         self.clock.settle()
-        asked: dict[str, Any] = {"url": url, "json": json, "body": body, "headers": headers}
-        asked |= {"label": label, "method": method, "queue": queue}
-
-        def why_not(message: PublishedMessage) -> list[str]:
-            return mismatches(message, **asked)
-
+        asked = asked_for(
+            url=url,
+            json=json,
+            body=body,
+            headers=headers,
+            label=label,
+            method=method,
+            queue=queue,
+        )
         return assert_matching(
-            "a message to be published",
-            self.messages(kind=MESSAGE),
-            why_not,
-            times=times,
-            asked=_asked(asked),
+            "a message to be published", self.messages(kind=MESSAGE), asked, times=times
         )
 
     def assert_not_published(self, url: object = None, **where: Any) -> None:
@@ -154,8 +151,9 @@ class Looking:
 
         Never drives: what is due and not yet attempted is not delivered.
         """
-        return self._assert_state(
-            "a message to be delivered", "delivered", times, url, json, body, headers, label
+        asked = asked_for(url=url, json=json, body=body, headers=headers, label=label)
+        return assert_matching(
+            "a message to be delivered", self.messages(), asked, times=times, state="delivered"
         )
 
     def assert_dead_lettered(
@@ -169,38 +167,16 @@ class Looking:
         times: int | None = None,
     ) -> Found[PublishedMessage]:
         """The messages that were given up; fails unless there is one, or exactly `times`."""
-        return self._assert_state(
-            "a message to be dead-lettered", "dead_lettered", times, url, json, body, headers, label
+        asked = asked_for(url=url, json=json, body=body, headers=headers, label=label)
+        return assert_matching(
+            "a message to be dead-lettered",
+            self.messages(),
+            asked,
+            times=times,
+            state="dead_lettered",
         )
-
-    def _assert_state(
-        self,
-        what: str,
-        state: str,
-        times: int | None,
-        url: object,
-        json: object,
-        body: object,
-        headers: Mapping[str, object] | None,
-        label: object,
-    ) -> Found[PublishedMessage]:
-        asked: dict[str, Any] = {"url": url, "json": json, "body": body, "headers": headers}
-        asked["label"] = label
-
-        def why_not(message: PublishedMessage) -> list[str]:
-            return mismatches(message, state=state, **asked)
-
-        return assert_matching(what, self.messages(), why_not, times=times, asked=_asked(asked))
 
     def assert_idle(self) -> None:
         """Fail when a message has not come to an end."""
         if self.engine.pending:
             raise AssertionError(f"the queue is not idle: {waiting(self.engine)}")
-
-
-def _asked(asked: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{name}={value!r}"
-        for name, value in asked.items()
-        if value is not None and value is not ANY
-    )

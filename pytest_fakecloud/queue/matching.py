@@ -2,78 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..kernel.errors import ContractError
 from ..kernel.journal import Found
 from .arguments import ANY
+from .asking import Sort, agrees, agrees_as, asked_text, check, differing, header_differences
 from .inspection import PublishedMessage
+from .model import KINDS
+
+_SORTS: dict[str, Sort] = {
+    "url": "text",
+    "method": "text",
+    "queue": "text",
+    "kind": "text",
+    "state": "text",
+    "label": "text",
+    "body": "bytes",
+    "json": "json",
+    "headers": "headers",
+}
 
 
-def agrees(found: object, wanted: object) -> bool:
-    """Whether a value is what was asked for: equal, matching a pattern, or liked by a predicate.
+def asked_for(**given: object) -> dict[str, object]:
+    """Return what was given, checked: None and `ANY` ask for nothing, but `json=None` for `null`.
 
-    Text with `*` matches any text in its place.
+    Raises `ContractError` for a value that no message could have.
     """
-    if hasattr(wanted, "search") and isinstance(found, str):
-        return bool(wanted.search(found))
-    if callable(wanted):
-        return bool(wanted(found))
-    if isinstance(wanted, str) and "*" in wanted and isinstance(found, str):
-        pieces = wanted.split("*")
-        return _glob(found, pieces)
-    return found == wanted
+    asked = {
+        name: value
+        for name, value in given.items()
+        if value is not ANY and (value is not None or name == "json")
+    }
+    for name, value in asked.items():
+        check(name, _SORTS[name], value)
+    method, kind = asked.get("method"), asked.get("kind")
+    if isinstance(method, str):
+        asked["method"] = method.upper()
+    if isinstance(kind, str) and not any(agrees(one, kind) for one in KINDS):
+        raise ContractError(f"kind={kind!r} is unknown: give one of {', '.join(map(repr, KINDS))}")
+    return asked
 
 
-def _glob(text: str, pieces: Sequence[str]) -> bool:
-    if not text.startswith(pieces[0]) or not text.endswith(pieces[-1]):
-        return False
-    at = len(pieces[0])
-    for piece in pieces[1:-1]:
-        found = text.find(piece, at)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return len(text) - len(pieces[-1]) >= at
-
-
-def mismatches(
-    message: PublishedMessage,
-    *,
-    url: object = ANY,
-    json: object = ANY,
-    body: object = ANY,
-    headers: dict[str, object] | None = None,
-    label: object = ANY,
-    method: object = ANY,
-    queue: object = ANY,
-    kind: object = ANY,
-    state: object = ANY,
-) -> list[str]:
+def mismatches(message: PublishedMessage, asked: Mapping[str, Any]) -> list[str]:
     """Return, in words, in what a message is not the one asked for; [] when it is."""
-    reasons: list[str] = []
-    for name, wanted, read in (
-        ("url", url, lambda: message.url),
-        ("method", method, lambda: message.method),
-        ("queue", queue, lambda: message.queue),
-        ("kind", kind, lambda: message.kind),
-        ("state", state, lambda: message.state),
-        ("body", body, lambda: message.body),
-    ):
-        if wanted is not ANY and wanted is not None and not agrees(read(), wanted):
-            reasons.append(f"{name} is {read()!r}, not {wanted!r}")
-    any_label = label is ANY or label is None
-    if not any_label and not any(agrees(one, label) for one in message.labels):
-        reasons.append(f"labels are {list(message.labels)}, not {label!r}")
-    if json is not ANY:
-        reasons += _json_mismatch(message, json)
-    for name, wanted in (headers or {}).items():
-        found = {key.lower(): values for key, values in message.headers.items()}
-        values = found.get(name.lower(), [])
-        if not any(agrees(value, wanted) for value in values):
-            reasons.append(f"header {name} is {values or 'absent'}, not {wanted!r}")
-    return reasons
+    return [reason for name, wanted in asked.items() for reason in _mismatch(message, name, wanted)]
+
+
+def _mismatch(message: PublishedMessage, name: str, wanted: Any) -> Iterator[str]:
+    if name == "label":
+        if not any(agrees(one, wanted) for one in message.labels):
+            yield f"labels are {list(message.labels)}, not {wanted!r}"
+    elif name == "json":
+        yield from _json_mismatch(message, wanted)
+    elif name == "headers" and isinstance(wanted, Mapping):
+        pairs = [(key, one) for key, values in message.headers.items() for one in values]
+        yield from header_differences(pairs, wanted)
+    else:
+        found = getattr(message, name)
+        if not agrees_as(_SORTS[name], found, wanted):
+            yield differing(name, found, wanted)
 
 
 def _json_mismatch(message: PublishedMessage, wanted: object) -> list[str]:
@@ -81,7 +70,7 @@ def _json_mismatch(message: PublishedMessage, wanted: object) -> list[str]:
         found = message.json
     except AssertionError:
         return [f"its body is no JSON: {message.body[:80]!r}"]
-    if agrees(found, wanted):
+    if agrees_as("json", found, wanted):
         return []
     return [difference(found, wanted) or f"its JSON is {found!r}, not {wanted!r}"]
 
@@ -118,17 +107,17 @@ def check_times(times: object) -> None:
 def assert_matching(
     what: str,
     candidates: Sequence[PublishedMessage],
-    why_not: Callable[[PublishedMessage], list[str]],
+    asked: Mapping[str, object],
     *,
     times: int | None,
-    asked: str,
+    state: str | None = None,
 ) -> Found[PublishedMessage]:
-    """Return the candidates without a reason against them; fail with the nearest ones otherwise."""
+    """Return the candidates that are as asked, in a state; fail with the nearest ones otherwise."""
     check_times(times)
     matched: Found[PublishedMessage] = Found()
     missed: list[tuple[int, PublishedMessage, list[str]]] = []
     for candidate in candidates:
-        reasons = why_not(candidate)
+        reasons = mismatches(candidate, asked if state is None else {**asked, "state": state})
         if reasons:
             missed.append((len(reasons), candidate, reasons))
         else:
@@ -136,7 +125,7 @@ def assert_matching(
     if (times is None and matched) or (times is not None and len(matched) == times):
         return matched
     expected = "at least once" if times is None else "never" if times == 0 else f"{times} time(s)"
-    lines = [f"expected {what} {expected}, found {len(matched)}: {asked or 'any'}"]
+    lines = [f"expected {what} {expected}, found {len(matched)}: {asked_text(asked) or 'any'}"]
     for one in matched[:5]:
         lines += ["  this one matches:", _indented(one.timeline)]
     missed.sort(key=lambda item: item[0])

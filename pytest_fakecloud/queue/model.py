@@ -23,6 +23,7 @@ Kind = Literal["message", "callback", "failure_callback"]
 MESSAGE: Kind = "message"
 CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
+KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 
 #: The status of a destination that wants no retry, together with its header.
 NON_RETRYABLE = 489
@@ -158,7 +159,7 @@ class PublishSettings:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One attempt to deliver a message; `number` counts from 1.
+    """One attempt to deliver a message, at a `url` as its publisher wrote it; `number` from 1.
 
     `waited` is the time since the message was created or since the attempt before, `wait_reason`
     why it was that long.  `status` is None when no HTTP answer came; `exception` says why.

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from ..kernel.errors import ContractError
 from ..kernel.instants import Duration, duration_us
+from .arguments import bytes_of, json_bytes
 from .model import Delivery, Headers, Outcome, first
 from .signing import published_text
 
@@ -37,7 +38,7 @@ class Reply:
     `body` is bytes, text, or anything JSON can hold (which also sets the content type); `after` is
     how long the destination takes on the queue's clock.  `Reply.hang()` never answers,
     `Reply.refuse()` refuses the connection.  Raises `ContractError` for a status that is no HTTP
-    status and for a bad duration.
+    status, for a body that cannot be written and for a bad duration.
     """
 
     status: int = 200
@@ -47,11 +48,11 @@ class Reply:
     ending: Ending = "answer"
 
     def __post_init__(self) -> None:
-        if isinstance(self.status, bool) or not 100 <= self.status <= 599:
-            raise ContractError(
-                f"{self.status!r} is not an HTTP status: give a number from 100 to 599"
-            )
+        status: object = self.status
+        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
+            raise ContractError(f"{status!r} is not an HTTP status: give a number from 100 to 599")
         duration_us(self.after)
+        self._typed_body()
 
     @classmethod
     def hang(cls) -> Reply:
@@ -77,17 +78,19 @@ class Reply:
     def _encoded(self) -> tuple[Headers, bytes]:
         given = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
         headers = [(str(name), str(value)) for name, value in given]
-        if isinstance(self.body, bytes | bytearray | memoryview):
-            return headers, bytes(self.body)
-        if isinstance(self.body, str):
-            kind, body = "text/plain; charset=utf-8", self.body.encode()
-        elif self.body is None:
-            return headers, b""
-        else:
-            kind, body = "application/json", jsonlib.dumps(self.body).encode()
-        if first(headers, "Content-Type") is None:
+        kind, body = self._typed_body()
+        if kind is not None and first(headers, "Content-Type") is None:
             headers.append(("Content-Type", kind))
         return headers, body
+
+    def _typed_body(self) -> tuple[str | None, bytes]:
+        if self.body is None:
+            return None, b""
+        if isinstance(self.body, bytes | bytearray | memoryview):
+            return None, bytes(self.body)
+        if isinstance(self.body, str):
+            return "text/plain; charset=utf-8", bytes_of("body", self.body)
+        return "application/json", json_bytes("body", self.body)
 
 
 Answer: TypeAlias = int | tuple[Any, ...] | Reply | BaseException | None

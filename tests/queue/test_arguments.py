@@ -32,6 +32,9 @@ def queue() -> Iterator[Queue]:
         ({"settings": {"Delay": "5s"}}, "no header of the service: give 'Upstash-Delay'"),
         ({"settings": {"Upstash-Delay": 5}}, "settings['Upstash-Delay']=5 is not text"),
         ({"body": 5}, "body=5: give bytes or text, or json="),
+        ({"body": "\ud800"}, "is no text that UTF-8 can write"),
+        ({"json": {1, 2}}, "json={1, 2} is nothing that JSON can hold (Object of type set"),
+        ({"json": {(1, 2): 3}}, "is nothing that JSON can hold"),
         ({"json": {}, "body": b"x"}, "give json= or body=, not both"),
         ({"callback": 7}, "callback=7 is not text"),
         ({"failure_callback": 7}, "failure_callback=7 is not text"),
@@ -114,3 +117,14 @@ def test_waits_without_meaning(use: Callable[[CallbackCapture], Any], text: str)
         pytest.raises(ContractError, match=re.escape(text)),
     ):
         use(capture)
+
+
+def test_json_that_never_ends(queue: Queue) -> None:
+    round_and_round: list[Any] = []
+    round_and_round.append(round_and_round)
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value, text in ((round_and_round, "nothing that JSON can hold"), (deep, "too deeply")):
+        with pytest.raises(ContractError, match=text):
+            queue.publish(DEST, json=value)

@@ -35,12 +35,16 @@ def test_callbacks_come_in_the_order_of_their_instants(deadlines: Deadlines) -> 
 
 def test_a_cancelled_one_never_comes(deadlines: Deadlines) -> None:
     came: list[str] = []
-    done = threading.Event()
-    number = deadlines.start(lambda: came.append("cancelled"), 0.02)
+    held, released, done = threading.Event(), threading.Event(), threading.Event()
+    # The thread is kept busy, so that however slow this is, the next one has not come yet.
+    deadlines.start(lambda: (held.set(), released.wait(30)), 0)
+    assert held.wait(30)
+    number = deadlines.start(lambda: came.append("cancelled"), 0)
     assert deadlines.cancel(number)
     assert not deadlines.cancel(number)
-    later = deadlines.start(done.set, 0.05)
-    assert done.wait(5)
+    later = deadlines.start(done.set, 0)
+    released.set()
+    assert done.wait(30)
     assert came == []
     assert not deadlines.cancel(later)
 

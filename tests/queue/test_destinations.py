@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from datetime import timedelta
 from typing import Any
@@ -198,6 +199,32 @@ def test_what_is_no_answer(table: Table, answer: Any) -> None:
 def test_a_bad_duration(table: Table) -> None:
     with pytest.raises(ContractError, match="is not a duration"):
         Reply(after="soon")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"body": "\ud800"}, "is no text that UTF-8 can write"),
+        ({"body": {1, 2}}, "body={1, 2} is nothing that JSON can hold"),
+        ({"status": "200"}, "'200' is not an HTTP status"),
+        ({"status": None}, "None is not an HTTP status"),
+    ],
+)
+def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        Reply(**given)
+
+
+def test_a_body_that_cannot_be_written_is_a_slip_of_the_handler(table: Table) -> None:
+    table.call(APP, lambda request: {"a": {1}})
+    with pytest.raises(ContractError, match="is nothing that JSON can hold"):
+        table.deliver(delivery())
+
+
+@pytest.mark.parametrize("url", [None, b"https://a/", 5])
+def test_what_no_route_takes(table: Table, url: Any) -> None:
+    with pytest.raises(ContractError, match=re.escape(f"find({url!r}): give a URL")):
+        table.find(url)
 
 
 def test_an_exception_as_answer_is_a_500_and_kept(table: Table) -> None:

@@ -248,9 +248,9 @@ def test_common_faults_while_publishing(scene: Scene) -> None:
             {"command": "GET"},
             "unsigned is a fault of deliveries, which have no command",
         ),
-        ("reorder", {"url": 5}, "url=5: give a text or a predicate on it"),
-        ("tamper", {"label": ["red"]}, "label=['red']: give a text or a predicate on it"),
-        ("drop", {"url": b"https://a/"}, "url=b'https://a/': give a text or a predicate on it"),
+        ("reorder", {"url": 5}, "url=5: give a text, a pattern, None or a predicate"),
+        ("tamper", {"label": ["red"]}, "label=['red']: give a text, a pattern,"),
+        ("drop", {"url": b"https://a/"}, "url=b'https://a/': give a text, a pattern,"),
     ],
 )
 def test_faults_that_could_never_fire(scene: Scene, word: str, given: Any, text: str) -> None:
@@ -282,3 +282,34 @@ def test_limits_tell_of_the_time_they_are_met_at(scene: Scene) -> None:
     with scene.queue.faults.daily_limit():
         scene.queue.advance("3d")
         assert now() < reset("RateLimit-Reset") <= now() + 86_400
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://app.example.com/*",
+        "HTTPS://app.example.com/h*k",
+        re.compile("hook$"),
+        lambda url: url.endswith("hook"),
+    ],
+)
+def test_faults_are_meant_in_the_words_of_assertions(scene: Scene, url: Any) -> None:
+    unsigned = scene.queue.faults.unsigned(url=url)
+    refused = scene.queue.faults.answer(503, url=url, times=1)
+    assert scene.request("POST", f"/v2/publish/{DEST}").status == 503
+    scene.publish()
+    scene.publish(url="https://other.example.com/")
+    scene.queue.deliver_due()
+    assert (unsigned.hits, refused.hits) == (1, 1)
+    assert [one.header("Upstash-Signature") is None for one in scene.came] == [True, False]
+    if not callable(url):
+        assert f"url={url!r}" in repr(unsigned)
+
+
+def test_kinds_of_faults_may_be_patterns(scene: Scene) -> None:
+    lost = scene.queue.faults.drop_callback(kind="*callback")
+    scene.publish({"Upstash-Callback": CALLBACK})
+    scene.queue.run_until_idle()
+    assert lost.hits == 1
+    with pytest.raises(ContractError, match="is unknown: give one of 'callback'"):
+        scene.queue.faults.drop_callback(kind="mess*")

@@ -85,6 +85,10 @@ def test_the_environment_of_the_clients(queue: Queue) -> None:
         ({"loop_limit": 0}, "loop_limit=0: give a whole number of at least 1"),
         ({"attempt_cap": "5s"}, "attempt_cap='5s': give a number of at least 0"),
         ({"limits": {"burst": "x"}}, "burst='x': give a whole number"),
+        ({"limits": {1: 2}}, "unknown limit 1, expected one of batch_size,"),
+        ({"limits": {1: 2, "x": 3}}, "unknown limit 1, x, expected one of"),
+        ({"limits": 5}, "limits=5: give a dict of limits"),
+        ({"profile": []}, "unknown profile [], expected one of free, payg"),
         ({"limits": {"message_size": None}}, "message_size=None: give a whole number"),
     ],
 )

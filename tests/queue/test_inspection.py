@@ -1,0 +1,55 @@
+"""Messages, dead letters and schedules as a test holds them, also when they are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.queue.handle import Queue
+
+from .scene import DEST, NOW
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    with Queue(Context.alone(now=NOW, seed=1)) as one:
+        yield one
+
+
+def test_what_is_gone_can_still_be_shown(queue: Queue) -> None:
+    queue.destinations.answers(DEST, 500)
+    message = queue.publish(DEST, retries=0)
+    schedule = queue.schedule(DEST, "* * * * *", id="often")
+    queue.deliver_due()
+    letter = queue.dead_letters().only()
+    assert repr(letter) == f"<DeadLetter {letter.id} {DEST} status 500>"
+    assert repr(schedule) == f"<Schedule often '* * * * *' to {DEST}>"
+    assert not message.is_gone
+    queue.reset()
+    assert message.is_gone
+    assert repr(message) == f"<Message {letter.message._id}, gone: the queue was reset or restored>"
+    assert repr(letter) == f"<DeadLetter {letter.id}, gone: the queue was reset or restored>"
+    assert repr(schedule).startswith("<Schedule often, gone: deleted, or the queue was reset")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (None, "count=None: give a whole number of at least 0"),
+        (float("inf"), "count=inf: give a whole number"),
+        (-1, "count=-1: give a whole number of at least 0"),
+        (10**30, "give at most 10000 runs"),
+        (10_001, "give at most 10000 runs"),
+    ],
+)
+def test_runs_that_nobody_could_count(queue: Queue, count: Any, text: str) -> None:
+    schedule = queue.schedule(DEST, "* * * * *")
+    with pytest.raises(ContractError, match=re.escape(text)):
+        schedule.next_runs(count)
+    assert schedule.next_runs(0) == []
+    assert len(schedule.next_runs(3)) == 3
