@@ -11,6 +11,7 @@ queue cancels the messages that wait in it, those in flight come to their end.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from .errors import not_found, quota
@@ -53,6 +54,15 @@ class Queues:
             raise not_found("queue", name)
         return found
 
+    def check(self, names: Iterable[str], most: int | None) -> None:
+        """Refuse names of which a queue could not be made: 400 bad name, 412 beyond the plan's."""
+        wanted = set(names)
+        for name in wanted:
+            check_name(name, "queue name")
+        new = wanted - self.by_name.keys()
+        if most is not None and new and len(self.by_name) + len(new) > most:
+            raise quota("maxQueues", most)
+
     def upsert(
         self,
         name: str,
@@ -67,13 +77,11 @@ class Queues:
 
         Raises `QueueError`: 400 for a bad name, 412 beyond the plan's queues or parallelism.
         """
-        check_name(name, "queue name")
+        self.check([name], most)
         if most_parallelism is not None and (parallelism or 0) > most_parallelism:
             raise quota("maxParallelism", most_parallelism)
         found = self.by_name.get(name)
         if found is None:
-            if most is not None and len(self.by_name) >= most:
-                raise quota("maxQueues", most)
             found = self.by_name[name] = OrderedQueue(name, now_us, now_us)
         else:
             found.updated_us = now_us

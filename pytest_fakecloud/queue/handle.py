@@ -385,7 +385,7 @@ class Queue(Looking, Handle):
         engine = self.engine
         with engine.lock:
             row = engine.dead_letters.get(wanted)
-            accepted = engine.publisher.retry_dead_letter(engine.dead_letters.message(row))
+            (accepted,) = engine.publisher.retry_dead_letters([engine.dead_letters.message(row)])
             engine.dead_letters.delete([row])
         return PublishedMessage(engine, accepted.message_id)
 

@@ -136,7 +136,7 @@ class Publisher:
                 self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
                 for target in targets
             ]
-            return self._store(drafts, settings, group is not None, api)
+            return self._store(drafts, group is not None, api)
 
     def _schedule(
         self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str, api: Api
@@ -165,7 +165,7 @@ class Publisher:
         ]
         for draft in drafts:
             draft.schedule_id = schedule.id
-        stored = self._store(drafts, settings, False, api)
+        stored = self._store(drafts, False, api)
         return [one.message_id for one in stored.accepted]
 
     def publish_callback(
@@ -191,8 +191,7 @@ class Publisher:
         engine.trace_back(draft, source, engine.clock.now_us())
         self._count_message()
         try:
-            if draft.queue_name is not None:
-                self._queue(draft.queue_name)
+            self._check_queues([draft])
             repeats = engine.workflow.accept(draft, at_us)
         except QueueError as error:
             # Nobody is there to hear it; the message's timeline keeps it.
@@ -200,43 +199,47 @@ class Publisher:
             return
         if repeats is None:
             source.open_children += draft.queue_name is None
+            self._queue(draft)
             engine.accept(draft)
 
-    def retry_dead_letter(
-        self, message: Message, headers: Pairs = (), query: Pairs = ()
-    ) -> Accepted:
-        """Publish a dead letter's message anew; headers given now override its settings."""
-        engine = self._engine
-        given = read_given(headers, query)
-        with engine.lock:
-            plain = replace(
-                message.settings,
-                delay_us=0,
-                not_before_us=None,
-                deduplication_id=None,
-                content_based_deduplication=False,
-            )
-            kept = {one.name: getattr(plain, one.name) for one in fields(plain)}
-            given.pop("content_type", None)
-            settings = PublishSettings(**merge_given(kept, given))
-            if settings.retries is None:
-                settings = replace(settings, retries=message.max_retries)
-            self._check(settings, message.body)
-            target = Target(
-                message.url, message.topic_name, message.endpoint_name, message.endpoint_id
-            )
-            draft = self._draft(
-                target,
-                settings,
-                message.body,
-                engine.clock.now_us(),
-                caller_ip=message.caller_ip,
-                api=message.api,
-            )
-            draft.kind = message.kind
-            draft.schedule_id = message.schedule_id
-            draft.extra["retry_of"] = message.id
-            return self._store([draft], settings, False, message.api).accepted[0]
+    def retry_dead_letters(
+        self, messages: Iterable[Message], headers: Pairs = ()
+    ) -> list[Accepted]:
+        """Publish the messages of dead letters anew; headers given now override their settings.
+
+        All of them or, when one is refused (`QueueError` as of `publish`), none.
+        """
+        given = read_given(headers)
+        given.pop("content_type", None)
+        with self._engine.lock:
+            drafts = [self._retry(message, given) for message in messages]
+            return self._store(drafts, False, "v2").accepted
+
+    def _retry(self, message: Message, given: dict[str, Any]) -> Message:
+        plain = replace(
+            message.settings,
+            delay_us=0,
+            not_before_us=None,
+            deduplication_id=None,
+            content_based_deduplication=False,
+        )
+        kept = {one.name: getattr(plain, one.name) for one in fields(plain)}
+        settings = PublishSettings(**merge_given(kept, given))
+        if settings.retries is None:
+            settings = replace(settings, retries=message.max_retries)
+        self._check(settings, message.body)
+        draft = self._draft(
+            Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
+            settings,
+            message.body,
+            self._engine.clock.now_us(),
+            caller_ip=message.caller_ip,
+            api=message.api,
+        )
+        draft.kind = message.kind
+        draft.schedule_id = message.schedule_id
+        draft.extra["retry_of"] = message.id
+        return draft
 
     # -- quotas ----------------------------------------------------------------------------------
 
@@ -279,7 +282,8 @@ class Publisher:
         self._today()
         self.usage.messages += 1
 
-    def _room_for(self, count: int) -> None:
+    def check_room(self, count: int) -> None:
+        """Refuse more messages than are left of the day's; 429."""
         limit = self._engine.limits.daily_messages
         if limit is not None:
             self._today()
@@ -397,38 +401,50 @@ class Publisher:
             api=api,
         )
 
-    def _store(
-        self, drafts: list[Message], settings: PublishSettings, group: bool, api: Api
-    ) -> Published:
+    def _store(self, drafts: list[Message], group: bool, api: Api) -> Published:
         engine = self._engine
         self._forget_seen()
         marks = [
-            self._mark(draft.topic_name, draft.url, settings, draft.body, group) for draft in drafts
+            self._mark(one.topic_name, one.url, one.settings, one.body, group) for one in drafts
         ]
-        self._room_for(sum(self._repeated(mark) is None for mark in marks))
-        if settings.queue_name is not None:
-            self._queue(settings.queue_name)
+        new = {mark or draft.id for mark, draft in zip(marks, drafts, strict=True)}
+        self.check_room(sum(self._repeated(one) is None for one in new))
+        self._check_queues(drafts)
         result = Published(group=group)
         stored: list[Message] = []
-        fresh: list[tuple[str | None, str]] = []
+        fresh: dict[str, str] = {}
+        saved = self._workflow_saved(drafts)
         for draft, mark in zip(drafts, marks, strict=True):
-            repeated = self._repeated(mark)
+            repeated = self._repeated(mark) or fresh.get(mark or "")
             if repeated is None:
-                repeated = engine.workflow.accept(draft, engine.clock.now_us())
+                try:
+                    repeated = engine.workflow.accept(draft, engine.clock.now_us())
+                except QueueError:
+                    if saved is not None:
+                        engine.workflow.restore(saved)
+                    raise
             if repeated is not None:
                 result.accepted.append(Accepted(repeated, draft.url, True))
                 continue
             stored.append(draft)
             result.accepted.append(Accepted(draft.id, draft.url))
-            fresh.append((mark, draft.id))
-        for mark, message_id in fresh:
+            if mark is not None:
+                fresh[mark] = draft.id
+        for mark, message_id in fresh.items():
             self._remember(mark, message_id)
         if api == "v1" and group and stored:
             self._join(stored)
         for draft in stored:
             self._count_message()
+            self._queue(draft)
             engine.accept(draft)
         return result
+
+    def _workflow_saved(self, drafts: list[Message]) -> object:
+        # Of several steps the first ones are accepted before a later one may be refused.
+        if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
+            return self._engine.workflow.snapshot()
+        return None
 
     def _join(self, stored: list[Message]) -> None:
         # In the first era a message to a topic was one message with a task for each endpoint.
@@ -437,10 +453,15 @@ class Publisher:
         for draft in stored:
             draft.public_id = shared
 
-    def _queue(self, name: str) -> None:
-        engine = self._engine
-        if name not in engine.queues.by_name:
-            engine.queues.upsert(name, engine.clock.now_us(), most=engine.limits.queues)
+    def _check_queues(self, drafts: Iterable[Message]) -> None:
+        names = {one.queue_name for one in drafts if one.queue_name is not None}
+        self._engine.queues.check(names, self._engine.limits.queues)
+
+    def _queue(self, draft: Message) -> None:
+        # Only now: what is refused must not leave an empty queue behind.
+        queues, name = self._engine.queues, draft.queue_name
+        if name is not None and name not in queues.by_name:
+            queues.upsert(name, self._engine.clock.now_us())
 
     def _mark(
         self,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..kernel.app import Answer, Request
 from ..kernel.routing import Route
 from . import filters, records
+from .dlq import DeadLetter
 from .engine import Engine
 from .logs import MOST
 from .payloads import accepted_record, cursor_field, empty, names_nothing, pairs, query_of, segment
@@ -62,30 +61,29 @@ class HistoryRoutes:
             return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
-        return Answer(accepted_record(self._retry(segment(request, "id"), request)), 201)
+        letters = self.engine.dead_letters
+        with self.engine.lock:
+            (accepted,) = self._retry([letters.get(segment(request, "id"))], request)
+        return Answer(accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Answer:
         with self.engine.lock:
             rows, cursor = self._chosen_letters(request)
-            responses = [accepted_record(self._retry(row.id, request)) for row in rows]
+            responses = [accepted_record(one) for one in self._retry(rows, request)]
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
-    def _chosen_letters(self, request: Request) -> tuple[list[Any], str | None]:
+    def _chosen_letters(self, request: Request) -> tuple[list[DeadLetter], str | None]:
         chosen = filters.read_filters(pairs(request), filters.FOR_DEAD_LETTERS)
         if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
             return [], None
         return self.engine.dead_letters.select(chosen)
 
-    def _retry(self, dlq_id: str, request: Request) -> Accepted:
-        engine = self.engine
-        with engine.lock:
-            row = engine.dead_letters.get(dlq_id)
-            plain = [
-                (name, value) for name, value in request.headers if name.lower() != "content-type"
-            ]
-            accepted = engine.publisher.retry_dead_letter(engine.dead_letters.message(row), plain)
-            engine.dead_letters.delete([row])
-            return accepted
+    def _retry(self, rows: list[DeadLetter], request: Request) -> list[Accepted]:
+        letters = self.engine.dead_letters
+        plain = [(name, value) for name, value in request.headers if name.lower() != "content-type"]
+        accepted = self.engine.publisher.retry_dead_letters(map(letters.message, rows), plain)
+        letters.delete(rows)
+        return accepted
 
     # -- logs ---------------------------------------------------------------------------------
 

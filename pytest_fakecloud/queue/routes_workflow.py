@@ -317,7 +317,7 @@ class WorkflowRoutes:
             failure = engine.messages.get(run.failure_message_id or "")
             if failure is None or failure.state != "FAILED":
                 raise not_found("failed failure callback of workflow run", run.id)
-            engine.publisher.retry_dead_letter(failure)
+            engine.publisher.retry_dead_letters([failure])
             if failure.dlq_id is not None:
                 engine.dead_letters.rows.pop(failure.dlq_id, None)
             return _created(run)
@@ -334,6 +334,8 @@ class WorkflowRoutes:
                 rows, cursor = [self._row(segment(request, "id"))], None
             else:
                 rows, cursor = self._letters(_pairs(request), request)
+            # Of a selection that the day has no room for, none is started anew.
+            self.engine.publisher.check_room(len(rows))
             runs = []
             for row in rows:
                 runs.append(make(self.engine.dead_letters.message(row), plain))

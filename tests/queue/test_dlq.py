@@ -138,3 +138,34 @@ def test_pages_are_steady_while_rows_come_and_go(scene: Scene) -> None:
     seen = [one["dlqId"] for one in first["messages"] + rest["messages"]]
     assert seen[:5] == [ids[0], ids[1], ids[2], ids[4], ids[5]]
     assert len(seen) == 6
+
+
+def test_dead_letters_that_the_day_has_no_room_for_are_retried_all_or_none() -> None:
+    with Scene(limits={"daily_messages": 5}) as scene:
+        scene.fail()
+        ids = [dead(scene) for _ in range(3)]
+        messages = scene.queue.messages()
+        assert scene.request("POST", "/v2/dlq/retry").status == 429
+        assert [one.id for one in scene.queue.dead_letters()] == ids
+        assert scene.queue.messages() == messages
+        # Those that are one and the same need the room of one.
+        sent = {"Upstash-Deduplication-Id": "once"}
+        responses = scene.ok("POST", "/v2/dlq/retry", headers=sent).json()["responses"]
+        assert [one.get("deduplicated", False) for one in responses] == [False, True, True]
+        assert len({one["messageId"] for one in responses}) == 1
+        assert scene.queue.dead_letters() == []
+
+
+def test_dead_letters_whose_queues_are_too_many_are_retried_all_or_none() -> None:
+    with Scene(limits={"queues": 2}) as scene:
+        scene.fail()
+        for name in ("a", "b"):
+            dead(scene, {"Upstash-Queue-Name": name})
+            scene.ok("DELETE", f"/v2/queues/{name}")
+        scene.ok("POST", "/v2/queues", json={"queueName": "c"})
+        assert scene.request("POST", "/v2/dlq/retry").status == 412
+        assert len(scene.queue.dead_letters()) == 2
+        assert [one["name"] for one in scene.get("/v2/queues")] == ["c"]
+        scene.ok("DELETE", "/v2/queues/c")
+        scene.ok("POST", "/v2/dlq/retry")
+        assert [one["name"] for one in scene.get("/v2/queues")] == ["a", "b"]

@@ -195,7 +195,7 @@ class Lives(RuleBasedStateMachine):
         if rows:
             row = rows[pick % len(rows)]
             message = self.engine.dead_letters.message(row)
-            again = self.engine.publisher.retry_dead_letter(message)
+            (again,) = self.engine.publisher.retry_dead_letters([message])
             self.engine.dead_letters.delete([row])
             self.accepted.add(again.message_id)
 

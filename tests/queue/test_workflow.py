@@ -793,3 +793,54 @@ def test_errors_are_the_queues_own() -> None:
     with pytest.raises(QueueError, match="workflow run r not found"):
         queue.publish(APP, settings={"Upstash-Workflow-RunId": "r"})
     queue.close()
+
+
+def test_a_refused_step_leaves_no_queue_behind(wire: Wire) -> None:
+    sent = {"Upstash-Workflow-RunId": "nobody", "Upstash-Workflow-Init": "false"}
+    wire.ask("POST", f"/v2/enqueue/steps/{APP}", 400, headers=sent)
+    wire.publish("nobody", status=400, Upstash_Queue_Name="others")
+    # Nor does a callback that is dropped because its run is over.
+    nested = {"RunId": "nobody", "Init": "false"}
+    headers = {f"Upstash-Callback-Workflow-{name}": value for name, value in nested.items()}
+    headers |= {"Upstash-Callback": APP + "/callback", "Upstash-Callback-Queue-Name": "callbacks"}
+    wire.ask("POST", f"/v2/publish/{APP}", 201, headers=headers)
+    wire.queue.run_until_idle()
+    assert wire.ask("GET", "/v2/queues") == []
+    wire.start(Upstash_Queue_Name="steps")
+    assert [one["name"] for one in wire.ask("GET", "/v2/queues")] == ["steps"]
+
+
+def test_dead_letters_of_which_one_is_refused_are_retried_all_or_none(wire: Wire) -> None:
+    failed_run(wire)
+    wire.queue.destinations.answers(APP, 200, 500)
+    wire.start("over")
+    wire.queue.run_until_idle()
+    wire.publish("over", b"step", Upstash_Retries="0")
+    wire.queue.run_until_idle()
+    wire.start("over")
+    wire.ask("DELETE", "/v2/workflows/runs/over")
+    letters, messages = wire.queue.dead_letters(), wire.queue.messages()
+    runs = wire.runs()
+    assert len(letters) == 2
+    assert "already finished" in wire.ask("POST", "/v2/dlq/retry", 400)["error"]
+    assert [one.id for one in wire.queue.dead_letters()] == [one.id for one in letters]
+    assert wire.queue.messages() == messages
+    assert wire.runs() == runs
+
+
+@pytest.mark.parametrize("verb", ["resume", "restart"])
+def test_runs_that_the_day_has_no_room_for_are_started_anew_all_or_none(verb: str) -> None:
+    wire = Wire(limits={"daily_messages": 5})
+    try:
+        for run in ("one", "two"):
+            wire.queue.destinations.answers(APP, 200, 500)
+            wire.start(run)
+            wire.queue.run_until_idle()
+            wire.publish(run, b"step", Upstash_Retries="0")
+            wire.queue.run_until_idle()
+        runs = wire.runs()
+        wire.ask("POST", f"/v2/workflows/dlq/{verb}", 429)
+        assert len(wire.queue.dead_letters()) == 2
+        assert wire.runs() == runs
+    finally:
+        wire.close()
