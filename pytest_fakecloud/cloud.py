@@ -97,7 +97,7 @@ class Cloud:
             _refuse_switches(
                 process_time=process_time, tls=tls, share_tls_context=share_tls_context
             )
-        if not isinstance(seed, int | str | None):
+        if seed is not None and type(seed) is not str and not isinstance(seed, int):
             raise ContractError(f"seed={seed!r} is no seed: give a whole number or a text")
         self.seed = secrets.randbits(32) if seed is None else seed
         self.clock = Clock(now, clock)
