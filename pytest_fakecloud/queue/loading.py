@@ -1,45 +1,82 @@
-"""Putting data into a queue by hand, checked in the tester's words."""
+"""Putting data into a queue by hand, checked in the tester's words.
+
+Everything is put into a copy first, so that of data with one bad item nothing is loaded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..kernel.clock import Clock
+from ..kernel.ids import Ids
 from .arguments import keywords, known_keys, number, one_of, section, text
+from .by_hand import ByHand
+from .engine import Engine
+from .workflow import WorkflowRuns
 
 if TYPE_CHECKING:
     from .handle import Queue
 
+_Step = Callable[[ByHand], object]
+
 
 def load(queue: Queue, data: Mapping[str, Any]) -> None:
     """Put URL groups, queues, schedules and messages into a queue; see `Queue.load`."""
+    steps = list(_steps(queue, data))
+    with queue.engine.lock:
+        for place in (_Trial(queue.engine), queue):
+            for step in steps:
+                step(place)
+
+
+class _Trial(ByHand):
+    """A copy of a queue's data under its rules, on a clock that nobody moves."""
+
+    def __init__(self, engine: Engine) -> None:
+        runs = WorkflowRuns()
+        self.engine = Engine(
+            Clock(now=engine.clock.now()),
+            Ids(0),
+            perform=engine.perform,
+            sign=engine.sign,
+            keys=engine.keys,
+            new_key=engine.new_key,
+            limits=engine.limits,
+            settings=engine.settings,
+            workflow=runs,
+        )
+        runs.attach(self.engine)
+        self.engine.restore(engine.snapshot())
+
+    def check_open(self) -> None:
+        """Nothing: the trial ends with the load."""
+
+
+def _steps(queue: Queue, data: Mapping[str, Any]) -> Iterator[_Step]:
     known_keys("the data", data, ("url_groups", "queues", "schedules", "messages"))
     for name, endpoints in section(data, "url_groups", dict).items():
-        _load_group(queue, name, endpoints)
+        yield _group(name, endpoints)
     for name, settings in section(data, "queues", dict).items():
-        text("queues name", name)
-        given = known_keys(
-            f"queue {name}", {} if settings is None else settings, ("parallelism", "paused")
-        )
-        number("parallelism", given.setdefault("parallelism", 1), least=1)
-        one_of("paused", given.setdefault("paused", False), (True, False))
-        given["paused"] = bool(given["paused"])
-        queue.engine.gates.upsert_queue(name, **given)
+        yield _queue(name, settings)
     for schedule in section(data, "schedules", list):
-        queue.schedule(**keywords("a schedule", schedule, queue.schedule))
+        yield _schedule(keywords("a schedule", schedule, queue.schedule))
     for message in section(data, "messages", list):
-        queue.publish(**keywords("a message", message, queue.publish))
+        yield _message(keywords("a message", message, queue.publish))
 
 
-def _load_group(queue: Queue, name: str, endpoints: object) -> None:
+def _group(name: str, endpoints: object) -> _Step:
     text("url_groups name", name)
     listed = [_endpoint(name, one) for one in section({name: endpoints}, name, list)]
-    engine = queue.engine
-    with engine.lock:
+
+    def step(place: ByHand) -> None:
+        engine = place.engine
         now = engine.clock.now_us()
         group = engine.groups.create(name, now)
         for url, endpoint_name in listed:
             engine.groups.add(group, url, endpoint_name, now)
+
+    return step
 
 
 def _endpoint(group: str, given: object) -> tuple[str, str | None]:
@@ -50,3 +87,25 @@ def _endpoint(group: str, given: object) -> tuple[str, str | None]:
     if name is not None:
         text("name", name)
     return text("url", one.get("url")), name
+
+
+def _queue(name: str, settings: object) -> _Step:
+    text("queues name", name)
+    given = known_keys(
+        f"queue {name}", {} if settings is None else settings, ("parallelism", "paused")
+    )
+    number("parallelism", given.setdefault("parallelism", 1), least=1)
+    one_of("paused", given.setdefault("paused", False), (True, False))
+    given["paused"] = bool(given["paused"])
+    return lambda place: place.engine.gates.upsert_queue(name, **given)
+
+
+def _schedule(given: dict[str, Any]) -> _Step:
+    return lambda place: place.schedule(**given)
+
+
+def _message(given: dict[str, Any]) -> _Step:
+    if isinstance(given.get("label"), Iterator):
+        # It is read twice.
+        given["label"] = [*given["label"]]
+    return lambda place: place.publish(**given)
