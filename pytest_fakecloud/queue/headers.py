@@ -76,7 +76,7 @@ def read_duration(text: str, what: str) -> int:
     compact = text.strip()
     if not _DURATION.match(compact):
         raise bad_request(
-            f"invalid {what}: {text!r} is not a duration, use numbers with s, m, h or d"
+            f"invalid {what}: {quoted(text)} is not a duration, use numbers with s, m, h or d"
             " such as 10s or 1d10h30m"
         )
     total = sum(int(number) * _UNIT[unit] for number, unit in _GROUP.findall(compact))
@@ -89,7 +89,7 @@ def read_integer(text: str, what: str, *, least: int = 0) -> int:
     """Read a plain decimal integer of at most 18 digits; 400 otherwise."""
     stripped = text.strip()
     if not re.fullmatch(r"[0-9]{1,18}", stripped) or int(stripped) < least:
-        raise bad_request(f"invalid {what}: {text!r} is not an integer of at least {least}")
+        raise bad_request(f"invalid {what}: {quoted(text)} is not an integer of at least {least}")
     return int(stripped)
 
 
@@ -97,7 +97,7 @@ def read_flag(text: str, what: str) -> bool:
     """Read `true` or `false` in any case (the Python client sends `True`); 400 otherwise."""
     lower = text.strip().lower()
     if lower not in ("true", "false"):
-        raise bad_request(f"invalid {what}: {text!r}, expected true or false")
+        raise bad_request(f"invalid {what}: {quoted(text)}, expected true or false")
     return lower == "true"
 
 
@@ -112,17 +112,26 @@ def check_url(url: str, what: str) -> str:
         host = parts.hostname
         _ = parts.port
     except ValueError as error:
-        raise bad_request(f"invalid {what} url: {error}") from None
+        raise bad_request(f"invalid {what} url: {_unreadable(as_text(url)) or error}") from None
     if not host:
         raise bad_request(f"invalid {what} url: endpoint has no host")
     return url
+
+
+def _unreadable(url: str) -> ValueError | None:
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        return error
+    return None
 
 
 def check_name(name: str, what: str) -> str:
     """Return a name of letters, digits, `-`, `.` and `_` unchanged; 400 otherwise."""
     if not NAME.match(name):
         raise bad_request(
-            f"invalid {what}: {name!r} may only contain letters, digits, hyphen, underscore and dot"
+            f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
+            " and dot"
         )
     return name
 
@@ -139,8 +148,8 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
         lower = name.lower()
         if not equals or lower not in ("parallelism", "rate", "period"):
             raise bad_request(
-                f"invalid flow control value: {part.strip()!r}, expected parallelism=<n>, rate=<n>"
-                " or period=<duration>"
+                f"invalid flow control value: {quoted(part.strip())}, expected parallelism=<n>,"
+                " rate=<n> or period=<duration>"
             )
         if lower == "period":
             seconds = f"{given}s" if given.isdecimal() else given
@@ -173,7 +182,7 @@ def read_redaction(text: str) -> Redaction:
             names.add(found.group(1).strip().lower())
         elif part:
             raise bad_request(
-                f"invalid redact field: {part!r}, expected body, header or header[<name>]"
+                f"invalid redact field: {quoted(part)}, expected body, header or header[<name>]"
             )
     return Redaction(body=body, all_headers=every, headers=frozenset(names))
 
@@ -190,7 +199,7 @@ def read_deduplication_id(text: str) -> str:
 def check_header(name: str, value: str) -> None:
     """Refuse a forwarded header that could not be sent, or would smuggle another one; 400."""
     if not _TOKEN.match(name):
-        raise bad_request(f"invalid header name: {name!r}")
+        raise bad_request(f"invalid header name: {quoted(name)}")
     if _CONTROL.search(value):
         raise bad_request(f"invalid header value for {name}: it contains a control character")
 
@@ -270,7 +279,7 @@ class _Reading:
 def _method(value: str) -> str:
     method = value.strip().upper()
     if method not in METHODS:
-        raise bad_request(f"invalid method: {value!r}, expected one of {', '.join(METHODS)}")
+        raise bad_request(f"invalid method: {quoted(value)}, expected one of {', '.join(METHODS)}")
     return method
 
 
@@ -296,7 +305,7 @@ _SETTINGS: Mapping[str, tuple[str, Any]] = {
     "not-before": ("not_before_us", _not_before),
     "notbefore": ("not_before_us", _not_before),
     "retries": ("retries", lambda text: read_integer(text, "retries")),
-    "retry-delay": ("retry_delay", check_expression),
+    "retry-delay": ("retry_delay", lambda text: check_expression(as_text(text))),
     "timeout": ("timeout_us", _timeout),
     "callback": ("callback", lambda text: check_url(text.strip(), "callback")),
     "failure-callback": (
@@ -308,7 +317,7 @@ _SETTINGS: Mapping[str, tuple[str, Any]] = {
         "content_based_deduplication",
         lambda text: read_flag(text, "content-based-deduplication"),
     ),
-    "cron": ("cron", lambda text: text.strip()),
+    "cron": ("cron", lambda text: as_text(text.strip())),
     "schedule-id": ("schedule_id", lambda text: check_name(text.strip(), "schedule id")),
     "queue-name": ("queue_name", lambda text: check_name(text.strip(), "queue name")),
     "label": ("labels", _labels),
@@ -355,6 +364,11 @@ def as_text(wire: str) -> str:
         return wire.encode("latin-1").decode("utf-8")
     except (UnicodeEncodeError, UnicodeDecodeError):
         return wire
+
+
+def quoted(wire: str) -> str:
+    """Return wire characters in quotes, as the text they mean: for the words of an error."""
+    return repr(as_text(wire))
 
 
 def as_wire(text: str) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from ..kernel.app import Answer, Request
 from ..kernel.reading import decode_segment, json_value
 from . import filters
-from .errors import bad_request
+from .errors import bad_request, not_found
 from .headers import as_text, as_wire, check_name
 from .model import Headers
 from .publishing import Accepted
@@ -73,6 +73,15 @@ def query_of(request: Request) -> list[tuple[str, str]]:
 def pairs(request: Request) -> list[tuple[str, str]]:
     """Return the filters of query and JSON body together."""
     return query_of(request) + filters.pairs_of(json_object(request))
+
+
+def refuse_empty_id(request: Request, what: str) -> None:
+    """Refuse a path that ends in an empty id, such as `/v2/messages/`; 404 as for any unknown id.
+
+    Without it the path is that of a bulk operation: a client that has no id would change all.
+    """
+    if request.path.endswith("/"):
+        raise not_found(what, "with an empty id")
 
 
 def names_nothing(request: Request, *names: str) -> bool:

@@ -24,6 +24,7 @@ from .payloads import (
     names_nothing,
     pairs,
     read_batch_item,
+    refuse_empty_id,
     segment,
 )
 from .publishing import Published, error_item
@@ -179,6 +180,7 @@ class QueueApp(App):
         return {"cancelled": self.engine.cancel(segment(request, "id"))}
 
     def cancel_messages(self, request: Request) -> object:
+        refuse_empty_id(request, "message")
         chosen = filters.read_filters(pairs(request), filters.FOR_MESSAGES, most=2**62)
         if chosen.empty and names_nothing(request, "messageIds", "messageId"):
             return {"cancelled": 0}

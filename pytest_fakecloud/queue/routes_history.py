@@ -8,7 +8,16 @@ from . import filters, records
 from .dlq import DeadLetter
 from .engine import Engine
 from .logs import MOST
-from .payloads import accepted_record, cursor_field, empty, names_nothing, pairs, query_of, segment
+from .payloads import (
+    accepted_record,
+    cursor_field,
+    empty,
+    names_nothing,
+    pairs,
+    query_of,
+    refuse_empty_id,
+    segment,
+)
 from .publishing import Accepted
 
 
@@ -73,6 +82,7 @@ class HistoryRoutes:
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
     def _chosen_letters(self, request: Request) -> tuple[list[DeadLetter], str | None]:
+        refuse_empty_id(request, "dlq message")
         chosen = filters.read_filters(pairs(request), filters.FOR_DEAD_LETTERS)
         if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
             return [], None

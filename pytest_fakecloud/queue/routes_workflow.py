@@ -33,7 +33,14 @@ from .headers import (
     unprefixed,
 )
 from .model import Headers, Message
-from .payloads import cursor_field, destination_of, names_nothing, query_of, segment
+from .payloads import (
+    cursor_field,
+    destination_of,
+    names_nothing,
+    query_of,
+    refuse_empty_id,
+    segment,
+)
 from .publishing import error_item
 from .routes import HOOKS
 from .workflow import WorkflowRuns
@@ -112,6 +119,7 @@ class WorkflowRoutes:
         return {"cancelled": int(cancel)}
 
     def cancel_runs(self, request: Request) -> object:
+        refuse_empty_id(request, "workflow run")
         pairs = _pairs(request)
         exact = any(
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
@@ -299,6 +307,7 @@ class WorkflowRoutes:
             return {"deleted": self.engine.dead_letters.delete([row])}
 
     def delete_dead_letters(self, request: Request) -> object:
+        refuse_empty_id(request, "dlq message")
         with self.engine.lock:
             rows, cursor = self._letters(_pairs(request), request)
             return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
@@ -333,6 +342,7 @@ class WorkflowRoutes:
             if single:
                 rows, cursor = [self._row(segment(request, "id"))], None
             else:
+                refuse_empty_id(request, "dlq message")
                 rows, cursor = self._letters(_pairs(request), request)
             # Of a selection that the day has no room for, none is started anew.
             self.engine.publisher.check_room(len(rows))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import QueueError, bad_request, not_found
 from .headers import (
+    as_text,
     as_wire,
     check_url,
     first_setting,
@@ -97,9 +98,9 @@ class WorkflowRuns:
             if run is None or run.state == "RUN_CANCELED":
                 return message.source_id or message.id
         elif run is None:
-            raise bad_request(f"workflow run {run_id} not found")
+            raise bad_request(f"workflow run {as_text(run_id)} not found")
         elif not run.live:
-            raise bad_request(f"workflow run {run_id} is already finished: {run.state}")
+            raise bad_request(f"workflow run {as_text(run_id)} is already finished: {run.state}")
         if run is not None:
             run.message_ids.append(message.id)
             message.extra["workflow_created_ms"] = run.created_ms

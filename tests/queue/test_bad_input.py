@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud.queue.destinations import Reply
+from pytest_fakecloud.queue.headers import as_wire
 
 from .scene import CALLBACK, DEST, Scene
 
@@ -367,3 +368,73 @@ def test_any_batch_item_is_a_message_or_an_error(
     else:
         assert set(answer) & {"messageId", "scheduleId"}
     assert scene.queue.context.problems == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Upstash-Delay", "grün€"),
+        ("Upstash-Retries", "grün€"),
+        ("Upstash-Content-Based-Deduplication", "grün€"),
+        ("Upstash-Method", "grün€"),
+        ("Upstash-Timeout", "grün€"),
+        ("Upstash-Not-Before", "grün€"),
+        ("Upstash-Retry-Delay", "grün€"),
+        ("Upstash-Cron", "grün€"),
+        ("Upstash-Cron", "CRON_TZ=grün€ * * * * *"),
+        ("Upstash-Queue-Name", "grün€"),
+        ("Upstash-Schedule-Id", "grün€"),
+        ("Upstash-Redact-Fields", "grün€"),
+        ("Upstash-Callback", "https://app.example.com:grün€/"),
+        ("Upstash-Failure-Callback-Delay", "grün€"),
+        ("Upstash-Workflow-RunId", "grün€"),
+    ],
+)
+def test_what_an_error_quotes_is_readable(scene: Scene, name: str, value: str) -> None:
+    response = scene.request("POST", f"/v2/publish/{DEST}", {name: as_wire(value)})
+    assert response.status == 400
+    assert "grün€" in response.error
+
+
+def test_an_error_about_flow_control_is_readable(scene: Scene) -> None:
+    for value in ("grün€", "period=grün€", "rate=grün€"):
+        sent = {"Upstash-Flow-Control-Key": "k", "Upstash-Flow-Control-Value": as_wire(value)}
+        assert "grün€" in scene.request("POST", f"/v2/publish/{DEST}", sent).error
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "/v2/messages/"),
+        ("DELETE", "/v2/dlq/"),
+        ("POST", "/v2/dlq/retry/"),
+        ("DELETE", "/v2/workflows/runs/"),
+        ("DELETE", "/v2/workflows/dlq/"),
+        ("POST", "/v2/workflows/dlq/resume/"),
+        ("POST", "/v2/workflows/dlq/restart/"),
+    ],
+)
+def test_an_empty_id_never_means_all(scene: Scene, method: str, path: str) -> None:
+    def start(run: str) -> None:
+        scene.publish({"Upstash-Workflow-RunId": run, "Upstash-Workflow-Init": "true"})
+
+    scene.fail()
+    scene.publish({"Upstash-Retries": "0"})
+    start("failed")
+    scene.queue.run_until_idle()
+    scene.publish({"Upstash-Delay": "1h"})
+    start("live")
+    before = [(one.id, one.state) for one in scene.queue.messages()]
+    letters = [one.id for one in scene.queue.dead_letters()]
+    assert len(letters) == 2
+    for query in ("", "?count=5"):
+        response = scene.request(method, path + query)
+        assert response.status == 404
+        assert "with an empty id not found" in response.error
+    assert [(one.id, one.state) for one in scene.queue.messages()] == before
+    assert [one.id for one in scene.queue.dead_letters()] == letters
+    # Without the slash it is the bulk operation.
+    scene.ok(method, path.rstrip("/"))
+    assert [(one.id, one.state) for one in scene.queue.messages()] != before or letters != [
+        one.id for one in scene.queue.dead_letters()
+    ]
