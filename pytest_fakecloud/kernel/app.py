@@ -329,26 +329,30 @@ class App:
             result.body = self.dump(result.body)
         return result
 
-    def refused(
-        self,
-        status: int,
-        reason: str,
-        method: str = "",
-        target: str = "",
-        client: tuple[str, int] | None = None,
-    ) -> None:
-        """Take down what the server has refused by itself, before it was a request of the service.
+    def refused(self, status: int, reason: str) -> None:
+        """Take down that the server has refused what was no request of the service yet."""
+        self.journal.add_event("refused", f"{status} to what is no request: {reason}")
 
-        With a ``method``, it is one that no server knows: an unrouted request like any other.
+    def foreign(self, request: Request) -> Answer:
+        """The answer to a method no path takes, of which nothing but method and target was read.
+
+        It is an unrouted request like any other; nobody is asked for credentials, and where the
+        path is unknown too, the methods of the whole service are named.
         """
-        if not method:
-            self.journal.add_event("refused", f"{status} to what is no request: {reason}")
-            return
-        request = Request(method, target)
-        call = request.call = self.journal.open_call(method, target, (), b"", client)
-        call.status, call.answer, call.outcome = status, reason.encode(), "answered"
-        found = self.table.find(method, request.path)
-        self._unrouted(request, found if isinstance(found, frozenset) else None)
+        call = request.call = self.journal.open_call(
+            request.method, request.target, request.headers, request.body, request.client
+        )
+        found = self.table.find(request.method, request.path)
+        allowed = found if isinstance(found, frozenset) else None
+        self._unrouted(request, allowed)
+        try:
+            everywhere = (route.allowed for route in self.table.routes)
+            answer = self.wrong_method(request, allowed or frozenset().union(*everywhere))
+        except ServiceError as error:
+            answer = self.render_error(error)
+        self._finished(answer)
+        self._record(call, answer)
+        return answer
 
     def stream_failed(self, request: Request, error: Exception) -> None:
         """Report what broke a stream off; its client sees an answer without an end."""

@@ -200,13 +200,15 @@ class HTTPHandler(WSGIRequestHandler):
     def refuse(self, refusal: Refusal) -> None:
         """Say why the connection ends, and let the client read it."""
         status = refusal.status
-        if self.native:
-            client = self.client_address
-            self.app.refused(status, refusal.reason, refusal.method, refusal.target, client)
-        phrase = _status_line(status)[9:-2]
-        answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
-        message = Message("GET", "/")
+        message = Message(refusal.method or "GET", refusal.target, client=self.client_address)
         message.version, message.keep_alive = "1.1", False
+        if self.native and refusal.method:
+            answer = self.app.foreign(message)
+        else:
+            if self.native:
+                self.app.refused(status, refusal.reason)
+            phrase = _status_line(status)[9:-2]
+            answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
         self.connection.sendall(encode(message, answer))
         # Closing now, with bytes of the client unread, would reset the connection and take the
         # answer away from it.

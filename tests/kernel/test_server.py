@@ -405,9 +405,6 @@ REFUSED = {
     "an unknown version": (400, b"GET / HTTP/1.7\r\nHost: h\r\n\r\n"),
     "http/2 by prior knowledge": (400, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     "http/2 in the line": (505, b"GET / HTTP/2.0\r\nHost: h\r\n\r\n"),
-    "an unknown method": (501, b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n"),
-    "a method in lower case": (501, b"get / HTTP/1.1\r\nHost: h\r\n\r\n"),
-    "a proxy's method": (405, b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"),
     "a space in the target": (400, b"GET /a b HTTP/1.1\r\nHost: h\r\n\r\n"),
     "a TLS hello": (400, bytes.fromhex("16030100c8010000c40303")),
     "an expectation nobody knows": (
@@ -450,25 +447,36 @@ def test_tls_to_a_plain_port_is_called_by_its_name(demo: Demo, raw: Raw) -> None
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "status", "reason"),
+    ("method", "target", "allowed", "reason"),
     [
-        ("BREW", "/echo/x?y", 501, "the path takes GET, HEAD, POST, PUT"),
-        ("BREW", "/nowhere", 501, "no route for it"),
-        ("BREW", "", 501, "no route for it"),
-        ("get", "/echo/x", 501, "the path takes GET, HEAD, POST, PUT"),
-        ("CONNECT", "h:1", 405, "no route for it"),
+        ("BREW", "/echo/x?y", "GET, HEAD, POST, PUT", "the path takes GET, HEAD, POST, PUT"),
+        ("BREW", "/nowhere", "GET, HEAD, POST, PUT", "no route for it"),
+        ("BREW", "", "GET, HEAD, POST, PUT", "no route for it"),
+        ("get", "/echo/x", "GET, HEAD, POST, PUT", "the path takes GET, HEAD, POST, PUT"),
+        ("CONNECT", "h:1", "GET, HEAD, POST, PUT", "no route for it"),
     ],
 )
 def test_a_method_nobody_knows_is_unrouted_like_any_other(
-    demo: Demo, raw: Raw, method: str, target: str, status: int, reason: str
+    demo: Demo, raw: Raw, method: str, target: str, allowed: str, reason: str
 ) -> None:
-    assert raw.ask(f"{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n").status == status
+    reply = raw.ask(f"{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert (reply.status, reply.header("Allow")) == (405, allowed)
+    assert reply.body == b'{"error":"Method Not Allowed"}'
+    assert reply.header("Connection") == "close"
+    assert raw.is_closed()
     call = demo.journal.calls().only()
-    assert (call.method, call.target, call.status) == (method, target, status)
+    assert (call.method, call.target, call.status) == (method, target, 405)
+    assert call.answer_json() == {"error": "Method Not Allowed"}
     assert call.problem == "unrouted"
     problem = demo.context.problems[0]
     assert problem.kind == "unrouted"
     assert reason in problem.text
+
+
+def test_a_plain_application_is_not_asked_about_a_method_nobody_knows(hub: Hub) -> None:
+    mount = hub.mount(Request.application(lambda request: pytest.fail("asked")))
+    with Raw(mount.address) as raw:
+        assert raw.ask("BREW / HTTP/1.1\r\nHost: h\r\n\r\n").status == 501
 
 
 def test_a_head_up_to_the_limit_is_served_and_one_above_is_not(demo: Demo) -> None:

@@ -53,7 +53,9 @@ class TestMethods:
         assert answer.headers["Content-Length"] == str(len('{"result":"OK"}'))
         assert http.get("/get/k").json() == {"result": "v"}
 
-    @pytest.mark.parametrize("method", ["DELETE", "PATCH", "OPTIONS"])
+    @pytest.mark.parametrize(
+        "method", ["DELETE", "PATCH", "OPTIONS", "PROPFIND", "BREW", "CONNECT"]
+    )
     @pytest.mark.parametrize("path", ["/", "/get/k", "/pipeline", "/multi-exec", "/subscribe/a"])
     def test_any_other_is_405(self, http: httpx.Client, method: str, path: str) -> None:
         answer = http.request(method, path)
