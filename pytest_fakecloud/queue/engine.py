@@ -23,6 +23,7 @@ from functools import partial
 
 from ..kernel.clock import Clock, Lane, Timer
 from ..kernel.ids import BASE58, Ids
+from .allowance import Allowance
 from .attempting import Attempting
 from .dlq import DeadLetters
 from .errors import not_found
@@ -101,6 +102,7 @@ class Engine:
         self.attempting = Attempting(self)
         self.dead_letters = DeadLetters(self)
         self.schedules = Schedules(self)
+        self.allowance = Allowance(self)
         self.publisher = Publisher(self)
         self.timers: dict[str, Timer] = {}
         self._planned: list[tuple[Timer, str]] = []

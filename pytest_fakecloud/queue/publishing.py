@@ -1,35 +1,28 @@
-"""From a publish request to stored messages: destinations, deduplication, quotas, callbacks.
+"""From a publish request to stored messages: destinations, deduplication, callbacks.
 
 Decided here: a duplicate is known by its id, or for content-based deduplication by destination,
-body, content type and forwarded headers; each endpoint of a URL group counts by itself.  A callback
-counts towards the day's messages and is never refused.  Default headers of a URL group are read as
-if they had been sent, and what was sent wins.
+body, content type and forwarded headers; each endpoint of a URL group counts by itself.  Default
+headers of a URL group are read as if they had been sent, and what was sent wins.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
-from . import errors
-from .errors import QueueError, bad_request, quota
+from .allowance import check_public
+from .errors import QueueError, bad_request
 from .headers import check_url, read_given, read_settings
 from .model import (
-    DAY,
     MESSAGE,
-    SECOND,
     Headers,
     Kind,
     Message,
     PublishSettings,
 )
-from .retry import RetryDelay
 from .schedule import Schedule
 
 if TYPE_CHECKING:
@@ -40,7 +33,6 @@ Api = Literal["v1", "v2"]
 
 #: Where the vendor's own language-model destination really is.
 LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
-_DEEPEST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +71,11 @@ class Published:
         )
 
 
-@dataclass(slots=True)
-class Usage:
-    """How much of the day's and the second's quota is used."""
-
-    day: int = 0
-    messages: int = 0
-    second: int = 0
-    requests: int = 0
-
-
 class Publisher:
     """Accepts messages for an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.usage = Usage()
         self.seen: dict[str, tuple[int, str]] = {}
 
     # -- the ways in -----------------------------------------------------------------------------
@@ -120,14 +101,14 @@ class Publisher:
         given = read_given(headers, query)
         with engine.lock:
             if counted:
-                self.count_request()
+                engine.allowance.count_request()
             group = self._group(destination)
             if group is not None and group.headers:
                 given = merge_given(read_given(group.headers), given)
             settings = PublishSettings(**given)
             if queue_name is not None:
                 settings = replace(settings, queue_name=queue_name)
-            self._check(settings, body)
+            self._engine.allowance.check(settings, body)
             targets = self._targets(destination, settings)
             if settings.cron is not None or schedule_only:
                 return self._schedule(destination, settings, body, caller_ip, api)
@@ -182,14 +163,14 @@ class Publisher:
         settings = replace(read_settings(nested), content_type="application/json")
         if not engine.settings.delayed_callbacks:
             settings = replace(settings, delay_us=0, not_before_us=None)
-        retries = self._callback_retries(settings, source.max_retries)
+        retries = engine.allowance.callback_retries(settings, source.max_retries)
         draft = self._draft(
             Target(url), replace(settings, retries=retries), body, at_us, caller_ip=source.caller_ip
         )
         draft.kind = kind
         draft.source_id = source.id
         engine.trace_back(draft, source, engine.clock.now_us())
-        self._count_message()
+        engine.allowance.count_message()
         try:
             self._check_queues([draft])
             repeats = engine.workflow.accept(draft, at_us)
@@ -227,7 +208,7 @@ class Publisher:
         settings = PublishSettings(**merge_given(kept, given))
         if settings.retries is None:
             settings = replace(settings, retries=message.max_retries)
-        self._check(settings, message.body)
+        self._engine.allowance.check(settings, message.body)
         draft = self._draft(
             Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
             settings,
@@ -240,110 +221,6 @@ class Publisher:
         draft.schedule_id = message.schedule_id
         draft.extra["retry_of"] = message.id
         return draft
-
-    # -- quotas ----------------------------------------------------------------------------------
-
-    def count_request(self) -> None:
-        """Count a publish request towards the burst limit; 429 beyond it."""
-        limit = self._engine.limits.burst
-        if limit is None:
-            return
-        second = self._engine.clock.now_us() // SECOND
-        if self.usage.second != second:
-            self.usage.second, self.usage.requests = second, 0
-        if self.usage.requests >= limit:
-            raise errors.burst_limited(
-                [
-                    ("Burst-RateLimit-Limit", str(limit)),
-                    ("Burst-RateLimit-Remaining", "0"),
-                    ("Burst-RateLimit-Reset", str(second + 1)),
-                ]
-            )
-        self.usage.requests += 1
-
-    def daily_headers(self) -> Headers:
-        """Return the headers that tell how much of the daily limit is left; none without one."""
-        limit = self._engine.limits.daily_messages
-        if limit is None:
-            return []
-        self._today()
-        return [
-            ("RateLimit-Limit", str(limit)),
-            ("RateLimit-Remaining", str(max(0, limit - self.usage.messages))),
-            ("RateLimit-Reset", str((self.usage.day + 1) * DAY // SECOND)),
-        ]
-
-    def _today(self) -> None:
-        day = self._engine.clock.now_us() // DAY
-        if self.usage.day != day:
-            self.usage.day, self.usage.messages = day, 0
-
-    def _count_message(self) -> None:
-        self._today()
-        self.usage.messages += 1
-
-    def check_room(self, count: int) -> None:
-        """Refuse more messages than are left of the day's; 429."""
-        limit = self._engine.limits.daily_messages
-        if limit is not None:
-            self._today()
-            if self.usage.messages + count > limit:
-                raise errors.daily_limited(self.daily_headers())
-
-    # -- checks ----------------------------------------------------------------------------------
-
-    def _check(self, settings: PublishSettings, body: bytes) -> None:
-        limits = self._engine.limits
-        if len(body) > limits.message_size:
-            raise errors.too_large(limits.message_size)
-        retries = self._retries(settings)
-        self._check_settings(settings, retries)
-        for nested in (settings.callback_headers, settings.failure_callback_headers):
-            self._check_nested(nested, retries, 1)
-
-    def _check_settings(self, settings: PublishSettings, retries: int) -> None:
-        limits = self._engine.limits
-        if settings.retries is not None and settings.retries > limits.retries:
-            raise quota("maxRetries")
-        now = self._engine.clock.now_us()
-        delay = settings.delay_us
-        if settings.not_before_us is not None:
-            delay = settings.not_before_us - now
-        if limits.delay_us is not None and delay > limits.delay_us:
-            raise quota("maxDelay", limits.delay_us // SECOND)
-        if settings.timeout_us == 0:
-            raise bad_request("invalid timeout: it must be longer than 0s")
-        if settings.retry_delay is not None:
-            expression = RetryDelay(settings.retry_delay)
-            for retried in range(retries):
-                expression.milliseconds(retried)
-
-    def _check_nested(self, nested: Headers, source_retries: int, depth: int) -> None:
-        if not nested:
-            return
-        if depth > _DEEPEST:
-            raise bad_request(f"invalid callback headers: nested deeper than {_DEEPEST} levels")
-        settings = read_settings(nested)
-        retries = self._callback_retries(settings, source_retries)
-        self._check_settings(settings, retries)
-        delayed = settings.delay_us or settings.not_before_us is not None
-        if delayed and not self._engine.settings.delayed_callbacks:
-            raise bad_request("invalid callback headers: a callback cannot be delayed")
-        if settings.cron is not None:
-            raise bad_request("invalid callback headers: a callback cannot be scheduled")
-        self._check_nested(settings.callback_headers, retries, depth + 1)
-        self._check_nested(settings.failure_callback_headers, retries, depth + 1)
-
-    def _callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
-        if settings.retries is not None:
-            return settings.retries
-        inherited = self._engine.settings.callback_retries
-        return source_retries if inherited == "inherit" else inherited
-
-    def _retries(self, settings: PublishSettings) -> int:
-        if settings.retries is not None:
-            return settings.retries
-        return min(self._engine.settings.default_retries, self._engine.limits.retries)
 
     # -- destinations ----------------------------------------------------------------------------
 
@@ -362,7 +239,7 @@ class Publisher:
             return [Target(LLM_URL)]
         check_url(destination, "destination")
         if self._engine.settings.production_checks:
-            _check_public(destination)
+            check_public(destination)
         return [Target(destination)]
 
     # -- storing ---------------------------------------------------------------------------------
@@ -389,7 +266,7 @@ class Publisher:
             settings=settings,
             created_us=now_us,
             not_before_us=not_before,
-            max_retries=self._retries(settings),
+            max_retries=engine.allowance.retries(settings),
             retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
             caller_ip=caller_ip,
@@ -408,7 +285,7 @@ class Publisher:
             self._mark(one.topic_name, one.url, one.settings, one.body, group) for one in drafts
         ]
         new = {mark or draft.id for mark, draft in zip(marks, drafts, strict=True)}
-        self.check_room(sum(self._repeated(one) is None for one in new))
+        engine.allowance.check_room(sum(self._repeated(one) is None for one in new))
         self._check_queues(drafts)
         result = Published(group=group)
         stored: list[Message] = []
@@ -435,7 +312,7 @@ class Publisher:
         if api == "v1" and group and stored:
             self._join(stored)
         for draft in stored:
-            self._count_message()
+            engine.allowance.count_message()
             self._queue(draft)
             engine.accept(draft)
         return result
@@ -517,24 +394,6 @@ def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
             own = {key.lower() for key, _ in given[name]}
             merged[name] = [pair for pair in base[name] if pair[0].lower() not in own] + given[name]
     return merged
-
-
-def _check_public(url: str) -> None:
-    host = urlsplit(url).hostname or ""
-    refused = "invalid destination url: endpoint resolves to a loopback address: "
-    if host == "localhost" or host.endswith(".localhost"):
-        raise bad_request(refused + "127.0.0.1")
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is not None and address.is_loopback:
-        raise bad_request(refused + host)
-    # Nothing is looked up: these names are known to have no public address.
-    if address is None and (
-        "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
-    ):
-        raise bad_request(f"invalid destination url: unable to resolve host: {host}")
 
 
 def error_item(error: QueueError) -> dict[str, object]:

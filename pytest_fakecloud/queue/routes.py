@@ -115,7 +115,7 @@ class QueueApp(App):
         if not result.group:
             body = body[0]
         return Answer(
-            body, 202 if result.duplicate else status, self.engine.publisher.daily_headers()
+            body, 202 if result.duplicate else status, self.engine.allowance.daily_headers()
         )
 
     # -- publishing ------------------------------------------------------------------------------
@@ -152,9 +152,10 @@ class QueueApp(App):
             raise bad_request(f"invalid batch: {error}") from None
         if not isinstance(items, list):
             raise bad_request("invalid batch: expected a JSON array")
-        self.engine.publisher.count_request()
+        with self.engine.lock:
+            self.engine.allowance.count_request()
         answers = [self._batch_item(item, request) for item in items]
-        return Answer(answers, 200, self.engine.publisher.daily_headers())
+        return Answer(answers, 200, self.engine.allowance.daily_headers())
 
     def _batch_item(self, item: Any, request: Request) -> object:
         try:

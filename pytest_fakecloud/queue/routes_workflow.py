@@ -345,7 +345,7 @@ class WorkflowRoutes:
                 refuse_empty_id(request, "dlq message")
                 rows, cursor = self._letters(_pairs(request), request)
             # Of a selection that the day has no room for, none is started anew.
-            self.engine.publisher.check_room(len(rows))
+            self.engine.allowance.check_room(len(rows))
             runs = []
             for row in rows:
                 runs.append(make(self.engine.dead_letters.message(row), plain))

@@ -10,12 +10,12 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .allowance import Usage
 from .dlq import DeadLetter
 from .fifo import Queues
 from .flow import FlowControl
 from .groups import UrlGroups
 from .model import LogEntry, Message, Outcome
-from .publishing import Usage
 from .schedule import Schedule
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def save(engine: Engine) -> Saved:
         schedules={name: one.copy() for name, one in engine.schedules.by_id.items()},
         dead_letters=dict(engine.dead_letters.rows),
         seen=dict(engine.publisher.seen),
-        usage=replace(engine.publisher.usage),
+        usage=replace(engine.allowance.usage),
         logs=list(engine.logs.entries),
         in_flight=dict(engine.in_flight),
         workflow=engine.workflow.snapshot(),
@@ -80,7 +80,7 @@ def put_back(engine: Engine, saved: Saved) -> None:
     engine.schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}
     engine.dead_letters.rows = dict(saved.dead_letters)
     engine.publisher.seen = dict(saved.seen)
-    engine.publisher.usage = replace(saved.usage)
+    engine.allowance.usage = replace(saved.usage)
     engine.logs.entries = list(saved.logs)
     engine.in_flight = dict(saved.in_flight)
     engine.workflow.restore(saved.workflow)
