@@ -40,3 +40,15 @@ def test_calls_without_meaning() -> None:
                 call()
         cloud.kv_server(name="second")
     assert kv.closed
+
+
+def test_each_open_handle_has_a_name_of_its_own() -> None:
+    with Cloud() as cloud:
+        store = cloud.kv_server(name="store")
+        with pytest.raises(ContractError, match="there is a handle named 'store' already"):
+            cloud.broker(name="store")
+        cloud.kv_server(name="kv_server_2")
+        names = [cloud.kv_server().name, cloud.kv_server().name]
+        assert names == ["kv_server", "kv_server_3"]
+        store.close()
+        assert cloud.broker(name="store").name == "store"

@@ -307,9 +307,6 @@ class ControlApp(App):
         if not isinstance(settings, dict):
             raise Refused(422, f"settings is an object, not {settings!r}")
         settings = self._decoded(settings, "settings")
-        taken = settings.get("name")
-        if any(handle.name == taken for handle in self.cloud.handles):
-            raise Refused(422, f"there is a handle {taken!r} already: give another name")
         with _contract():
             return describe(self.cloud.start(str(body.get("fixture")), settings))
 

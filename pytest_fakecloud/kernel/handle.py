@@ -136,12 +136,20 @@ class Context:
         return cls(the_clock, Ids(seed), Journal(the_clock.now_us), delivery=delivery)
 
     def name_for(self, fixture: str, given: str | None) -> str:
-        """The handle's name: the given one, the fixture's, or the fixture's with a number."""
-        numbers = self._numbers.setdefault(fixture, itertools.count(1))
+        """The handle's name: the given one, the fixture's, or the fixture's with a number.
+
+        Raises ``ContractError`` when an open handle has the given one.
+        """
+        taken = [handle.name for handle in self.handles]
         if given is not None:
+            if given in taken:
+                raise ContractError(f"there is a handle named {given!r} already: give another name")
             return given
-        number = next(numbers)
-        return fixture if number == 1 else f"{fixture}_{number}"
+        for number in self._numbers.setdefault(fixture, itertools.count(1)):
+            name = fixture if number == 1 else f"{fixture}_{number}"
+            if name not in taken:
+                break
+        return name
 
     def mount(self, app: Any, **options: Any) -> Mount:
         """Put an app on an address of its own."""
