@@ -31,6 +31,7 @@ EDGES = {
     ("queue", "routes_history"),
     ("queue", "routes_v1"),
     ("queue", "routes_workflow"),
+    ("queue", "routes_workflow_history"),
 }
 FORBIDDEN_IN_ENGINES = {
     "http", "pytest", "random", "requests", "responses", "socket", "time", "urllib3", "werkzeug",

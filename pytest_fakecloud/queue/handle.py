@@ -37,6 +37,7 @@ from .model import (
 )
 from .routes import QueueApp
 from .routes_workflow import WorkflowRoutes
+from .routes_workflow_history import WorkflowHistoryRoutes
 from .sender import Sender, SignatureClock, Unstubbed
 from .sender import signature_clock as clock_of_signatures
 from .settings import Loop, Settings
@@ -182,8 +183,9 @@ class Queue(Looking, ByHand, Handle):
         self._driver = Driver(self)
         faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self.engine.mishaps = PlannedMishaps(faults)
-        more = WorkflowRoutes(self.engine, workflow)
-        app = QueueApp(self.engine, lambda: self.token, [more])
+        runs = WorkflowRoutes(self.engine, workflow)
+        letters = WorkflowHistoryRoutes(self.engine, workflow)
+        app = QueueApp(self.engine, lambda: self.token, [runs, letters])
         super().__init__(context, app, name=name, faults=faults)
         self.faults = faults
         # The service answers for its own limits; only what is far beyond them is the server's.

@@ -75,6 +75,17 @@ def pairs(request: Request) -> list[tuple[str, str]]:
     return query_of(request) + filters.pairs_of(json_object(request))
 
 
+def bulk_pairs(request: Request) -> list[tuple[str, str]]:
+    """Return the filters of a bulk operation on runs; empty ones in the query ask for nothing."""
+    pairs = [pair for pair in query_of(request) if pair[1]]
+    if not request.body.strip():
+        return pairs
+    try:
+        return pairs + filters.pairs_of(json_value(request.body))
+    except ValueError as error:
+        raise bad_request(f"invalid body: {error}") from None
+
+
 def refuse_empty_id(request: Request, what: str) -> None:
     """Refuse a path that ends in an empty id, such as `/v2/messages/`; 404 as for any unknown id.
 
