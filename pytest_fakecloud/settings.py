@@ -76,6 +76,8 @@ def check_settings(fixture: str, handle_class: type[Handle], settings: Mapping[s
                 raise ContractError(
                     f"{name}={value!r} of {fixture} must be a text that is not empty"
                 )
+            if name == "token" and value is not None and not value.isprintable():
+                raise ContractError(f"token={value!r} of {fixture}: no header can hold that")
         else:
             _check_type(fixture, name, value, annotations[name])
 

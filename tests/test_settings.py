@@ -49,6 +49,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
         ("queue", "limits", "x", "must be a mapping or None"),
         ("kv_server", "port", 99999, r"must be 0 \(any free\) to 65535"),
         ("kv_server", "name", 5, "must be a text that is not empty"),
+        ("kv_server", "token", "a\nb", "no header can hold that"),
     ],
 )
 def test_the_error_names_setting_value_and_what_is_right(

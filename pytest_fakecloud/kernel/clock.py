@@ -313,7 +313,10 @@ class Clock:
 
     def run_due(self, lanes: Iterable[Lane] = LANES) -> list[Fired]:
         """Fire everything that is due now, in order, without moving time."""
-        return self._run(self.now_us, tuple(lanes))
+        wanted = tuple(lanes)
+        if unknown := [lane for lane in wanted if lane not in LANES]:
+            raise ContractError(f"{unknown!r} is no lane of a clock; there are: {', '.join(LANES)}")
+        return self._run(self.now_us, wanted)
 
     def dispatch(
         self,

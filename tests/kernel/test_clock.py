@@ -235,6 +235,8 @@ def test_advance_to_next_and_run_due(clock: Clock) -> None:
     clock.call_at(NOON_US + 5 * SECOND, seen.append, lane="driven")
     assert len(clock.run_due(["background"])) == 1
     assert len(clock.run_due()) == 1
+    with pytest.raises(ContractError, match=r"\['fast'\] is no lane of a clock; there are: state"):
+        clock.run_due(["fast"])  # type: ignore[list-item]
     assert clock.now_us() == NOON_US + 5 * SECOND
     assert len(clock.advance_to_next()) == 1
     assert clock.advance_to_next() == []
