@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +19,7 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kernel.hub import default_hub
 from pytest_fakecloud.kernel.instants import monotonic
 
-HERE = Path(__file__).parent / "js"
-NODE = shutil.which("node")
+from . import node
 
 
 def control(broker: Broker) -> Callable[..., list[bytes]]:
@@ -109,24 +105,10 @@ def environment(request: pytest.FixtureRequest, engine: str) -> Iterator[dict[st
 
 
 def test_the_javascript_client(environment: dict[str, str], engine: str) -> None:
-    if NODE is None:
-        pytest.skip("node is not installed")
-    if not (HERE / "node_modules" / "@upstash" / "kafka").is_dir():
-        pytest.skip("@upstash/kafka is not installed: run `npm ci` in tests/clients/js")
-    result = subprocess.run(
-        [NODE, "--test", "--test-reporter=tap", "kafka.test.mjs"],
-        cwd=HERE,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-4_000:]
-    skipped = re.findall(r"^ *ok \d+ - (.+?) # SKIP", result.stdout, re.MULTILINE)
+    node.need("@upstash/kafka")
+    output = node.run("kafka.test.mjs", environment, reporter="tap")
+    skipped = re.findall(r"^ *ok \d+ - (.+?) # SKIP", output, re.MULTILINE)
     assert skipped == SKIPPED[engine]
-    passed = re.search(r"^# pass (\d+)", result.stdout, re.MULTILINE)
+    passed = re.search(r"^# pass (\d+)", output, re.MULTILINE)
     assert passed is not None
-    assert int(passed[1]) >= 29 - len(skipped), result.stdout
+    assert int(passed[1]) >= 29 - len(skipped), output

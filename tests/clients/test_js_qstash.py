@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +16,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.hub import default_hub
 
-HERE = Path(__file__).parent / "js"
-NODE = shutil.which("node")
+from . import node
 
 
 class Control:
@@ -64,20 +60,6 @@ def environment() -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("name", ["qstash", "qstash-dev", "workflow"])
 def test_the_javascript_client(name: str, environment: dict[str, str]) -> None:
-    if NODE is None:
-        pytest.skip("node is not installed")
-    if not (HERE / "node_modules" / "@upstash" / name.removesuffix("-dev")).is_dir():
-        pytest.skip(
-            f"@upstash/{name.removesuffix('-dev')} is not installed: run `npm ci` in tests/clients/js"
-        )
-    result = subprocess.run(
-        [NODE, "--test", "--test-reporter=spec", f"{name}.test.mjs"],
-        cwd=HERE,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-4_000:]
-    assert "pass 0" not in result.stdout
+    node.need(f"@upstash/{name.removesuffix('-dev')}")
+    output = node.run(f"{name}.test.mjs", environment)
+    assert "pass 0" not in output

@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +19,8 @@ from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from tests.kv.backing import BINARIES, MISSING, OWN, started
 
-HERE = Path(__file__).parent / "js"
-NODE = shutil.which("node")
-PACKAGES = ("redis", "ratelimit")
+from . import node
+
 NAMES = ("single", "scripts", "several", "auto", "messages", "limits")
 NEEDED = ("HEXPIRE", "JSON.SET")
 """Commands that not every server has; the tests that need one say so."""
@@ -69,12 +65,8 @@ def lacking(server: KVServer, engine: str) -> dict[str, str]:
     return {name: f"{engine} has no {name}" for name, found in known if not found}
 
 
-@pytest.mark.skipif(NODE is None, reason="node is not installed")
-@pytest.mark.skipif(
-    not all((HERE / "node_modules" / "@upstash" / name).is_dir() for name in PACKAGES),
-    reason="@upstash/redis or @upstash/ratelimit is not installed: `npm ci` in tests/clients/js",
-)
 def test_the_javascript_clients(make: Make, engine: str) -> None:
+    node.need("@upstash/redis", "@upstash/ratelimit")
     context = Context.alone(seed=1)
     with ExitStack() as stack:
         servers = {name: stack.enter_context(make(context, name)) for name in NAMES}
@@ -87,28 +79,21 @@ def test_the_javascript_clients(make: Make, engine: str) -> None:
             for name, server in servers.items()
         }
         lacks = lacking(servers["single"], engine)
-        result = subprocess.run(
-            [str(NODE), "--test", "--test-reporter=spec", "redis.test.mjs"],
-            cwd=HERE,
-            env={
+        output = node.run(
+            "redis.test.mjs",
+            {
                 **os.environ,
                 "FAKE_KV_SERVERS": json.dumps(connections),
                 "FAKE_KV_LACKS": json.dumps(lacks),
             },
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
         )
-        assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-4_000:]
         passed, skipped = (
-            int(re.findall(rf"^\S* ?{word} (\d+)", result.stdout, re.MULTILINE)[-1])
+            int(re.findall(rf"^\S* ?{word} (\d+)", output, re.MULTILINE)[-1])
             for word in ("pass", "skipped")
         )
         assert passed + skipped >= TESTS
         # Each is told with its reason; nothing is left out of what the engine has.
-        reasons = re.findall(r"# (.* has no .*)", result.stdout)
+        reasons = re.findall(r"# (.* has no .*)", output)
         assert set(reasons) == set(lacks.values())
         assert skipped == len(reasons)
         print("\n".join(reasons))

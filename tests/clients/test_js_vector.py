@@ -8,19 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 
-HERE = Path(__file__).parent / "js"
-NODE = shutil.which("node")
+from . import node
+
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {"kind": "dense", "dimension": 2},
     "sparse": {"kind": "sparse"},
@@ -30,12 +25,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.skipif(NODE is None, reason="node is not installed")
-@pytest.mark.skipif(
-    not (HERE / "node_modules" / "@upstash" / "vector").is_dir(),
-    reason="@upstash/vector is not installed: run `npm ci` in tests/clients/js",
-)
 def test_the_javascript_client() -> None:
+    node.need("@upstash/vector")
     context = Context.alone(seed=1)
     with ExitStack() as stack:
         indexes = {
@@ -45,18 +36,10 @@ def test_the_javascript_client() -> None:
         connections = {
             kind: {"url": index.url, "token": index.token} for kind, index in indexes.items()
         }
-        result = subprocess.run(
-            [str(NODE), "--test", "--test-reporter=spec", "vector.test.mjs"],
-            cwd=HERE,
-            env={**os.environ, "FAKE_VECTOR_INDEXES": json.dumps(connections)},
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
+        output = node.run(
+            "vector.test.mjs", {**os.environ, "FAKE_VECTOR_INDEXES": json.dumps(connections)}
         )
-        assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-4_000:]
-        passed = re.search(r"pass (\d+)", result.stdout)
+        passed = re.search(r"pass (\d+)", output)
         assert passed is not None
         assert int(passed[1]) >= 21
         # The one request to the bare address is the only one without a route.
