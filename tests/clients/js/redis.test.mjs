@@ -190,11 +190,15 @@ describe("several at once", () => {
 describe("messages", () => {
   const redis = connect("messages");
 
-  test("channels", async () => {
+  test("channels", async (t) => {
     const subscription = redis.subscribe(["news", "more"]);
+    // An open stream would keep the process from its end.
+    t.after(() => subscription.unsubscribe());
     const seen = [];
     subscription.on("message", (data) => seen.push(data));
+    // Each channel has a stream of its own, and nothing orders one against the other.
     await until(async () => (await redis.publish("news", { n: 1 })) === 1);
+    await until(() => seen.length >= 1);
     await until(async () => (await redis.publish("more", "plain, with a comma")) === 1);
     await until(() => seen.length >= 2);
     assert.deepEqual(seen, [
@@ -206,8 +210,9 @@ describe("messages", () => {
     await until(async () => (await redis.publish("news", "x")) === 0);
   });
 
-  test("patterns", async () => {
+  test("patterns", async (t) => {
     const subscription = redis.psubscribe("user:*");
+    t.after(() => subscription.unsubscribe());
     const seen = [];
     subscription.on("pmessage", (data) => seen.push(data));
     await until(async () => (await redis.publish("user:1", { on: true })) === 1);
