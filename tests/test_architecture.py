@@ -12,7 +12,17 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "pytest_fakecloud"
 SERVICES = ("kv", "vector", "broker", "queue")
-PURE_KERNEL = {"aio", "auth", "clock", "dispatch", "errors", "ids", "instants", "journal"}
+PURE_KERNEL = {
+    "aio",
+    "asserting",
+    "auth",
+    "clock",
+    "dispatch",
+    "errors",
+    "ids",
+    "instants",
+    "journal",
+}
 EDGE_NAMES = {"routes", "handle"}
 # Files of a service that stand at its edge: what they may import beyond the engine's rules.
 EDGES = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+from ..kernel.asserting import Predicate, brief, differences
 from ..kernel.errors import ContractError
 from ..kernel.journal import Call
 from .loading import Headers, header_list
@@ -42,20 +43,20 @@ class Expectation:
         self.key = key
         self.headers = None if headers is None else [tuple(h) for h in header_list(headers)]
         self.partition = partition
-        self._value = _Predicate(value) if callable(value) else None
-        self._key = _Predicate(key) if callable(key) else None
+        self._value = Predicate(value) if callable(value) else None
+        self._key = Predicate(key) if callable(key) else None
 
     def __str__(self) -> str:
         parts = {"value": self.value, "key": self.key, "headers": self.headers}
         given = {**parts, "partition": self.partition}
-        shown = ", ".join(f"{k}={_brief(v)}" for k, v in given.items() if v is not None)
+        shown = ", ".join(f"{k}={brief(v)}" for k, v in given.items() if v is not None)
         return f" with {shown}" if shown else ""
 
     @property
     def unclear(self) -> str:
         """What nobody knows because a predicate raised for every record; empty mostly."""
         predicates = [p for p in (self._value, self._key) if p is not None]
-        if any(p.failed and not p.decided for p in predicates):
+        if any(predicate.undecided for predicate in predicates):
             return "a predicate raised for every record it was asked about, so it decides nothing"
         return ""
 
@@ -67,9 +68,10 @@ class Expectation:
         if self.key is not None:
             key = record.key or ""
             if self._key is not None:
-                reasons += self._key.why_not("key", key)
+                if (why := self._key.why_not(key)) is not None:
+                    reasons.append(f"key is {brief(key)}{why}")
             elif key != self.key:
-                reasons.append(f"key is {key!r}, not {_brief(self.key)}")
+                reasons.append(f"key is {key!r}, not {brief(self.key)}")
         if self.partition is not None and record.partition != self.partition:
             reasons.append(f"partition is {record.partition}, not {self.partition}")
         for name, text in self.headers or ():
@@ -109,49 +111,15 @@ class Expectation:
     def _value_reasons(self, record: Record) -> list[str]:
         wanted, value = self.value, record.value
         if self._value is not None:
-            return self._value.why_not("value", value)
+            why = self._value.why_not(value)
+            return [] if why is None else [f"value is {brief(value)}{why}"]
         if isinstance(wanted, str):
-            return [] if value == wanted else [f"value is {_brief(value)}, not {_brief(wanted)}"]
+            return [] if value == wanted else [f"value is {brief(value)}, not {brief(wanted)}"]
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError):
-            return [f"value {_brief(value)} is not JSON, expected {_brief(wanted)}"]
-        return [] if parsed == wanted else _differences(parsed, wanted, "value")
-
-
-class _Predicate:
-    """A test's predicate: how often it decided, and how often it raised."""
-
-    def __init__(self, function: Callable[[Any], object]) -> None:
-        self.function = function
-        self.decided = 0
-        self.failed = 0
-
-    def holds(self, value: Any) -> bool | str:
-        """Whether it holds, or what it raised instead of telling."""
-        try:
-            answer = self.function(value)
-            held = bool(answer)
-        except Exception as error:
-            self.failed += 1
-            return _brief(error)
-        if isinstance(answer, Awaitable):
-            if isinstance(answer, Coroutine):
-                answer.close()
-            raise ContractError(
-                f"what {_brief(self.function)} returns is to be awaited: give a function that "
-                "answers at once"
-            )
-        self.decided += 1
-        return held
-
-    def why_not(self, what: str, value: str) -> list[str]:
-        held = self.holds(value)
-        if held is True:
-            return []
-        if held is False:
-            return [f"{what} {_brief(value)} does not satisfy {_brief(self.function)}"]
-        return [f"{what} {_brief(value)}, for which {_brief(self.function)} raised {held}"]
+            return [f"value {brief(value)} is not JSON, expected {brief(wanted)}"]
+        return list(differences(parsed, wanted, "value"))
 
 
 class Sought:
@@ -175,12 +143,12 @@ class Sought:
             )
         self.topic = topic
         self.timeout = timeout
-        self._predicate = None if predicate is None else _Predicate(predicate)
+        self._predicate = None if predicate is None else Predicate(predicate)
 
     def among(self, records: Sequence[Record]) -> Record | None:
         """The first of the records that is the one; None while there is none."""
         for record in records:
-            if self._predicate is None or self._predicate.holds(record) is True:
+            if self._predicate is None or self._predicate.why_not(record) is None:
                 return record
         return None
 
@@ -191,24 +159,9 @@ class Sought:
             f"there are {len(records)}:"
         ]
         for record in records[-10:]:
-            held = None if self._predicate is None else self._predicate.holds(record)
-            lines.append(f"  {record!r}" + (f", raised {held}" if isinstance(held, str) else ""))
+            why = None if self._predicate is None else self._predicate.why_not(record)
+            lines.append(f"  {record!r}{why or ''}")
         return "\n".join(lines)
-
-
-def _differences(found: Any, wanted: Any, path: str) -> list[str]:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        reasons = []
-        for name in sorted({*found, *wanted}, key=str):
-            place = f"{path}.{name}"
-            if name not in found:
-                reasons.append(f"{place} is absent")
-            elif name not in wanted:
-                reasons.append(f"{place} = {_brief(found[name])} was not expected")
-            elif found[name] != wanted[name]:
-                reasons += _differences(found[name], wanted[name], place)
-        return reasons
-    return [f"{path} is {_brief(found)}, not {_brief(wanted)}"]
 
 
 def failure(
@@ -247,7 +200,7 @@ def shown_call(call: Call) -> str:
 
 
 def _where(record: Record) -> str:
-    return f"{record.topic}-{record.partition}@{record.offset} {_brief(record.value)}"
+    return f"{record.topic}-{record.partition}@{record.offset} {brief(record.value)}"
 
 
 def _as_json(value: Any) -> Any:
@@ -257,9 +210,3 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_json(item) for item in value]
     return value
-
-
-def _brief(value: object) -> str:
-    text = getattr(value, "__name__", "") if callable(value) else repr(value)
-    text = text or repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"

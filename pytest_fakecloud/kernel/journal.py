@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
+from .asserting import check_times
 from .errors import ContractError
 from .instants import to_datetime
 
@@ -346,8 +347,7 @@ class Journal:
                 f"{what!r} names no call: give 'POST /path', '/path', a route or a command as text, "
                 "or fields such as body=…"
             )
-        if times is not None and (type(times) is not int or times < 0):
-            raise ContractError(f"times={times!r} is no count: give a whole number from 0 up")
+        check_times(times)
         calls = self.calls()
         reasons = [(call, _why_not(call, what, where)) for call in calls]
         found = Found(call for call, why in reasons if not why)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, overload
 
+from ..kernel.asserting import check_times
 from ..kernel.errors import ContractError
 from ..kernel.instants import to_datetime
 from ..kernel.journal import Found
 from .arguments import text
 from .asking import asked_text
 from .fields import check_fields, differences
-from .matching import check_times
 from .model import NON_RETRYABLE, first
 from .scoped_faults import ScopedFaults
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..kernel.asserting import check_times, differences
 from ..kernel.errors import ContractError
 from ..kernel.journal import Found
 from .arguments import ANY
@@ -77,31 +78,9 @@ def _json_mismatch(message: PublishedMessage, wanted: object) -> list[str]:
 
 def difference(found: object, wanted: object, path: str = "json") -> str:
     """Return the first few differences of two JSON values, by path."""
-    lines = list(_differences(found, wanted, path))
+    lines = list(differences(found, wanted, path))
     more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
     return "; ".join(lines[:3]) + more
-
-
-def _differences(found: Any, wanted: Any, path: str) -> Any:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in dict.fromkeys([*wanted, *found]):
-            if key not in found:
-                yield f"{path}.{key} is absent, not {wanted[key]!r}"
-            elif key not in wanted:
-                yield f"{path}.{key} is {found[key]!r}, not asked for"
-            else:
-                yield from _differences(found[key], wanted[key], f"{path}.{key}")
-    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            yield from _differences(one, other, f"{path}[{index}]")
-    elif found != wanted:
-        yield f"{path} is {found!r}, not {wanted!r}"
-
-
-def check_times(times: object) -> None:
-    """Refuse a `times=` that no count can equal."""
-    if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 0):
-        raise ContractError(f"times={times!r} is no count: give a whole number, 0 for never")
 
 
 def assert_matching(

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 import orjson
 
+from pytest_fakecloud.kernel.asserting import SHOWN, Predicate, brief, check_times, differences
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.journal import Call, Found, Journal
 
@@ -27,8 +28,6 @@ DEFAULTS = {"topK": 10, "filter": ""}
 NEAREST = 5
 COMPARED = 10_000
 """How many misses with equally many differences are compared by closeness; more take seconds."""
-SHOWN = 200
-"""The longest value that is shown whole."""
 SPELLINGS: Mapping[str, tuple[type, ...]] = {
     "id": (str,),
     "data": (str,),
@@ -116,10 +115,9 @@ def expect(
     Raises ``ContractError`` for what no item could ever agree with.
     """
     __tracebackhide__ = True
-    if times is not None and (type(times) is not int or times < 0):
-        raise ContractError(f"times={times!r:.80} must be a whole number of at least 0, or None")
+    check_times(times)
     wanted = {name: _wanted(name, value) for name, value in wanted.items() if value is not None}
-    predicates = [_Predicate(value) for value in wanted.values() if callable(value)]
+    predicates = [Predicate(value) for value in wanted.values() if callable(value)]
     tests = {name: _test(value, predicates) for name, value in wanted.items()}
     items = list(seen)
     # Predicates come last, so that they are asked only about what agrees in all else.
@@ -129,7 +127,7 @@ def expect(
         for item in items
         if all(name in item and test(item[name]) is None for name, test in quick)
     )
-    unclear = any(predicate.failed and not predicate.decided for predicate in predicates)
+    unclear = any(predicate.undecided for predicate in predicates)
     if not unclear and ((times is None and found) or (times is not None and len(found) == times)):
         return found
     asked = " ".join(f"{name}={_shown(value)}" for name, value in wanted.items()) or "(any)"
@@ -168,7 +166,7 @@ def _wanted(name: str, value: Any) -> Any:
         }
         label = "top_k" if name == "topK" else name
         raise ContractError(
-            f"{label}={_cut(value, 80)} can never be sent: "
+            f"{label}={brief(value, 80)} can never be sent: "
             f"give {expected.get(name, 'a text')}, or a predicate on the field"
         )
     return _as_sent(value)
@@ -189,55 +187,14 @@ def _as_sent(value: Any) -> Any:
     return value
 
 
-class _Predicate:
-    """A predicate that does not hold where it raises; how often it decided, and what it raised."""
-
-    def __init__(self, function: Callable[[Any], object]) -> None:
-        self.function = function
-        self.decided = 0
-        self.failed = 0
-
-    def __call__(self, value: Any) -> str | None:
-        try:
-            agrees = bool(self.function(value))
-        except Exception as error:
-            self.failed += 1
-            return f", for which {_shown(self.function)} raised {_cut(error, SHOWN)}"
-        self.decided += 1
-        return None if agrees else f", not {_shown(self.function)}"
-
-
-def _test(wanted: Any, predicates: Iterable[_Predicate]) -> Callable[[Any], str | None]:
+def _test(wanted: Any, predicates: Iterable[Predicate]) -> Callable[[Any], str | None]:
     """What tells how a value differs from the wanted one: None, or the rest of a sentence."""
     for predicate in predicates:
         if predicate.function is wanted:
-            return predicate
+            return predicate.why_not
     if isinstance(wanted, np.ndarray):
         return lambda value: _vector_differs(value, wanted)
     return lambda value: None if bool(value == wanted) else f", not {_shown(wanted)}"
-
-
-def _apart(value: Any, wanted: Any, place: str) -> Iterator[str]:
-    """Each place in which two long values differ, and how."""
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        for key in {**wanted, **value}:
-            one, other = value.get(key, _MISSING), wanted.get(key, _MISSING)
-            yield from _apart(one, other, f"{place}.{key}")
-    elif isinstance(value, list) and isinstance(wanted, list) and len(value) == len(wanted):
-        for number, (one, other) in enumerate(zip(value, wanted, strict=True)):
-            yield from _apart(one, other, f"{place}[{number}]")
-    elif bool(value == wanted):
-        return
-    elif isinstance(value, str) and isinstance(wanted, str) and len(value) + len(wanted) > SHOWN:
-        pairs = enumerate(zip(value, wanted, strict=False))
-        same = next((n for n, (a, b) in pairs if a != b), min(len(value), len(wanted)))
-        yield (
-            f"{place} from its character {same} on is {_cut(value[same:], 60)}, "
-            f"not {_cut(wanted[same:], 60)}"
-        )
-    else:
-        one, other = ("absent" if item is _MISSING else _cut(item, 60) for item in (value, wanted))
-        yield f"{place} is {one}, not {other}"
 
 
 def _vector_differs(value: Any, wanted: Floats) -> str | None:
@@ -273,7 +230,7 @@ def _differences(
             expected = wanted[name]
             alike = type(value) is type(expected) and isinstance(value, dict | str)
             if alike and max(len(repr(value)), len(repr(expected))) > SHOWN:
-                places = list(_apart(value, expected, name))
+                places = list(differences(value, expected, name))
                 rest = len(places) - NEAREST
                 more = f" and {rest} more" if rest > 0 else ""
                 reasons.append(", ".join(places[:NEAREST]) + more)
@@ -306,12 +263,7 @@ def _shown(value: Any) -> str:
         value = value.tolist()
     if isinstance(value, list) and len(repr(value)) > SHOWN:
         return f"<{len(value)} numbers>"
-    return _cut(value, SHOWN)
-
-
-def _cut(value: object, length: int) -> str:
-    text = repr(value)
-    return text if len(text) <= length else f"{text[:length]}…"
+    return brief(value)
 
 
 def _short(item: Item) -> str:
@@ -324,5 +276,5 @@ def _short(item: Item) -> str:
             count = len(indices) if isinstance(indices, list) else 0
             parts.append(f"{name}=<{count} numbers>")
         else:
-            parts.append(f"{name}={_cut(value, 80)}")
+            parts.append(f"{name}={brief(value, 80)}")
     return " ".join(parts)

@@ -1,0 +1,93 @@
+"""What the failed assertions of all services have in common: predicates, counts, and differences.
+
+Everything a test may do wrong is a ``ContractError``; what merely is not so becomes words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+from .errors import ContractError
+
+__all__ = ["SHOWN", "Predicate", "brief", "check_times", "differences"]
+
+SHOWN = 200
+"""The longest value that is shown whole."""
+PIECE = 60
+_ABSENT = object()
+
+
+def brief(value: object, length: int = SHOWN) -> str:
+    """A value in a message: a function by its name, anything else as its repr, cut where too long."""
+    text = getattr(value, "__name__", "") if callable(value) else ""
+    text = text or repr(value)
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def check_times(times: object) -> None:
+    """Refuse a ``times=`` that no count can equal; raises ``ContractError``."""
+    if times is not None and (type(times) is not int or times < 0):
+        raise ContractError(f"times={brief(times)} is no count: give a whole number from 0 up")
+
+
+class Predicate:
+    """A test's predicate, asked about many values.
+
+    One that raises does not hold; ``undecided`` tells of one that raised for every value, as then
+    nobody knows what it means. Raises ``ContractError`` for one that is to be awaited.
+    """
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+        self._decided = False
+        self._raised = False
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it raised whenever it was asked."""
+        return self._raised and not self._decided
+
+    def why_not(self, value: Any) -> str | None:
+        """None where it holds; else the rest of a sentence that begins with the value."""
+        try:
+            answer = self.function(value)
+            holds = bool(answer)
+        except Exception as error:
+            self._raised = True
+            return f", for which {brief(self.function)} raised {brief(error)}"
+        if isinstance(answer, Awaitable):
+            if isinstance(answer, Coroutine):
+                answer.close()
+            raise ContractError(
+                f"what {brief(self.function)} returns is to be awaited: give a function that "
+                "answers at once"
+            )
+        self._decided = True
+        return None if holds else f", which does not satisfy {brief(self.function)}"
+
+
+def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
+    """Each place in which two JSON values differ, in words."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for name in {**wanted, **found}:
+            one, other = found.get(name, _ABSENT), wanted.get(name, _ABSENT)
+            yield from differences(one, other, f"{place}.{name}")
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            yield from differences(one, other, f"{place}[{number}]")
+    elif found is _ABSENT:
+        yield f"{place} is absent, not {brief(wanted)}"
+    elif wanted is _ABSENT:
+        yield f"{place} is {brief(found)}, not asked for"
+    elif bool(found == wanted):
+        return
+    elif isinstance(found, str) and isinstance(wanted, str) and len(found) + len(wanted) > SHOWN:
+        pairs = enumerate(zip(found, wanted, strict=False))
+        at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
+        yield (
+            f"{place} from its character {at} on is {brief(found[at:], PIECE)}, "
+            f"not {brief(wanted[at:], PIECE)}"
+        )
+    else:
+        yield f"{place} is {brief(found)}, not {brief(wanted)}"
