@@ -16,7 +16,7 @@ def test_no_expectation_is_met_by_anything() -> None:
 def test_nested_differences_are_named_by_path() -> None:
     reasons = Expectation({"a": {"b": 1, "c": 2}}).why_not(record('{"a": {"b": 3}}'))
     assert reasons == ["value.a.b is 3, not 1", "value.a.c is absent, not 2"]
-    assert Expectation([1]).why_not(record("[2]")) == ["value is [2], not [1]"]
+    assert Expectation([1]).why_not(record("[2]")) == ["value[0] is 2, not 1"]
 
 
 def test_one_of_several_headers_of_a_name_is_enough() -> None:
