@@ -245,11 +245,17 @@ class Cloud:
         """The open handles, in the order they were started."""
         return Found(self._context.handles)
 
-    def on_start(self, listener: Callable[[Handle], None]) -> None:
-        """Call the listener with each handle started from now on."""
+    def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
+        """Call the listener with each handle started from now on, until the result is called."""
         if not callable(listener):
             raise ContractError(f"{listener!r} is no function: give one that takes a handle")
         self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
 
     @property
     def env(self) -> dict[str, str]:

@@ -453,12 +453,18 @@ class RemoteCloud(Cloud):
             self._fixture_handles[fixture] = handle
         return handle
 
-    def on_start(self, listener: Callable[[Handle], None]) -> None:
-        """Call the listener with each handle started from here, until the next ``begin()``.
+    def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
+        """Call the listener with each handle started from here, until the result is called.
 
-        The server does not tell when others start fakes.
+        The next ``begin()`` ends it too. The server does not tell when others start fakes.
         """
         self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
 
     def allow(self, kind: str, **where: object) -> None:
         """Do not count a kind of problem."""

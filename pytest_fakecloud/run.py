@@ -377,11 +377,8 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
     The cloud may outlive the test, and what is set for the next one nobody would take back.
     """
     seen: set[str] = set()
-    ended: list[bool] = []
 
     def publish(handle: Any) -> None:
-        if ended:
-            return
         variables = dict(handle.env)
         if cloud.authority is not None:
             variables.update(cloud.authority.variables)
@@ -392,8 +389,7 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
 
     for handle in cloud.handles:
         publish(handle)
-    cloud.on_start(publish)
-    return lambda: ended.append(True)
+    return cloud.on_start(publish)
 
 
 def _merge(settings: dict[str, Any], name: str, value: Any) -> None:

@@ -42,6 +42,17 @@ def test_calls_without_meaning() -> None:
     assert kv.closed
 
 
+def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
+    with Cloud() as cloud:
+        heard: list[str] = []
+        stop = cloud.on_start(lambda handle: heard.append(handle.name))
+        cloud.kv_server()
+        stop()
+        stop()
+        cloud.broker()
+        assert heard == ["kv_server"]
+
+
 def test_each_open_handle_has_a_name_of_its_own() -> None:
     with Cloud() as cloud:
         store = cloud.kv_server(name="store")
