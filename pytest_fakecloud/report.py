@@ -8,7 +8,7 @@ import itertools
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["CLIENT", "Row", "refused", "rows", "section"]
 
 WIDTH = 80
+# What a terminal would obey instead of showing it.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 NEWEST = 60
 LINES_OF_A_TEXT = 3
 CLIENT = "client"
@@ -303,14 +305,14 @@ def section(cloud: Cloud, *, link: str = "") -> str:
         if at.date() != day:
             day = at.date()
             lines.append(f"-- {day} --")
-        lines += _lines(row, times)
+        lines += _lines(_visible(row), times)
     mask = Mask(cloud)
     ends = [f"[{p.kind}] {mask.text(p.text).splitlines()[0]}" for p in cloud.problems]
     ends += [f"[credentials] {why}" for _, why in refused(cloud)]
     if ends:
         lines.append("")
     for text in ends:
-        lines += _wrapped(text, "    ")
+        lines += _wrapped(text.translate(_CONTROLS), "    ")
     return "\n".join(lines)
 
 
@@ -325,6 +327,18 @@ def _folded(every: list[Row]) -> list[tuple[Row, int]]:
         same = list(group)
         folded.append((same[0], len(same)))
     return folded
+
+
+def _visible(row: Row) -> Row:
+    """The row with what a terminal would obey as escapes."""
+    return replace(
+        row,
+        what=row.what.translate(_CONTROLS),
+        answer=row.answer.translate(_CONTROLS),
+        detail=row.detail.translate(_CONTROLS),
+        fault=row.fault.translate(_CONTROLS),
+        note=row.note.translate(_CONTROLS),
+    )
 
 
 def _lines(row: Row, times: int) -> list[str]:

@@ -313,6 +313,16 @@ def test_no_secret_is_shown(cloud: Cloud) -> None:
     assert "AUTH ***" in text
 
 
+def test_nothing_is_shown_that_a_terminal_would_obey(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    httpx.post(kv.url, json=["SET", "k", "\x1b[31mred\x07\x9b"], headers=kv.headers)
+    httpx.post(kv.url, content=b"\x1b[31mraw", headers=kv.headers)
+    text = shown(cloud)
+    assert r"SET k \x1b[31mred\x07\x9b" in text
+    assert r"POST / \x1b[31mraw" in text
+    assert not re.search(r"[^\n -~]", text)
+
+
 def test_no_secret_of_the_past_is_shown(cloud: Cloud) -> None:
     rotated, closed = cloud.kv_server(name="rotated"), cloud.kv_server(name="closed")
     secrets = [rotated.token, rotated.read_only_token, closed.token, closed.read_only_token]
