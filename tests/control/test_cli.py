@@ -160,7 +160,12 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
         (["serve", "kv", "--queue-port", "5"], 2, "--queue-port is for queue, which is not among"),
         (["serve", "kv", "--broker", "topics={}"], 2, "--broker is for broker, which is not"),
         (["run", "--services", "kv", "--queue-token", "x", "--", "true"], 2, "--queue-token is"),
-        (["serve", "kv", "--kv", "x=" + "[" * 9000], 2, "--kv: the value of x is nested too"),
+        pytest.param(
+            ["serve", "kv", "--kv", "x=" + "[" * 120_000],  # Python 3.14 reads 60,000
+            2,
+            "--kv: the value of x is nested too",
+            marks=pytest.mark.skipif(os.name == "nt", reason="command lines are shorter there"),
+        ),
         (["serve", "kv", "--kv", "=5"], 2, "--kv: '=5' is no SETTING=VALUE"),
         (["serve", "kv", "--kv-token", "a\nb"], 2, "--kv-token='a\\nb' can be no token"),
         (["serve", "kv", "--kv", "token=☃"], 2, "the setting token of kv="),
