@@ -47,17 +47,12 @@ class Allowance:
         limit = self._engine.limits.burst
         if limit is None:
             return
-        second = self._engine.clock.now_us() // SECOND
+        now = self._engine.clock.now_us()
+        second = now // SECOND
         if self.usage.second != second:
             self.usage.second, self.usage.requests = second, 0
         if self.usage.requests >= limit:
-            raise errors.burst_limited(
-                [
-                    ("Burst-RateLimit-Limit", str(limit)),
-                    ("Burst-RateLimit-Remaining", "0"),
-                    ("Burst-RateLimit-Reset", str(second + 1)),
-                ]
-            )
+            raise errors.burst_limited(limit, now)
         self.usage.requests += 1
 
     def daily_headers(self) -> Headers:
@@ -65,17 +60,14 @@ class Allowance:
         limit = self._engine.limits.daily_messages
         if limit is None:
             return []
-        self._today()
-        return [
-            ("RateLimit-Limit", str(limit)),
-            ("RateLimit-Remaining", str(max(0, limit - self.usage.messages))),
-            ("RateLimit-Reset", str((self.usage.day + 1) * DAY // SECOND)),
-        ]
+        now = self._today()
+        return errors.daily_headers(limit, max(0, limit - self.usage.messages), now)
 
-    def _today(self) -> None:
-        day = self._engine.clock.now_us() // DAY
-        if self.usage.day != day:
-            self.usage.day, self.usage.messages = day, 0
+    def _today(self) -> int:
+        now = self._engine.clock.now_us()
+        if self.usage.day != now // DAY:
+            self.usage.day, self.usage.messages = now // DAY, 0
+        return now
 
     def count_message(self) -> None:
         """Count a message towards the day's."""
@@ -86,9 +78,9 @@ class Allowance:
         """Refuse more messages than are left of the day's; 429."""
         limit = self._engine.limits.daily_messages
         if limit is not None:
-            self._today()
+            now = self._today()
             if self.usage.messages + count > limit:
-                raise errors.daily_limited(self.daily_headers())
+                raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
 
     # -- checks ----------------------------------------------------------------------------------
 

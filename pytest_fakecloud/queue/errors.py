@@ -7,9 +7,8 @@ here, in the same tone.  A quota that a plan does not allow is answered 412 (*de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..kernel.errors import ServiceError
+from .model import DAY, SECOND, Headers
 
 
 class QueueError(ServiceError):
@@ -42,14 +41,28 @@ def unauthorized() -> QueueError:
     return QueueError(401, "unable to authenticate: invalid token")
 
 
-def burst_limited(headers: Iterable[tuple[str, str]]) -> QueueError:
+def burst_limited(limit: int, now_us: int) -> QueueError:
     """Return the 429 of the burst limit; its headers carry no `RateLimit-Limit`."""
+    headers = [
+        ("Burst-RateLimit-Limit", str(limit)),
+        ("Burst-RateLimit-Remaining", "0"),
+        ("Burst-RateLimit-Reset", str(now_us // SECOND + 1)),
+    ]
     return QueueError(429, "Exceeded burst rate limit", headers=headers)
 
 
-def daily_limited(headers: Iterable[tuple[str, str]]) -> QueueError:
+def daily_headers(limit: int, left: int, now_us: int) -> Headers:
+    """Return the headers that tell how much of the daily limit is left."""
+    return [
+        ("RateLimit-Limit", str(limit)),
+        ("RateLimit-Remaining", str(left)),
+        ("RateLimit-Reset", str((now_us // DAY + 1) * DAY // SECOND)),
+    ]
+
+
+def daily_limited(limit: int, now_us: int, left: int = 0) -> QueueError:
     """Return the 429 of the daily message limit, with `RateLimit-*` headers."""
-    return QueueError(429, "Exceeded daily rate limit", headers=headers)
+    return QueueError(429, "Exceeded daily rate limit", headers=daily_headers(limit, left, now_us))
 
 
 #: *Observed* for a destination that is neither a URL nor a known group.

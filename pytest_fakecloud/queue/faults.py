@@ -24,11 +24,8 @@ from .asking import agrees, check
 from .errors import QueueError, burst_limited, daily_limited
 from .headers import as_text
 from .model import (
-    DAY,
     KINDS,
-    SECOND,
     Delivery,
-    Headers,
     Kind,
     Message,
 )
@@ -145,30 +142,12 @@ class QueueFaults(FaultPlan):
     def burst_limit(self, limit: int = 100, **matchers: Any) -> Fault:
         """Refuse publish requests with the burst limit's 429 and its headers."""
         number("limit", limit)
-
-        def headers() -> Headers:
-            second = self.clock.now_us() // SECOND
-            return [
-                ("Burst-RateLimit-Limit", str(limit)),
-                ("Burst-RateLimit-Remaining", "0"),
-                ("Burst-RateLimit-Reset", str(second + 1)),
-            ]
-
-        return self._refusal(burst_limited, headers, f"burst_limit {limit}", matchers)
+        return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
 
     def daily_limit(self, limit: int = 1000, **matchers: Any) -> Fault:
         """Refuse publish requests with the daily limit's 429 and its headers."""
         number("limit", limit)
-
-        def headers() -> Headers:
-            tomorrow = self.clock.now_us() // DAY + 1
-            return [
-                ("RateLimit-Limit", str(limit)),
-                ("RateLimit-Remaining", "0"),
-                ("RateLimit-Reset", str(tomorrow * DAY // SECOND)),
-            ]
-
-        return self._refusal(daily_limited, headers, f"daily_limit {limit}", matchers)
+        return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
     def add(self, fault: Fault) -> Fault:
         """Put a prepared fault into the plan; `ContractError` when it could never fire."""
@@ -194,15 +173,14 @@ class QueueFaults(FaultPlan):
 
     def _refusal(
         self,
-        error: Callable[[Headers], QueueError],
-        headers: Callable[[], Headers],
+        error: Callable[[int, int], QueueError],
+        limit: int,
         shown: str,
         matchers: dict[str, Any],
     ) -> Fault:
         def answer() -> Answer:
             # The instant the limit ends depends on the one it is met at.
-            refusal = self.render(error(headers()))
-            return self._dumped(refusal)
+            return self._dumped(self.render(error(limit, self.clock.now_us())))
 
         return self.add(AnswerFault(self, answer, shown, _publishing(matchers)))
 

@@ -108,7 +108,7 @@ class Publisher:
             settings = PublishSettings(**given)
             if queue_name is not None:
                 settings = replace(settings, queue_name=queue_name)
-            self._engine.allowance.check(settings, body)
+            engine.allowance.check(settings, body)
             targets = self._targets(destination, settings)
             if settings.cron is not None or schedule_only:
                 return self._schedule(destination, settings, body, caller_ip, api)
