@@ -507,11 +507,7 @@ _DUNDERS = frozenset({"__enter__", "__exit__", "__eq__", "__repr__", "__call__"}
 
 def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
     """The methods that prepare a fault, but for the one that wants a function."""
-    return sorted(
-        name
-        for name, method in inspect.getmembers(plan, inspect.isfunction)
-        if method.__annotations__.get("return") == "Fault" and name not in ("add", "call")
-    )
+    return [name for name in plan.words() if name != "call"]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ those that answer in the endpoint's place. Among equals the fault added first is
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -254,6 +255,17 @@ class FaultPlan:
                 self._closing.set()
 
     # -- for the pipeline and for services -------------------------------------------------------
+
+    @classmethod
+    def words(cls) -> list[str]:
+        """The names of the methods that prepare a fault."""
+        return sorted(
+            name
+            for name, method in inspect.getmembers(cls, inspect.isfunction)
+            if method.__annotations__.get("return") == "Fault"
+            and name != "add"
+            and not name.startswith("_")
+        )
 
     def add(self, fault: Fault) -> Fault:
         """Put a prepared fault into the plan."""

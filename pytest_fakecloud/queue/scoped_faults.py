@@ -12,21 +12,6 @@ if TYPE_CHECKING:
     from ..kernel.faults import Fault
     from .receiver import Destination
 
-#: The words of a fault plan that prepare a fault.
-_WORDS = (
-    "answer",
-    "call",
-    "delay",
-    "down",
-    "drop",
-    "hang",
-    "lose_answer",
-    "random",
-    "rate_limit",
-    "sequence",
-    "truncate",
-)
-
 
 class ScopedFaults:
     """The faults of one of a capture's two URLs; every word of the vocabulary, bound to its route.
@@ -40,8 +25,8 @@ class ScopedFaults:
         self._route = route
 
     def __getattr__(self, word: str) -> Callable[..., Fault]:
-        if word not in _WORDS:
-            raise AttributeError(f"{word!r} is no fault here; there are: {', '.join(_WORDS)}")
+        if word not in (words := self._capture.faults.words()):
+            raise AttributeError(f"{word!r} is no fault here; there are: {', '.join(words)}")
         return functools.partial(self._prepare, getattr(self._capture.faults, word))
 
     def _prepare(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:
@@ -91,7 +76,7 @@ class ScopedFaults:
         return bool(self.active)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_WORDS})
+        return sorted({*super().__dir__(), *self._capture.faults.words()})
 
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self.active)) or "none"
