@@ -46,9 +46,16 @@ def _in_trio(trio: Any) -> bool:
 
 
 async def drive(
-    clock: Clock, target: Callable[[], int], lanes: Iterable[Lane] = LANES
+    clock: Clock,
+    target: Callable[[], int],
+    lanes: Iterable[Lane] = LANES,
+    *,
+    done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
-    """Fire what falls due on the way to an instant; deliveries are awaited in the running loop."""
+    """Fire what falls due on the way to an instant; deliveries are awaited in the running loop.
+
+    Stops after what makes ``done`` hold.
+    """
     # A loop of these calls lets other tasks, and its own cancellation, in.
     await checkpoint()
     fired = []
@@ -61,6 +68,8 @@ async def drive(
             else:
                 result = timer.callback(timer.due_us)
             fired.append(Fired(at, timer.label, result))
+            if done():
+                break
     finally:
         steps.close()
     return fired

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ..kernel.aio import in_thread
+from ..kernel.aio import drive, in_thread
 from ..kernel.errors import ContractError
 from ..kernel.handle import Context, Snapshot
 from ..kernel.instants import monotonic, to_datetime
@@ -181,14 +181,7 @@ class CallbackCapture(Destination):
         """`drive_until`, awaitable: deliveries are awaited in the running loop."""
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
-            with closing(self.clock.steps(target)) as steps:
-                for timer in steps:
-                    if timer.async_callback is not None:
-                        await timer.async_callback(timer.due_us)
-                    else:
-                        timer.callback(timer.due_us)
-                    if done():
-                        break
+            await drive(self.clock, target, done=done)
         if not self._waits():
             return done()
         left = threading.Event()
