@@ -70,7 +70,7 @@ def _kv(handle: Any) -> dict[str, Any]:
 def _vector(handle: Any) -> dict[str, Any]:
     namespaces = []
     for namespace in handle.namespaces():
-        count = len(handle.engine.range(namespace, 0, None).records)
+        count = handle.engine.count(namespace)
         items = [dict(item) for item in handle.vectors(namespace, limit=MOST)]
         vectors = [item.pop("vector", None) or [] for item in items]
         shown = [

@@ -288,6 +288,11 @@ class Engine:
                 next_slot = slot + 1
             return Page("", records)
 
+    def count(self, namespace: str) -> int:
+        """How many records a namespace has, pending ones included."""
+        with self._lock:
+            return len(self._namespaces.get(namespace, ()))
+
     def random(self, namespace: str) -> Record | None:
         """One record, picked by the seeded randomness; None in an empty namespace."""
         with self._lock:

@@ -627,3 +627,13 @@ def test_an_upsert_over_the_quota_leaves_no_namespace_behind() -> None:
     with pytest.raises(VectorError, match="Exceeded daily update limit"):
         put(index, "new", a=(1, 0), b=(0, 1))
     assert index.namespaces() == [""]
+
+
+def test_a_count_is_that_of_a_whole_range() -> None:
+    index = engine()
+    put(index, a=(0, 1), b=(1, 0), c=(1, 1))
+    index.delete("", ["b"])
+    index.hold_pending()
+    put(index, a=(1, 0), d=(0, 1))
+    assert index.count("") == len(all_ids(index)) == 3
+    assert index.count("nowhere") == 0
