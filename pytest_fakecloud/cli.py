@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .kernel.asserting import brief
 from .kernel.errors import ContractError
 from .settings import MOST_PORT
 
@@ -251,12 +252,7 @@ def _number(value: Any, where: str, most: int | None = None) -> int | None:
     if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
         return value
     wanted = "no whole number" if most is None else f"no port number: give 0 (any free) to {most}"
-    raise Usage(f"{where}={_short(value)} is {wanted}")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    raise Usage(f"{where}={brief(value)} is {wanted}")
 
 
 def _seed(value: Any, where: str) -> int | str | None:
@@ -299,7 +295,7 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
         name, sign, text = word.partition("=")
         if not sign or not name:
             hint = "" if where.startswith("--") else " (a value in a variable holds no spaces)"
-            raise Usage(f"{where}: {_short(word)} is no SETTING=VALUE{hint}")
+            raise Usage(f"{where}: {brief(word)} is no SETTING=VALUE{hint}")
         try:
             settings[name] = json.loads(text)
         except RecursionError:

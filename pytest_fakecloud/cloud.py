@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from .kernel.app import Problem, Problems
@@ -93,10 +92,7 @@ class Cloud:
             raise ContractError(f"transport={transport!r} is unknown: give 'socket' or 'inprocess'")
         if delivery not in ("background", "driven"):
             raise ContractError(f"delivery={delivery!r} is unknown: give 'background' or 'driven'")
-        if not (type(process_time) is type(tls) is type(share_tls_context) is bool):
-            _refuse_switches(
-                process_time=process_time, tls=tls, share_tls_context=share_tls_context
-            )
+        _check_switches(process_time=process_time, tls=tls, share_tls_context=share_tls_context)
         if seed is not None and type(seed) is not str and not isinstance(seed, int):
             raise ContractError(f"seed={seed!r} is no seed: give a whole number or a text")
         self.seed = secrets.randbits(32) if seed is None else seed
@@ -247,15 +243,7 @@ class Cloud:
 
     def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
         """Call the listener with each handle started from now on, until the result is called."""
-        if not callable(listener):
-            raise ContractError(f"{listener!r} is no function: give one that takes a handle")
-        self._listeners.append(listener)
-
-        def stop() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return stop
+        return listen(self._listeners, listener)
 
     @property
     def env(self) -> dict[str, str]:
@@ -387,12 +375,7 @@ class Cloud:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -421,7 +404,22 @@ class AioCloud:
         return await in_thread(self._cloud.replay, file, **options)
 
 
-def _refuse_switches(**switches: object) -> None:
+def listen(
+    listeners: list[Callable[[Handle], None]], listener: Callable[[Handle], None]
+) -> Callable[[], None]:
+    """Add a listener to those that hear of new handles; the result takes it off again."""
+    if not callable(listener):
+        raise ContractError(f"{listener!r} is no function: give one that takes a handle")
+    listeners.append(listener)
+
+    def stop() -> None:
+        if listener in listeners:
+            listeners.remove(listener)
+
+    return stop
+
+
+def _check_switches(**switches: object) -> None:
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise ContractError(f"{name}={value!r} is no switch: give True or False")

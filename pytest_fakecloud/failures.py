@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from .kernel.asserting import never_awaited
 from .kernel.errors import ContractError
 from .kernel.journal import Call, Found
 
@@ -132,20 +133,14 @@ def _driven(plan: _Plan) -> Failures:
             except Exception as raised:
                 error = raised
             else:
-                _refuse_awaitable(result)
+                if never_awaited(result):
+                    raise ContractError("the code is to be awaited: use cloud.aio.every_failure")
             step = plan.send(error)
     except StopIteration as end:
         found: Failures = end.value
         return found
     finally:
         plan.close()
-
-
-def _refuse_awaitable(result: object) -> None:
-    if inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
-        raise ContractError("the code is to be awaited: use cloud.aio.every_failure")
 
 
 def _plan(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from .cloud import SERVICES, AioCloud, Cloud
+from .cloud import SERVICES, AioCloud, Cloud, listen
 from .control.api import PREFIX
 from .control.codec import class_named, decode, decode_error, encode
 from .kernel.aio import Twin
@@ -458,13 +458,7 @@ class RemoteCloud(Cloud):
 
         The next ``begin()`` ends it too. The server does not tell when others start fakes.
         """
-        self._listeners.append(listener)
-
-        def stop() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return stop
+        return listen(self._listeners, listener)
 
     def allow(self, kind: str, **where: object) -> None:
         """Do not count a kind of problem."""

@@ -252,10 +252,11 @@ def _check_takers(into: object) -> None:
 
 
 def _names(ignore: object) -> set[str]:
-    names = [] if isinstance(ignore, str) or not isinstance(ignore, Iterable) else list(ignore)
-    if isinstance(ignore, str) or not isinstance(ignore, Iterable) or not _are_texts(names):
-        raise ContractError(f"ignore={ignore!r:.200}: give a list of the fields' names")
-    return set(names)
+    if not isinstance(ignore, str) and isinstance(ignore, Iterable):
+        names = list(ignore)
+        if _are_texts(names):
+            return set(names)
+    raise ContractError(f"ignore={ignore!r:.200}: give a list of the fields' names")
 
 
 def _are_texts(values: Iterable[object]) -> bool:

@@ -5,12 +5,13 @@ Everything a test may do wrong is a ``ContractError``; what merely is not so bec
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .errors import ContractError
 
-__all__ = ["SHOWN", "Predicate", "brief", "check_times", "differences"]
+__all__ = ["SHOWN", "Predicate", "brief", "check_times", "differences", "never_awaited"]
 
 SHOWN = 200
 """The longest value that is shown whole."""
@@ -29,6 +30,13 @@ def check_times(times: object) -> None:
     """Refuse a ``times=`` that no count can equal; raises ``ContractError``."""
     if times is not None and (type(times) is not int or times < 0):
         raise ContractError(f"times={brief(times)} is no count: give a whole number from 0 up")
+
+
+def never_awaited(result: object) -> bool:
+    """Whether a result is to be awaited where nobody can; a coroutine is closed, so it is silent."""
+    if inspect.iscoroutine(result):
+        result.close()
+    return inspect.isawaitable(result)
 
 
 class Predicate:
@@ -56,9 +64,7 @@ class Predicate:
         except Exception as error:
             self._raised = True
             return f", for which {brief(self.function)} raised {brief(error)}"
-        if isinstance(answer, Awaitable):
-            if isinstance(answer, Coroutine):
-                answer.close()
+        if never_awaited(answer):
             raise ContractError(
                 f"what {brief(self.function)} returns is to be awaited: give a function that "
                 "answers at once"

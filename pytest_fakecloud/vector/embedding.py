@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_fakecloud.kernel.asserting import never_awaited
 from pytest_fakecloud.kernel.errors import ContractError
 
 from .errors import VectorError, invalid_dimension, unprocessable
@@ -215,9 +216,7 @@ class Embedder:
         return dense, sparse
 
     def _read(self, value: Any) -> tuple[Floats | None, SparseVector | None]:
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
+        if never_awaited(value):
             raise unprocessable(
                 f"expected {self._expected}, got {type(value).__name__}: "
                 "the embedding is asked in the midst of a request and cannot be awaited"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import orjson
@@ -49,12 +48,7 @@ class Pending(Found[Item]):
         self._index.hold_pending()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self[:] = self._index.pending()
         if not self._held_before.pop():
             self._index.release_pending()

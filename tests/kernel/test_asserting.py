@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.asserting import Predicate, brief, check_times, differences
+from pytest_fakecloud.kernel.asserting import (
+    Predicate,
+    brief,
+    check_times,
+    differences,
+    never_awaited,
+)
 from pytest_fakecloud.kernel.errors import ContractError
 
 
@@ -61,3 +67,11 @@ def test_a_predicate_to_be_awaited_is_refused() -> None:
 )
 def test_differences_are_named_by_their_place(found: Any, wanted: Any, told: list[str]) -> None:
     assert list(differences(found, wanted, "json")) == told
+
+
+def test_what_is_to_be_awaited_is_told_and_silenced() -> None:
+    async def later() -> None:
+        raise AssertionError("never begun")
+
+    assert never_awaited(later())
+    assert not never_awaited(5)
