@@ -73,6 +73,13 @@ class Commits:
             self.retain(group, now)
         self._store(group, offsets, kind, by, now)
 
+    def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
+        """Store what a test wants; what was delivered before is not committed over it."""
+        self.store(group_name, [offset], "the test", now, "offsets set")
+        tp = TopicPartition(offset.topic, offset.partition)
+        for instance in self._table.groups[group_name].members():
+            instance.delivered.pop(tp, None)
+
     def committed(
         self, group_name: str, partitions: Sequence[TopicPartition], now: int
     ) -> list[TopicPartitionOffset]:
@@ -111,8 +118,22 @@ class Commits:
         offsets = [TopicPartitionOffset(*tp, offset) for tp, offset in instance.delivered.items()]
         self._store(group, offsets, "auto commit", instance.name, at)
 
-    def at_close(self, group: Group, instance: Instance, at: int) -> None:
-        """A clean close: what was delivered is committed, where auto commit is on."""
+    def before_losing(self, group: Group, instance: Instance, at: int) -> None:
+        """An instance is about to lose its partitions: commit what it was given, as its client would.
+
+        Only where auto commit is on, and only for a consumer that lives and is still a member. That
+        is Kafka's Java client, path by path (``ConsumerCoordinator``):
+
+        - A rebalance that another member, new partitions or its own subscription bring:
+          ``onJoinPrepare`` commits before it revokes. librdkafka does too, when it unassigns.
+        - A clean close, by idling or delete-consumer: ``close`` commits.
+        - A crash: nobody is left to commit.
+        - A session that expired: its commit would be refused as an unknown member's, so the records
+          come again; the other members, who rebalance for it, do commit.
+
+        Decided here, as for the ticks: offsets of delivered records alone, where the Java client
+        also commits its position in partitions that gave it nothing (librdkafka does not).
+        """
         if instance.config.auto_commit and instance.state == "active":
             self._auto_commit(group, instance, at)
 

@@ -157,9 +157,13 @@ class Coordinator:
                 self.rebalance(group, f"{topic} has more partitions", now)
 
     def rebalance(self, group: Group, reason: str, now: int) -> None:
-        """Take all partitions away and hand them out again, as after any change of membership."""
+        """Take all partitions away and hand them out again, as after any change of membership.
+
+        Members with auto commit on commit first what they were given.
+        """
         members = group.members()
         for instance in group.instances.values():
+            self._commits.before_losing(group, instance, now)
             self._revoke(instance)
         group.reason = reason
         if not members:
@@ -250,7 +254,7 @@ class Coordinator:
     def delete(self, group_name: str, name: str, now: int) -> None:
         """Stop an instance cleanly and take it out of its group."""
         group, instance = self._table.instance(group_name, name)
-        self._commits.at_close(group, instance, now)
+        self._commits.before_losing(group, instance, now)
         if not self._settings.delete_leaves and instance.member:
             self._vanish(group, instance, "closed", f"{name} of {group.name} was deleted", now)
             return
@@ -279,7 +283,7 @@ class Coordinator:
     def _close_idle(self, group: Group, instance: Instance, at: int) -> None:
         if instance.consuming or not instance.live:
             return
-        self._commits.at_close(group, instance, at)
+        self._commits.before_losing(group, instance, at)
         self._vanish(
             group, instance, "closed", f"{instance.name} of {group.name} idled and was closed", at
         )

@@ -339,7 +339,10 @@ class Broker(Handle):
             return self.engine.delete_records(topic, partition, before)
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Set a group's committed offset, whoever owns the partition; creates the group."""
+        """Set a group's committed offset, whoever owns the partition; creates the group.
+
+        It stands until a client commits, or auto commit is on and more is delivered.
+        """
         string("group", group)
         string("topic", topic)
         whole("partition", partition, 0)
@@ -347,12 +350,8 @@ class Broker(Handle):
         self.clock.settle()
         with as_misuse(), self.engine.locked() as now:
             self.engine.table.partition(topic, partition, now)
-            self.engine.commits.store(
-                group,
-                [TopicPartitionOffset(topic, partition, offset)],
-                "the test",
-                now,
-                "offsets set",
+            self.engine.commits.set_by_test(
+                group, TopicPartitionOffset(topic, partition, offset), now
             )
 
     # -- making it happen ------------------------------------------------------------------------
@@ -372,7 +371,10 @@ class Broker(Handle):
             self.engine.groups.expire(group, instance, now)
 
     def rebalance(self, group: str) -> GroupView:
-        """Let a group hand out its partitions anew; positions return to the committed offsets."""
+        """Let a group hand out its partitions anew; positions return to the committed offsets.
+
+        Members with auto commit on commit first what they were given, as in every rebalance.
+        """
         string("group", group)
         self.clock.settle()
         with self.engine.locked() as now:

@@ -241,6 +241,81 @@ def test_rule_06_a_clean_close_commits(make_broker: Make, close: str) -> None:
     assert rest.committed("g", "orders", 0) == [1]
 
 
+def _shared(make_broker: Make, auto_commit: bool) -> tuple[Broker, Rest]:
+    """Two consumers that were each given a record of their own partition, and committed nothing."""
+    broker = make_broker(topics={"orders": 2, "other": 2})
+    rest = Rest(broker)
+    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": str(auto_commit).lower()}
+    rest.consume("g", "a", "orders", **options)
+    rest.consume("g", "b", "orders", **options)
+    for partition, instance in enumerate("ab"):
+        rest.produce("orders", f"of {instance}", partition=partition)
+        assert rest.values("g", instance, "orders") == [f"of {instance}"]
+    assert rest.committed("g", "orders", 0, 1) == [-1, -1]
+    return broker, rest
+
+
+REBALANCES: dict[str, tuple[Callable[[Broker, Rest], object], list[int]]] = {
+    "join": (lambda _, rest: rest.consume("g", "c", "orders"), [1, 1]),
+    "subscription": (lambda _, rest: rest.consume("g", "b", "orders", "other"), [1, 1]),
+    "partitions": (lambda broker, _: broker.add_partitions("orders"), [1, 1]),
+    "command": (lambda broker, _: broker.rebalance("g"), [1, 1]),
+    "delete": (lambda _, rest: rest("DELETE", "/delete-consumer/g/b"), [1, 1]),
+    "leave": (lambda broker, _: broker.leave("g", "b"), [1, 1]),
+    "session lost": (lambda broker, _: broker.expire("g", "b"), [1, -1]),
+    "crash": (lambda broker, _: (broker.crash("g", "b"), broker.expire("g", "b")), [1, -1]),
+}
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+@pytest.mark.parametrize("change", REBALANCES)
+def test_rule_06_a_rebalance_commits_first_where_auto_commit_is_on(
+    make_broker: Make, change: str, auto_commit: bool
+) -> None:
+    """Whoever lives and is a member; who crashed or lost its session gets its records again."""
+    broker, rest = _shared(make_broker, auto_commit)
+    act, committed = REBALANCES[change]
+    act(broker, rest)
+    expected = committed if auto_commit else [-1, -1]
+    assert rest.committed("g", "orders", 0, 1) == expected
+    kinds = [event.kind for event in broker.journal.events(group="g")]
+    assert kinds.count("auto commit") == sum(offset > 0 for offset in expected)
+    again = {
+        value
+        for instance in ("a", "b", "c", "a", "b", "c")
+        for value in rest.values("g", instance, "orders", Auto_Offset_Reset="earliest")
+    }
+    assert again == {f"of {name}" for name, at in zip("ab", expected, strict=True) if at < 0}
+
+
+def test_rule_06_a_rebalance_that_takes_time_commits_at_its_start(make_broker: Make) -> None:
+    """A member commits before it gives its partitions up, not when it gets the next ones."""
+    broker = make_broker(join_delay="3s")
+    rest = Rest(broker)
+    rest.consume("g", "a", "orders", Auto_Offset_Reset="earliest")
+    broker.clock.advance("3s")
+    rest.produce("orders", "one", partition=0)
+    assert rest.values("g", "a", "orders") == ["one"]
+    rest.consume("g", "b", "orders", Auto_Offset_Reset="earliest")
+    assert broker.group("g").state == "PreparingRebalance"
+    assert rest.committed("g", "orders", 0) == [1]
+
+
+def test_rule_06_what_a_test_commits_stands_until_more_is_delivered(
+    broker: Broker, rest: Rest
+) -> None:
+    """Neither the next tick nor a rebalance puts back what was delivered before."""
+    rest.produce("orders", "one", "two", partition=0)
+    rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
+    broker.commit("g", "orders", 0, 1)
+    broker.clock.advance("10s")
+    assert rest.committed("g", "orders", 0) == [1]
+    broker.rebalance("g")
+    assert rest.values("g", "i", "orders") == ["two"]
+    broker.clock.advance("5s")
+    assert rest.committed("g", "orders", 0) == [2]
+
+
 def test_rule_06_a_crash_before_the_tick_redelivers(broker: Broker, rest: Rest) -> None:
     """At least once: nothing is committed at a crash."""
     rest.produce("orders", "a", partition=0)
