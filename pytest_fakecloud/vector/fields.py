@@ -1,12 +1,14 @@
 """Reading JSON values into the index's own: records, changes, queries, with their size limits.
 
-Whatever is wrong raises ``VectorError`` (400 for a malformed value, 422 for one that is too large
-or not a finite float32) naming the field, what came and what was expected. Nothing here knows the
-index's kind or dimension.
+Whatever is wrong raises ``VectorError`` naming the field, what came and what was expected: 422 for a
+field whose value is missing, of a wrong JSON type or not a finite float32; 400 for a body that is no
+JSON or no object, an unknown field, and a value of the right type that means nothing or is above a
+limit. Nothing here knows the index's kind or dimension.
 
-Decided here: a field that exists on some endpoint is ignored where it has no meaning, as clients
-hand on whole option objects; a name no endpoint has is an error, as it is most likely a
-misspelling; an empty sparse vector is an error as an empty dense one is.
+Decided here: nothing is taken for something else (a text is no list of one text), but for ids and
+cursors, which may be numbers (facts); a field that exists on some endpoint is ignored where it has
+no meaning, as clients hand on whole option objects; a name no endpoint has is an error, as it is
+most likely a misspelling; an empty sparse vector is an error as an empty dense one is.
 """
 
 from __future__ import annotations
@@ -102,7 +104,17 @@ def shown(value: Any) -> str:
 
 def wrong(field: str, expected: str, value: Any) -> errors.VectorError:
     """The error of a field that has the wrong type."""
+    return errors.unprocessable(f"Invalid field {field}: expected {expected}, got {shown(value)}")
+
+
+def meaningless(field: str, expected: str, value: Any) -> errors.VectorError:
+    """The error of a field of the right type whose value has no meaning."""
     return errors.bad_request(f"Invalid field {field}: expected {expected}, got {shown(value)}")
+
+
+def missing(field: str, expected: str) -> errors.VectorError:
+    """The error of a field that has to be there."""
+    return errors.unprocessable(f"Missing field {field}: expected {expected}")
 
 
 def as_floats(value: Any, field: str = "vector") -> Floats:
@@ -204,7 +216,7 @@ class FieldReader:
         """A string that has to be there."""
         value = self.text(fields, name)
         if value is None:
-            raise errors.bad_request(f"Missing field {name}: expected a string")
+            raise missing(name, "a string")
         return value
 
     def number(self, fields: Mapping[str, Any], name: str, default: int, minimum: int = 1) -> int:
@@ -214,10 +226,12 @@ class FieldReader:
             return default
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if type(value) is not int or value < minimum:
+        if type(value) is not int:
             raise wrong(name, f"a whole number of at least {minimum}", value)
+        if value < minimum:
+            raise meaningless(name, f"a whole number of at least {minimum}", value)
         if value > LARGEST_INTEGER:
-            raise wrong(name, f"a whole number of at most {LARGEST_INTEGER}", value)
+            raise meaningless(name, f"a whole number of at most {LARGEST_INTEGER}", value)
         return value
 
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:
@@ -234,9 +248,12 @@ class FieldReader:
         value = fields.get(name)
         if value is None:
             return None
-        if isinstance(value, str) and value.upper() in choices.__members__:
-            return choices[value.upper()]
-        raise wrong(name, " or ".join(choices.__members__), value)
+        expected = " or ".join(choices.__members__)
+        if not isinstance(value, str):
+            raise wrong(name, expected, value)
+        if value.upper() not in choices.__members__:
+            raise meaningless(name, expected, value)
+        return choices[value.upper()]
 
     def id(self, value: Any, field: str = "id") -> str:
         """An id: a string, or an integer that becomes one."""
@@ -250,9 +267,7 @@ class FieldReader:
         return value
 
     def ids(self, value: Any) -> list[str]:
-        """An array of ids, or a single one."""
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            value = [value]
+        """An array of ids."""
         if not isinstance(value, list):
             raise wrong("ids", "an array of strings", value)
         limit = self.limits.ids_per_call
@@ -263,8 +278,13 @@ class FieldReader:
     def cursor(self, fields: Mapping[str, Any]) -> int:
         """The position of a scan: absent, empty, or a decimal number as text or number."""
         value = fields.get("cursor")
-        text = "0" if value is None or value == "" else str(value)
-        if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 19):
+        if value is None or value == "":
+            return 0
+        expected = "'0' to start, or the nextCursor of the page before"
+        if type(value) is not int and not isinstance(value, str):
+            raise wrong("cursor", expected, value)
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
             raise errors.bad_request(
                 f"Invalid cursor {shown(value)}: "
                 "start with '0', go on with the nextCursor of the page before"
@@ -301,7 +321,7 @@ class FieldReader:
         """The text of a record or query that has to be there."""
         value = self.data(fields)
         if value is None:
-            raise errors.bad_request("Missing field data: expected a string")
+            raise missing("data", "a string")
         return value
 
     def vector(self, fields: Mapping[str, Any]) -> Floats | None:

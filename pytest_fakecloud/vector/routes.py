@@ -27,7 +27,7 @@ from pytest_fakecloud.kernel.routing import Route
 from . import errors
 from .embedding import Embedder
 from .engine import Engine
-from .fields import FieldReader, Include
+from .fields import FieldReader, Include, missing
 from .model import Change, Hit, IndexInfo, Kind, Query, QueryMode, Record
 
 __all__ = ["VectorApp", "record_json"]
@@ -176,11 +176,8 @@ class VectorApp(App):
         return {"updated": int(self.engine.update(_namespace(request), change))}
 
     def delete(self, request: Request) -> object:
-        """Exactly one of ids, prefix and filter; a bare id or array of ids is a list of ids."""
-        body = self.reader.json(request.body)
-        if not isinstance(body, dict):
-            body = {"ids": body}
-        fields = self.reader.fields(body)
+        """Exactly one of ids, prefix and filter; a bare array is one of ids."""
+        fields = self._fields_or_ids(request)
         given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
         if len(given) != 1:
             raise errors.bad_request(errors.DELETE_WHAT)
@@ -207,9 +204,8 @@ class VectorApp(App):
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, request: Request) -> object:
-        """Records by ids (null where there is none) or by prefix."""
-        body = self.reader.json(request.body)
-        fields = self.reader.fields({"ids": body} if isinstance(body, list) else body)
+        """Records by ids (null where there is none) or by prefix; a bare array is one of ids."""
+        fields = self._fields_or_ids(request)
         ids, prefix = fields.get("ids"), self.reader.text(fields, "prefix")
         if (ids is None) == (prefix is None):
             raise errors.bad_request(errors.FETCH_WHAT)
@@ -270,7 +266,7 @@ class VectorApp(App):
         fields = self._fields(request)
         uuid = self.reader.required_text(fields, "uuid")
         if fields.get("additionalK") is None:
-            raise errors.bad_request("Missing field additionalK: expected a whole number")
+            raise missing("additionalK", "a whole number")
         count = self.reader.top_k(fields, "additionalK", 0)
         hits, include = self.engine.next_hits(uuid, count)
         return _hits_json(hits, include if isinstance(include, Include) else Include())
@@ -349,6 +345,10 @@ class VectorApp(App):
 
     def _fields(self, request: Request) -> Any:
         return self.reader.fields(self.reader.json(request.body))
+
+    def _fields_or_ids(self, request: Request) -> Any:
+        body = self.reader.json(request.body)
+        return self.reader.fields({"ids": body} if isinstance(body, list) else body)
 
     def _items(self, request: Request) -> Sequence[Any]:
         body = self.reader.json(request.body)

@@ -210,7 +210,7 @@ def test_namespace_commands(filled: Api) -> None:
         "Namespace d for the index vector_index does not exist",
     )
     assert filled.error("/delete-namespace") == (400, "The default namespace cannot be deleted.")
-    assert filled.error("/rename-namespace", {"namespace": "d"})[0] == 400
+    assert filled.error("/rename-namespace", {"namespace": "d"})[0] == 422
 
 
 # -- records -------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_a_range_without_a_limit_has_the_set_one(make: Callable[..., Api]) -> No
 def test_delete_in_every_form(filled: Api) -> None:
     assert filled("/delete", ["id-0", "nope"], "DELETE") == {"deleted": 1}
     assert filled("/delete", {"ids": ["id-1"]}) == {"deleted": 1}
-    assert filled("/delete", "nope") == {"deleted": 0}
+    assert filled("/delete", ["nope"]) == {"deleted": 0}
     filled(
         "/upsert",
         [{"id": "x-1", "vector": [1, 2]}, {"id": "x-2", "vector": [1, 2], "metadata": {"n": 9}}],
@@ -374,8 +374,8 @@ def test_a_resumable_query_from_start_to_end(filled: Api) -> None:
     assert filled.error("/resumable-query-next", more)[0] == 404
     assert filled.error("/resumable-query-end", {"uuid": opened["uuid"]})[0] == 404
     for body in ({}, {"uuid": 5}):
-        assert filled.error("/resumable-query-end", body)[0] == 400
-    assert filled.error("/resumable-query-next", {"uuid": "x"})[0] == 400
+        assert filled.error("/resumable-query-end", body)[0] == 422
+    assert filled.error("/resumable-query-next", {"uuid": "x"})[0] == 422
     assert filled.error("/resumable-query", [start])[0] == 400
 
 
@@ -519,12 +519,12 @@ GOOD = {"id": "good", "vector": [1, 2]}
         (
             "/upsert",
             {"id": "a", "vector": [None, 1]},
-            400,
+            422,
             "vector[0]: expected a number, got null",
         ),
         ("/upsert", [GOOD, {"id": "a"}], 422, "needs the field vector"),
         ("/upsert", [GOOD, GOOD, 5], 400, "A vector must be a JSON object, got 5"),
-        ("/upsert", [GOOD, {"vector": [1, 2]}], 400, "Invalid field id"),
+        ("/upsert", [GOOD, {"vector": [1, 2]}], 422, "Invalid field id"),
         ("/upsert", [GOOD, {**GOOD, "metadata": {"x": "y" * 2**20}}], 400, "Metadata size limit"),
         ("/upsert", [GOOD, {**GOOD, "data": "y" * (2**20 + 1)}], 400, "Data size limit exceeded"),
         ("/upsert", [GOOD, {**GOOD, "vectors": []}], 400, "unknown field 'vectors', did you mean"),
@@ -540,7 +540,7 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/query", {"vector": [1, 2], "data": "x"}, 400, "belongs to query-data"),
         ("/query", {"vector": [1, 2], "filter": "(" * 10_000}, 400, "nested more than 100"),
         ("/query", {"vector": [1, 2], "filter": "a = " + "(" * 10_241}, 400, "Filter size limit"),
-        ("/query", {"vector": [1, 2], "filter": 5}, 400, "Invalid field filter"),
+        ("/query", {"vector": [1, 2], "filter": 5}, 422, "Invalid field filter"),
         (
             "/query",
             {"vector": [1, 2], "filter": "tags[] = 1"},
@@ -549,16 +549,16 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ),
         ("/query", [{"vector": [1, 2]}, {"vector": [1]}], 422, "Invalid vector dimension"),
         ("/query", {"vector": [1, 2], "weightingStrategy": "TF"}, 400, "expected IDF, got 'TF'"),
-        ("/query", {"vector": [1, 2], "includeVectors": 1}, 400, "expected true or false, got 1"),
+        ("/query", {"vector": [1, 2], "includeVectors": 1}, 422, "expected true or false, got 1"),
         ("/range", {"cursor": "abc"}, 400, "Invalid cursor 'abc'"),
         ("/range", {"cursor": "-1"}, 400, "Invalid cursor '-1'"),
         ("/range", {"limit": 0}, 400, "Invalid field limit"),
         ("/delete", {"filter": "n ="}, 400, "Invalid filter. At line 1:3"),
         ("/delete", {"filter": ""}, 400, "To remove everything, use reset"),
-        ("/delete", {"ids": [None]}, 400, "Invalid field ids[0]"),
+        ("/delete", {"ids": [None]}, 422, "Invalid field ids[0]"),
         ("/update", {"id": "id-0"}, 400, "The update changes nothing"),
         ("/update", {"id": "id-0", "vector": [1]}, 422, "dimension: 1, expected: 2"),
-        ("/update", {"id": "id-0", "metadata": 5}, 400, "Invalid field metadata"),
+        ("/update", {"id": "id-0", "metadata": 5}, 422, "Invalid field metadata"),
     ],
 )
 def test_bad_input_changes_nothing(

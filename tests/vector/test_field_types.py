@@ -1,0 +1,159 @@
+"""Every field of every command takes its own JSON type: anything else is 422 with words.
+
+The table names what each command reads (the specification's fields, the facts' beyond those); what
+it does not name has no meaning there. Nulls are no wrong type: clients send them for what is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from pytest_fakecloud.kernel.app import Request
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.vector.handle import VectorIndex
+
+VALUES: Mapping[str, Any] = {
+    "text": "a",
+    "empty text": "",
+    "whole number": 3,
+    "fraction": 1.5,
+    "boolean": True,
+    "array": [],
+    "array of arrays": [[]],
+    "array of booleans": [True],
+    "array of nulls": [None],
+    "array of texts": ["a"],
+    "array of numbers": [1, 2],
+    "object": {},
+    "object of other things": {"a": 1},
+}
+TEXT = {"text", "empty text"}
+WHOLE = {"whole number"}
+BOOLEAN = {"boolean"}
+OBJECT = {"object", "object of other things"}
+IDS = {"array", "array of texts", "array of numbers"}
+NUMBERS = {"array", "array of numbers"}
+# An object with other names in it is 400, as any unknown name is: see test_fields.
+SPARSE = {"object of other things"}
+ID = TEXT | WHOLE
+INCLUDES = {"includeVectors": BOOLEAN, "includeMetadata": BOOLEAN, "includeData": BOOLEAN}
+QUERY = {
+    "topK": WHOLE,
+    "filter": TEXT,
+    "weightingStrategy": TEXT,
+    "fusionAlgorithm": TEXT,
+    **INCLUDES,
+}
+RECORD = {"id": ID, "vector": NUMBERS, "sparseVector": SPARSE, "metadata": OBJECT, "data": TEXT}
+GOOD: Mapping[str, Any] = {
+    "id": "a",
+    "vector": [1, 2],
+    "sparseVector": {"indices": [1], "values": [1]},
+    "metadata": {},
+    "data": "words",
+}
+VECTORS = {name: GOOD[name] for name in ("vector", "sparseVector")}
+SCAN = {"cursor": ID, "limit": WHOLE, "prefix": TEXT, **INCLUDES}
+COMMANDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
+    "upsert": (GOOD, RECORD),
+    "upsert-data": (
+        {"id": "a", "data": "words"},
+        {name: RECORD[name] for name in ("id", "metadata", "data")},
+    ),
+    "update": (GOOD, {**RECORD, "metadataUpdateMode": TEXT}),
+    "query": (VECTORS, {"vector": NUMBERS, "sparseVector": SPARSE, **QUERY}),
+    "query-data": ({"data": "words"}, {"data": TEXT, "queryMode": TEXT, **QUERY}),
+    "resumable-query": (
+        VECTORS,
+        {"vector": NUMBERS, "sparseVector": SPARSE, "maxIdle": WHOLE, **QUERY},
+    ),
+    "resumable-query-data": (
+        {"data": "words"},
+        {"data": TEXT, "queryMode": TEXT, "maxIdle": WHOLE, **QUERY},
+    ),
+    "resumable-query-next": ({"uuid": "u", "additionalK": 1}, {"uuid": TEXT, "additionalK": WHOLE}),
+    "resumable-query-end": ({"uuid": "u"}, {"uuid": TEXT}),
+    "fetch": ({"ids": ["a"]}, {"ids": IDS, **INCLUDES}),
+    "fetch by prefix": ({"prefix": "a"}, {"prefix": TEXT, **INCLUDES}),
+    "range": ({"cursor": "0", "limit": 5}, SCAN),
+    "delete": ({"ids": ["a"]}, {"ids": IDS}),
+    "delete by prefix": ({"prefix": "a"}, {"prefix": TEXT}),
+    "delete by filter": ({"filter": "n = 1"}, {"filter": TEXT}),
+    "rename-namespace": (
+        {"namespace": "a", "newNamespace": "b"},
+        {"namespace": TEXT, "newNamespace": TEXT, "deleteExisting": BOOLEAN},
+    ),
+}
+REQUIRED = {
+    "upsert": ["id", "vector", "sparseVector"],
+    "upsert-data": ["id", "data"],
+    "update": ["id"],
+    "query-data": ["data"],
+    "resumable-query-data": ["data"],
+    "resumable-query-next": ["uuid", "additionalK"],
+    "resumable-query-end": ["uuid"],
+    "rename-namespace": ["namespace", "newNamespace"],
+}
+WRONG = [
+    pytest.param(command, field, kind, id=f"{command}-{field}-{kind}")
+    for command, (_, fields) in COMMANDS.items()
+    for field, right in fields.items()
+    for kind in VALUES
+    if kind not in right
+]
+
+
+@pytest.fixture(scope="module")
+def index() -> Iterator[VectorIndex]:
+    context = Context.alone(now="2026-01-01T00:00:00Z")
+    with VectorIndex(context, kind="hybrid", dimension=2, embedding=True) as made:
+        made.load([GOOD])
+        yield made
+
+
+def answer(index: VectorIndex, command: str, body: object) -> tuple[int, Any]:
+    path = "/" + command.partition(" ")[0]
+    request = Request("POST", path, list(index.headers.items()), orjson.dumps(body))
+    got = index.app.answer(request)
+    return got.status, orjson.loads(got.body)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("command", "field", "kind"), WRONG)
+def test_a_field_of_a_wrong_type_is_refused_by_name(
+    index: VectorIndex, command: str, field: str, kind: str
+) -> None:
+    before = index.vectors()
+    status, payload = answer(index, command, {**COMMANDS[command][0], field: VALUES[kind]})
+    assert (status, payload["status"]) == (422, 422), payload
+    assert f"Invalid field {field}" in payload["error"]
+    assert "expected" in payload["error"] or "needed" in payload["error"]
+    assert index.vectors() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [(command, field) for command, names in REQUIRED.items() for field in names],
+)
+@pytest.mark.parametrize("absent", ["left out", "null"])
+def test_a_field_that_is_missing_is_refused_by_name(
+    index: VectorIndex, command: str, field: str, absent: str
+) -> None:
+    body = {name: value for name, value in COMMANDS[command][0].items() if name != field}
+    status, payload = answer(index, command, {**body, field: None} if absent == "null" else body)
+    assert (status, field in payload["error"]) == (422, True), payload
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_table_has_a_body_that_is_taken(index: VectorIndex, command: str) -> None:
+    """Otherwise the refusals above might have another reason."""
+    before = index.snapshot()
+    status, payload = answer(index, command, COMMANDS[command][0])
+    if command in ("resumable-query-next", "resumable-query-end", "rename-namespace"):
+        assert (status, "does not exist" in payload["error"]) == (404, True)
+    else:
+        assert status == 200, payload
+    index.restore(before)
