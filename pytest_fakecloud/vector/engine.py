@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.ids import Ids
 
 from . import errors
@@ -45,9 +46,34 @@ __all__ = ["Engine", "EngineSnapshot", "merge_patch"]
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Which index it is, as it was made: what a snapshot must agree with to be put back.
+
+    ``dimension`` is None for an index that takes that of its first vector.
+    """
+
+    name: str
+    kind: Kind
+    similarity: Similarity
+    dimension: int | None
+    dense_model: str
+    sparse_model: str
+
+    def __str__(self) -> str:
+        parts = [f"a {self.kind.lower()} index"]
+        if self.kind.has_dense:
+            parts += [self.similarity, f"dimension {self.dimension or 'of the first vector'}"]
+        models = " and ".join(filter(None, (self.dense_model, self.sparse_model)))
+        if models:
+            parts.append(f"embedding {models}")
+        return f"{self.name!r} ({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSnapshot:
     """All data of an index at one moment."""
 
+    index: Identity
     dimension: int | None
     namespaces: dict[str, Namespace]
     cursors: Cursors
@@ -96,6 +122,7 @@ class Engine:
         ready_after_reads: int | None = None,
     ) -> None:
         self.name = name
+        self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
         self.kind = kind
         self.similarity = similarity
         self.dimension = dimension
@@ -452,6 +479,7 @@ class Engine:
         """An independent copy of all data."""
         with self._lock:
             return EngineSnapshot(
+                self.identity,
                 self.dimension,
                 {name: home.copy() for name, home in self._namespaces.items()},
                 self._cursors.copy(),
@@ -461,7 +489,15 @@ class Engine:
             )
 
     def restore(self, snapshot: EngineSnapshot) -> None:
-        """Put the data of a snapshot back; the snapshot can be used again."""
+        """Put the data of a snapshot back; the snapshot can be used again.
+
+        Raises ``ContractError`` for the snapshot of another index, whose vectors may not fit here.
+        """
+        if snapshot.index != self.identity:
+            raise ContractError(
+                f"the snapshot is of the index {snapshot.index}, this is {self.identity}: "
+                "load() takes what vectors() of another index returns"
+            )
         with self._lock:
             self.dimension = snapshot.dimension
             self._namespaces = {name: home.copy() for name, home in snapshot.namespaces.items()}

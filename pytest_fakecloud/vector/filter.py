@@ -1,10 +1,10 @@
 """The metadata filter: a predicate over a record's metadata, compiled to closures.
 
 A field that is missing never matches, not even ``!=`` or ``NOT IN``; ``HAS FIELD`` is true for a
-null, ``HAS NOT FIELD`` when any parent is missing. ``<`` and its kin are for numbers, GLOB for
-strings (case-sensitive, the whole value), CONTAINS for arrays; another type never matches. Booleans
-equal 1/0. A path the grammar lets through but that names nothing (``industries#-1]``) matches
-nothing.
+null, ``HAS NOT FIELD`` when any parent is missing. ``<`` and its kin are for numbers (``a < 'x'`` is
+read and matches nothing), GLOB for strings (case-sensitive, the whole value), CONTAINS for arrays;
+another type never matches. Booleans equal 1/0. A path the grammar lets through but that names
+nothing (``industries#-1]``) matches nothing.
 
 Decided here: ``!=`` and ``NOT IN`` hold for a string, number or boolean of another type than the
 literal, and never for null, arrays and objects; a ``[`` that GLOB never closes is an ordinary
@@ -164,6 +164,8 @@ def _comparison(expression: Compare) -> Predicate:
         return lambda value: value == literal
     if expression.operator == "!=":
         return lambda value: _is_scalar(value) and value != literal
+    if isinstance(literal, str):
+        return lambda value: False
     compare = COMPARISONS[expression.operator]
     return lambda value: isinstance(value, NUMBERS) and compare(value, literal)
 

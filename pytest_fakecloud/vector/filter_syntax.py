@@ -4,14 +4,14 @@
     or      = and , { "OR" , and } ;
     and     = term , { "AND" , term } ;
     term    = "(" , or , ")" | "HAS" , [ "NOT" ] , "FIELD" , path | test ;
-    test    = path , ( ( "=" | "!=" ) , literal
-                     | ( "<" | "<=" | ">" | ">=" ) , number
+    test    = path , ( ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) , literal
                      | [ "NOT" ] , "IN" , "(" , literal , { "," , literal } , ")"
                      | [ "NOT" ] , "GLOB" , string
                      | [ "NOT" ] , "CONTAINS" , literal ) ;
     literal = string | number | "true" | "false" ;
 
-Keywords are case-insensitive; AND binds tighter than OR; there is no general NOT and no null.
+Keywords are case-insensitive; AND binds tighter than OR; there is no general NOT and no null. No name
+is reserved: a keyword in the place of a field is one (``in IN (1)``, ``HAS FIELD not``).
 Strings have single or double quotes; the other kind of quote needs no escape. Error texts start as
 the service's do (``Invalid filter. At line 1:24 token recognition error at: '['``, columns from 0).
 
@@ -33,6 +33,8 @@ __all__ = ["And", "Compare", "Contains", "Expression", "Glob", "HasField", "In",
 Literal = str | int | float | bool
 
 MAX_DEPTH = 100
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+SEARCHES = ("IN", "GLOB", "CONTAINS")
 KEYWORDS = frozenset(
     {"AND", "OR", "NOT", "IN", "GLOB", "CONTAINS", "HAS", "FIELD", "TRUE", "FALSE"}
 )
@@ -165,7 +167,7 @@ class _Parser:
 
     def _take(self, kind: str, expected: str) -> Token:
         token = self.tokens[self.index]
-        if token.kind != kind or token.keyword:
+        if token.kind != kind:
             self._mismatch(expected)
         self.index += 1
         return token
@@ -217,23 +219,31 @@ class _Parser:
             if not self._symbol(")"):
                 self._mismatch("')', AND or OR")
             return inside
-        if self._word("HAS"):
+        if self.tokens[self.index].keyword == "HAS" and not self._tests_a_field():
+            self.index += 1
             negated = self._word("NOT") is not None
             if not self._word("FIELD"):
                 self._mismatch("FIELD" if negated else "FIELD or NOT FIELD")
             return HasField(self._take("path", "a field").text, negated)
         return self._test()
 
+    def _tests_a_field(self) -> bool:
+        """Whether an operator follows: then even a keyword is the field that it is about."""
+        _, operator, *rest = (*self.tokens[self.index :][:3], self.tokens[-1])
+        if operator.keyword == "NOT":
+            return rest[0].keyword in SEARCHES
+        return operator.text in COMPARISONS or operator.keyword in SEARCHES
+
     def _test(self) -> Expression:
-        path = self._take("path", "a field, HAS or '('").text
-        operator = self._symbol("=", "!=", "<", "<=", ">", ">=")
+        expected = "a field, HAS or '('"
+        if self.tokens[self.index].keyword and not self._tests_a_field():
+            self._mismatch(expected)
+        path = self._take("path", expected).text
+        operator = self._symbol(*COMPARISONS)
         if operator:
-            if operator in ("=", "!="):
-                return Compare(path, operator, self._literal())
-            number = self._take("number", "a number").text
-            return Compare(path, operator, _number(number))
+            return Compare(path, operator, self._literal())
         negated = self._word("NOT") is not None
-        word = self._word("IN", "GLOB", "CONTAINS")
+        word = self._word(*SEARCHES)
         if word == "IN":
             return In(path, self._list(), negated)
         if word == "GLOB":

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.filter_syntax import (
+    KEYWORDS,
     And,
     Compare,
     Contains,
@@ -56,6 +57,15 @@ from pytest_fakecloud.vector.filter_syntax import (
         ("order = 1", Compare("order", "=", 1)),
         ("android = 1", Compare("android", "=", 1)),
         ("_x = 1", Compare("_x", "=", 1)),
+        ("a < 'x'", Compare("a", "<", "x")),
+        ("a >= true", Compare("a", ">=", True)),
+        ("in in (1)", In("in", (1,), False)),
+        ("not NOT IN (1)", In("not", (1,), True)),
+        ("has = 1 and HAS FIELD has", And((Compare("has", "=", 1), HasField("has", False)))),
+        ("has not contains 1", Contains("has", 1, True)),
+        ("HAS NOT FIELD not", HasField("not", True)),
+        ("glob GLOB 'glob'", Glob("glob", "glob", False)),
+        ("a = 1 OR or = 2", Or((Compare("a", "=", 1), Compare("or", "=", 2)))),
     ],
 )
 def test_accepted(text: str, tree: object) -> None:
@@ -74,8 +84,7 @@ def test_accepted(text: str, tree: object) -> None:
         ("a =", "line 1:3 mismatched input <EOF> expecting a string, a number, true or false"),
         ("a == 1", "line 1:3 mismatched input '='"),
         ("a = null", "line 1:4 mismatched input 'null'"),
-        ("a < 'x'", "line 1:4 mismatched input ''x'' expecting a number"),
-        ("a < true", "line 1:4 mismatched input 'true' expecting a number"),
+        ("a < b", "line 1:4 mismatched input 'b' expecting a string, a number, true or false"),
         ("a GLOB 1", "line 1:7 mismatched input '1' expecting a string"),
         ("a IN ()", "line 1:6 mismatched input ')'"),
         ("a IN 1", "line 1:5 mismatched input '1' expecting '('"),
@@ -89,7 +98,15 @@ def test_accepted(text: str, tree: object) -> None:
         ("HAS a", "line 1:4 mismatched input 'a' expecting FIELD or NOT FIELD"),
         ("HAS FIELD 1", "line 1:10 mismatched input '1' expecting a field"),
         ("1 = a", "line 1:0 mismatched input '1'"),
-        ("and = 1", "line 1:0 mismatched input 'and'"),
+        ("and", "line 1:0 mismatched input 'and' expecting a field"),
+        ("and b = 1", "line 1:0 mismatched input 'and' expecting a field"),
+        ("in not = 1", "line 1:0 mismatched input 'in' expecting a field"),
+        ("a = 1 AND OR b = 2", "line 1:10 mismatched input 'OR' expecting a field"),
+        ("a = 1 OR OR", "line 1:9 mismatched input 'OR' expecting a field"),
+        ("HAS NOT a", "line 1:8 mismatched input 'a' expecting FIELD"),
+        ("HAS NOT", "line 1:7 mismatched input <EOF> expecting FIELD"),
+        ("HAS", "line 1:3 mismatched input <EOF> expecting FIELD or NOT FIELD"),
+        ("HAS FIELD", "line 1:9 mismatched input <EOF> expecting a field"),
         ("   ", "line 1:3 mismatched input <EOF>"),
     ],
 )
@@ -98,6 +115,21 @@ def test_errors_name_line_and_column(text: str, where: str) -> None:
         parse(text)
     assert caught.value.status == 400
     assert caught.value.message.startswith(f"Invalid filter. At {where}")
+
+
+@pytest.mark.parametrize("word", sorted(KEYWORDS))
+def test_no_name_is_reserved(word: str) -> None:
+    """Whatever a field is called, it can be asked for in every way."""
+    for name in (word, word.lower()):
+        for operator in ("=", "!=", "<", "<=", ">", ">="):
+            assert parse(f"{name} {operator} 1") == Compare(name, operator, 1)
+        assert parse(f"{name} IN (1)") == In(name, (1,), False)
+        assert parse(f"{name} NOT GLOB '*'") == Glob(name, "*", True)
+        assert parse(f"(x = 1 AND {name} CONTAINS 1)") == And(
+            (Compare("x", "=", 1), Contains(name, 1, False))
+        )
+        assert parse(f"HAS FIELD {name}") == HasField(name, False)
+        assert parse(f"HAS NOT FIELD {name}") == HasField(name, True)
 
 
 def test_parentheses_nest_a_hundred_deep_and_no_deeper() -> None:

@@ -161,6 +161,46 @@ def test_reset_and_snapshots(index: VectorIndex) -> None:
     assert query(index) == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "elsewhere", "dimension": 2},
+        {"dimension": 3},
+        {"dimension": None},
+        {"dimension": 2, "similarity": "EUCLIDEAN"},
+        {"kind": "hybrid", "dimension": 2},
+        {"kind": "sparse"},
+        {"dimension": 2, "embedding": True},
+    ],
+)
+def test_the_snapshot_of_another_index_is_refused(
+    index: VectorIndex, other: dict[str, Any]
+) -> None:
+    """Whatever differs, the name included, both are named and nothing has changed."""
+    index.load({"a": [1, 0]})
+    with VectorIndex(Context.alone(), **other) as another:
+        snapshot = another.snapshot()
+    with pytest.raises(ContractError, match=r"the snapshot is of the index .*, this is .*load\(\)"):
+        index.restore(snapshot)
+    assert query(index) == ["a"]
+
+
+def test_the_snapshot_of_the_same_index_in_another_cloud_is_taken(index: VectorIndex) -> None:
+    """One that was filled once may serve every test."""
+    with VectorIndex(Context.alone(), dimension=2) as before:
+        before.load({"a": [1, 0]})
+        snapshot = before.snapshot()
+    index.restore(snapshot)
+    assert query(index) == ["a"]
+
+
+def test_what_another_index_holds_can_be_loaded(index: VectorIndex) -> None:
+    with VectorIndex(Context.alone(), name="elsewhere") as other:
+        other.load([{"id": "a", "vector": [1, 0], "metadata": {"n": 1}, "data": "text"}])
+        index.load(other.vectors())
+        assert index.vectors() == other.vectors()
+
+
 # -- pending -------------------------------------------------------------------------------------
 
 
