@@ -100,7 +100,8 @@ class Commits:
             return
         # Ticks count from the instance's creation; one without anything new would change nothing,
         # so only the next one is planned, and only when there is.
-        interval = config.auto_commit_interval_ms * 1000
+        # An interval of 0 means as often as can be: with each millisecond that passes.
+        interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
         self.plan_tick(group, instance, due)
 

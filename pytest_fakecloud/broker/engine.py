@@ -144,6 +144,33 @@ class Engine:
 
         Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
         """
+        topic = self._new_topic(
+            name,
+            partitions,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
+            max_message_bytes=max_message_bytes,
+            first_offset=first_offset,
+        )
+        with self.locked():
+            if name in self._topics:
+                raise ContractError(
+                    f"topic {name!r} exists already; add_partitions() makes it larger"
+                )
+            self._check_partition_limit(partitions)
+            self._topics[name] = topic
+
+    def _new_topic(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> Topic:
+        """A topic that is not in the broker yet; raises ``ContractError`` for what none can be."""
         limits = self.settings.limits
         string("a topic's name", name)
         if not errors.can_name_a_topic(name):
@@ -152,22 +179,35 @@ class Engine:
         whole("retention_bytes", retention_bytes, 0, optional=True)
         whole("max_message_bytes", max_message_bytes, 1, optional=True)
         whole("first_offset", first_offset, 0, INT64_MAX)
-        with self.locked():
-            if name in self._topics:
-                raise ContractError(
-                    f"topic {name!r} exists already; add_partitions() makes it larger"
-                )
-            self._check_partition_limit(partitions)
-            self._topics[name] = Topic(
-                name,
-                partitions,
-                retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
-                retention_bytes=(
-                    limits.retention_bytes if retention_bytes is None else retention_bytes
-                ),
-                max_message_bytes=max_message_bytes or limits.max_message_bytes,
-                first_offset=first_offset,
-            )
+        return Topic(
+            name,
+            partitions,
+            retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
+            retention_bytes=limits.retention_bytes if retention_bytes is None else retention_bytes,
+            max_message_bytes=max_message_bytes or limits.max_message_bytes,
+            first_offset=first_offset,
+        )
+
+    def load(self, topics: Mapping[str, int], messages: Sequence[Message]) -> None:
+        """Create the topics that are missing and append a tester's messages: all of it or nothing.
+
+        ``topics`` are partition counts by name, where those that exist keep theirs. Raises
+        ``ContractError`` as ``create_topic`` does, ``BrokerError`` as ``produce``.
+        """
+        with self.locked() as now_us:
+            made = {
+                name: self._new_topic(name, count)
+                for name, count in topics.items()
+                if name not in self._topics
+            }
+            self._check_partition_limit(sum(len(topic.logs) for topic in made.values()))
+            self._topics.update(made)
+            try:
+                self._append(messages, now_us, by_client=False)
+            except errors.BrokerError:
+                for name in made:
+                    del self._topics[name]
+                raise
 
     def add_partitions(self, name: str, count: int) -> int:
         """Give a topic that many more partitions; its partition count after.
@@ -232,25 +272,36 @@ class Engine:
                     "not_enough_replicas",
                     f"Not enough in-sync replicas: {failing} message(s) of the batch were appended",
                 )
-            places, columns, problem = self._placement.plan(messages, now_us // 1000)
-            if problem is not None:
-                if self.settings.batches == "atomic" or not places:
-                    raise problem
-                error = problem
-            if by_client:
-                self._quota.take(
-                    len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
-                )
-            woken = self.table.woken
-            for log, (timestamps, keys, values, headers, sizes) in columns.items():
-                log.append(timestamps, keys, values, headers, sizes, by_client=by_client)
-                woken |= log.watchers
-            for name in {log.topic for log in columns}:
-                topic = self._topics[name]
-                topic.retain(now_us // 1000)
+            places, problem = self._append(messages, now_us, by_client=by_client)
+            error = problem or error
         if error is not None:
             raise error
         return places
+
+    def _append(
+        self, messages: Sequence[Message], now_us: int, *, by_client: bool
+    ) -> tuple[list[Metadata], errors.BrokerError | None]:
+        """The places of the messages appended, and what is wrong with the first that was not.
+
+        Raises that error where nothing has been appended: batches of clients may be taken ``"in
+        order"``, those of testers are whole.
+        """
+        whole_batch = not by_client or self.settings.batches == "atomic"
+        places, columns, problem = self._placement.plan(messages, now_us // 1000, whole=whole_batch)
+        if problem is not None and (whole_batch or not places):
+            raise problem
+        if by_client:
+            self._quota.take(
+                len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
+            )
+        woken = self.table.woken
+        for log, (timestamps, keys, values, headers, sizes) in columns.items():
+            log.append(timestamps, keys, values, headers, sizes, by_client=by_client)
+            woken |= log.watchers
+        for name in {log.topic for log in columns}:
+            topic = self._topics[name]
+            topic.retain(now_us // 1000)
+        return places, problem
 
     def _stored(self) -> int:
         return sum(log.size for topic in self._topics.values() for log in topic.logs)

@@ -315,7 +315,8 @@ class Broker(Handle):
 
         A message is a mapping with ``value`` and any of ``topic``, ``key``, ``partition``,
         ``timestamp`` and ``headers``. A ``Path``, or text, holds one message as JSON on each line.
-        Topics that do not exist are created, with the partitions they need.
+        Topics that do not exist are created, with the partitions they need. All of it is loaded or,
+        with an error, nothing.
         """
         messages = list(messages_in(data))
         needed: dict[str, int] = {}
@@ -323,12 +324,8 @@ class Broker(Handle):
             needed[message.topic] = max(needed.get(message.topic, 1), (message.partition or 0) + 1)
         if isinstance(data, Mapping):
             needed = {**dict.fromkeys(data, 1), **needed}
-        known = self.engine.topics()
-        for topic, partitions in needed.items():
-            if topic not in known:
-                self.engine.create_topic(topic, partitions)
         with as_misuse():
-            self.engine.produce(messages, by_client=False)
+            self.engine.load(needed, messages)
 
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Forget the records below an offset, in one partition or in all; how many were forgotten."""

@@ -157,6 +157,26 @@ class KafkaEngine:
         return self._topics.delete_records(name, partition, before)
 
     @_public
+    def load(self, topics: Mapping[str, int], messages: Sequence[Message]) -> None:
+        """Create the topics that are missing and append a tester's messages.
+
+        With an error the topics it made are gone again; what the cluster has already taken for
+        topics that existed stays, since no cluster takes a record back.
+        """
+        known = self.topics()
+        made: list[str] = []
+        try:
+            for name, count in topics.items():
+                if name not in known:
+                    self.create_topic(name, count)
+                    made.append(name)
+            self.produce(messages, by_client=False)
+        except (BrokerError, ContractError):
+            if made:
+                self._cluster.delete([self._topics.real(name) for name in made], [])
+            raise
+
+    @_public
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
         """The starts and the ends of a topic's logs, by partition."""
         return self._topics.bounds(name)

@@ -103,7 +103,8 @@ class KafkaGroups:
             "group.id": self._topics.real(group),
             "partition.assignment.strategy": "range",
             "enable.auto.commit": config.auto_commit,
-            "auto.commit.interval.ms": config.auto_commit_interval_ms,
+            # librdkafka takes 0 for never, the Java client for as often as it can.
+            "auto.commit.interval.ms": max(1, config.auto_commit_interval_ms),
             "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
             "session.timeout.ms": config.session_timeout_ms,

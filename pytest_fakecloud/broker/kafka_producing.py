@@ -70,9 +70,10 @@ class KafkaProducing:
         503 when the cluster does not confirm them all.
         """
         self._look_up(messages)
+        whole = not by_client or self._settings.batches == "atomic"
         with self._lock:
-            places, _, problem = self._placement.plan(messages, self._clock.now_ms())
-        if problem is not None and (self._settings.batches == "atomic" or not places):
+            places, _, problem = self._placement.plan(messages, self._clock.now_ms(), whole=whole)
+        if problem is not None and (whole or not places):
             raise problem
         sent = _Batch(len(places))
         for index, (message, place) in enumerate(zip(messages, places, strict=False)):

@@ -112,7 +112,8 @@ AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 class ConsumerConfig:
     """How an instance was created: by its first consume request's headers, else the defaults.
 
-    Defaults are the vendor's: auto commit on, every 5000 ms, reset to latest, session 120000 ms.
+    Defaults are the vendor's: auto commit on, every 5000 ms, reset to latest, session 120000 ms. An
+    interval of 0 is allowed, as by the Java client: as often as can be.
     """
 
     auto_commit: bool = True
@@ -136,18 +137,23 @@ class ConsumerConfig:
             )
         return cls(
             auto_commit == "true",
-            _positive("Auto-Commit-Interval", headers.get("auto-commit-interval"), 5000),
+            _ms("Auto-Commit-Interval", headers.get("auto-commit-interval"), 5000, minimum=0),
             reset,
-            _positive("Session-Timeout-Ms", headers.get("session-timeout-ms"), session_timeout_ms),
+            _ms(
+                "Session-Timeout-Ms",
+                headers.get("session-timeout-ms"),
+                session_timeout_ms,
+                minimum=1,
+            ),
         )
 
 
-def _positive(name: str, text: str | None, default: int) -> int:
+def _ms(name: str, text: str | None, default: int, *, minimum: int) -> int:
     if text is None:
         return default
     digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) > 0):
-        raise _bad_header(name, text, "a positive number of milliseconds, below 10^10")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) >= minimum):
+        raise _bad_header(name, text, f"a number of milliseconds from {minimum}, below 10^10")
     return int(digits)
 
 

@@ -27,9 +27,12 @@ class Placement:
         self._stream = stream
 
     def plan(
-        self, messages: Sequence[Message], now_ms: int
+        self, messages: Sequence[Message], now_ms: int, *, whole: bool
     ) -> tuple[list[Metadata], dict[PartitionLog, Columns], errors.BrokerError | None]:
-        """Where each message goes, the columns to append, and what is wrong with the first bad one."""
+        """Where each message goes, the columns to append, and what is wrong with the first bad one.
+
+        ``whole`` tells that one bad message keeps all others out.
+        """
         topics = self._topics
         empty_is_absent = self._settings.empty_key == "absent"
         keyless: dict[str, int] = {}
@@ -91,7 +94,7 @@ class Placement:
             values.append(value)
             header_lists.append(headers)
             sizes.append(size)
-        if problem is None or self._settings.batches != "atomic":
+        if problem is None or not whole:
             for name in keyless:
                 topics[name].turn += 1
         return places, columns, problem

@@ -227,6 +227,20 @@ def test_rule_06_the_interval_comes_from_the_first_consume(broker: Broker, rest:
     assert rest.committed("g", "orders", 0) == [1]
 
 
+def test_rule_06_an_interval_of_nothing_commits_as_soon_as_time_passes(
+    broker: Broker, rest: Rest
+) -> None:
+    """The Java client takes 0, and commits whenever it polls; before that a crash loses nothing."""
+    rest.produce("orders", "a", partition=0)
+    options = {"Auto_Commit_Interval": "0", "Auto_Offset_Reset": "earliest"}
+    assert rest.values("g", "i", "orders", **options) == ["a"]
+    broker.crash("g", "i")
+    assert rest.values("g", "i", "orders", **options) == ["a"]
+    broker.clock.advance("1ms")
+    assert rest.committed("g", "orders", 0) == [1]
+    assert broker.clock.next_due() == broker.clock.now() + timedelta(milliseconds=299_999)
+
+
 @pytest.mark.parametrize("close", ["idle", "delete"])
 def test_rule_06_a_clean_close_commits(make_broker: Make, close: str) -> None:
     broker = make_broker(idle_close="2s")

@@ -85,6 +85,32 @@ def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Pat
             broker.load(bad)
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"new": ["a"], "orders": [{"value": "b", "partition": 3}]},
+        {"new": ["a"], "more": [{"value": "b" * 11}]},
+        {"new": ["a"], "more": [{"value": "b", "timestamp": -1}]},
+        {"new": ["a"], "no/name": ["b"]},
+        {"new": ["a"], "more": [{"value": "b", "partition": 200_000}]},
+        {"new": ["a"], "much": [{"value": "b", "partition": 20}]},
+        {"orders": ["a", {"value": 5, "key": 5}], "new": []},
+    ],
+)
+@pytest.mark.parametrize("batches", ["atomic", "in order"])
+def test_what_cannot_be_loaded_leaves_nothing_behind(
+    make_broker: Make, bad: dict[str, Any], batches: str
+) -> None:
+    """Neither topics nor records, nor a place in the turn of keyless ones."""
+    limits = Limits(max_message_bytes=10, max_partitions=12)
+    broker = make_broker(topics={"orders": 3}, limits=limits, batches=batches)
+    with pytest.raises(ContractError):
+        broker.load(bad)
+    assert broker.topics() == {"orders": 3}
+    assert broker.records("orders") == []
+    assert broker.produce("orders", "next").partition == 0
+
+
 def test_add_partitions_delete_records_and_retention(broker: Broker, rest: Rest) -> None:
     assert broker.add_partitions("orders", 2) == 5
     broker.produce("orders", ["a", "b", "c"], partition=4)

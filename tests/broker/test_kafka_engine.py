@@ -318,6 +318,11 @@ class TestHandle:
         assert broker.topics() == {"orders": 3, "new": 2}
         assert broker.records("new", partition=1).last.timestamp == 5
 
+    def test_what_cannot_be_loaded_leaves_no_topics(self, broker: Broker) -> None:
+        with pytest.raises(ContractError, match="Invalid partition 9"):
+            broker.load({"new": ["a"], "orders": [{"value": "b", "partition": 9}]})
+        assert broker.topics() == {"orders": 3}
+
     def test_reset_and_snapshots(self, broker: Broker, rest: Rest) -> None:
         broker.load({"orders": [{"value": "x", "partition": 0, "key": "k"}]})
         broker.commit("g", "orders", 0, 1)

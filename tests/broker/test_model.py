@@ -29,7 +29,7 @@ def test_headers_are_read() -> None:
     ("name", "value", "named"),
     [
         ("enable-auto-commit", "maybe", "Enable-Auto-Commit"),
-        ("auto-commit-interval", "0", "Auto-Commit-Interval"),
+        ("session-timeout-ms", "0", "Session-Timeout-Ms"),
         ("auto-commit-interval", "-5", "Auto-Commit-Interval"),
         ("auto-commit-interval", "1.5", "Auto-Commit-Interval"),
         ("auto-commit-interval", "99999999999", "Auto-Commit-Interval"),
