@@ -531,7 +531,14 @@ class Engine:
             )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put a copy back; calls that wait end with nothing, timers run on from what was left."""
+        """Put a copy back; calls that wait end with nothing, timers run on from what was left.
+
+        Raises ``ContractError`` for a copy of a real cluster's data.
+        """
+        if not isinstance(snapshot, Snapshot):
+            raise ContractError(
+                "the snapshot was taken of a real cluster; load() takes its records"
+            )
         with self.locked() as now:
             self._epoch += 1
             self.table.woken.update(self.waiting)

@@ -23,7 +23,7 @@ from .log import PartitionLog
 from .matching import Expectation, Sought, failure, shown_call
 from .model import INT64_MAX, Message, Record, TopicPartition, TopicPartitionOffset
 from .routes import BrokerApp
-from .settings import Limits, Settings, one_of, string, strings, whole
+from .settings import Limits, Settings, comparable, one_of, string, strings, whole
 from .views import GroupView, TopicView, group_view, topic_view
 
 __all__ = ["Broker"]
@@ -99,10 +99,10 @@ class Broker(Handle):
         isolation: Literal["prefix", "none"] = "prefix",
     ) -> None:
         string("name", name, optional=True)
-        string("username", username)
+        _credential("username", username)
         if ":" in username:
             raise ContractError(f"username={username!r}: HTTP Basic allows no colon in it")
-        string("password", password, optional=True)
+        _credential("password", password, optional=True)
         one_of("isolation", isolation, "prefix", "none")
         if isinstance(limits, str):
             limits = Limits.preset(limits)
@@ -140,7 +140,7 @@ class Broker(Handle):
             webhook_drop=webhook_drop,
             webhook_keep=webhook_keep,
             errors={} if errors is None else errors,
-            limits=_retaining(limits or Limits(), retention, retention_bytes),
+            limits=_retaining(Limits() if limits is None else limits, retention, retention_bytes),
         )
         self.username = username
         name = context.name_for(self.fixture, name)
@@ -296,14 +296,11 @@ class Broker(Handle):
         """
         self.clock.settle()
         many = isinstance(value, list)
+        like = checked(
+            Message(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
+        )
         messages = [
-            checked(
-                item
-                if isinstance(item, Message)
-                else Message(
-                    topic, text(item), key, partition, timestamp_ms(timestamp), header_list(headers)
-                )
-            )
+            checked(item) if isinstance(item, Message) else like._replace(value=text(item))
             for item in (value if many else [value])
         ]
         with as_misuse():
@@ -419,10 +416,12 @@ class Broker(Handle):
         string("topic", topic, optional=True)
         whole("redeliver's last", last, 1)
         whole("partition", partition, 0, optional=True)
-        with self.engine.locked() as now:
+        with as_misuse(), self.engine.locked() as now:
             found = self.engine.table.groups.get(group)
             if found is None:
                 raise _no_group(group, self.engine)
+            if topic is not None:
+                self.engine.table.partition(topic, partition or 0, now)
             before = {tp: after for tp, _, after in found.deliveries}
             moved = self.engine.commits.redeliver(
                 found,
@@ -470,7 +469,16 @@ class Broker(Handle):
             return topic_view(self.engine.table.topic(name, now))
 
     def records(self, topic: str, **where: object) -> Found[Record]:
-        """The records of a topic in (partition, offset) order, filtered by their fields."""
+        """The records of a topic in (partition, offset) order, filtered by their fields.
+
+        A function as a field's value is a predicate. Raises ``ContractError`` for a field that no
+        record has, and for a value that it can never have.
+        """
+        for field, wanted in where.items():
+            one_of("a field of records()", field, *Record._fields)
+            if field != "headers":
+                numeric = field in ("partition", "offset", "timestamp")
+                comparable(field, wanted, int if numeric else str)
         records = self.topic(topic).records
         return records.where(**where) if where else records
 
@@ -575,6 +583,9 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         string("group", group)
+        comparable("topic", topic, str)
+        comparable("partition", partition, int)
+        comparable("offset", offset, int)
         whole("times", times, 0, optional=True)
         self.clock.settle()
         found = self._committed_now(group)
@@ -686,6 +697,14 @@ def _check_instance(group: object, instance: object) -> None:
     string("instance", instance)
 
 
+def _credential(name: str, value: str | None, *, optional: bool = False) -> None:
+    string(name, value, optional=optional)
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise ContractError(f"{name}={value!r}: no client can send half a surrogate pair") from None
+
+
 def _no_group(group: str, engine: Engine) -> ContractError:
     known = ", ".join(sorted(engine.table.groups)) or "none"
     return ContractError(f"there is no group {group!r}; known groups: {known}")
@@ -696,6 +715,8 @@ def _ms(duration: Duration) -> int:
 
 
 def _retaining(limits: Limits, retention: Duration | None, retention_bytes: int | None) -> Limits:
+    if not isinstance(limits, Limits):
+        return limits  # for the settings to refuse
     if retention is not None:
         limits = replace(limits, retention_ms=_ms(retention))
     if retention_bytes is not None:

@@ -335,8 +335,11 @@ class KafkaEngine:
     def restore(self, copy: KafkaCopy) -> None:
         """Put a copy back, in fresh topics and groups of the same names; instances end.
 
-        Raises ``ContractError`` where there is nothing to return to.
+        Raises ``ContractError`` where there is nothing to return to, and for a copy of the in-memory
+        engine's data.
         """
+        if not isinstance(copy, KafkaCopy):
+            raise ContractError("the snapshot was taken of a broker in memory; load() its records")
         if copy.topics is None:
             raise ContractError(
                 "these data are not this handle's own, so there is nothing to return to: leave out "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from math import isfinite
 from typing import Any
 
 from ..kernel.asserting import Predicate, brief, differences
@@ -12,7 +13,7 @@ from ..kernel.errors import ContractError
 from ..kernel.journal import Call
 from .loading import Headers, header_list
 from .model import Record
-from .settings import string
+from .settings import BUILTIN, comparable, string, whole
 
 __all__ = ["Expectation", "Sought", "failure", "shown_call"]
 
@@ -29,7 +30,7 @@ class Expectation:
     ``value``: text, a predicate on the text, or anything else to compare with the value as JSON.
     ``key``: text, ``""`` for no key, or a predicate. ``headers``: names and values that must be
     among the record's, as a mapping or pairs. ``partition``: a number. A predicate that raises does
-    not hold.
+    not hold. Raises ``ContractError`` for what no record can ever be.
     """
 
     def __init__(
@@ -39,9 +40,11 @@ class Expectation:
         headers: Headers | None = None,
         partition: int | None = None,
     ) -> None:
+        comparable("key", key, str)
+        whole("partition", partition, 0, optional=True)
         self.value = _as_json(value)
         self.key = key
-        self.headers = None if headers is None else [tuple(h) for h in header_list(headers)]
+        self.headers = None if headers is None else _headers(headers)
         self.partition = partition
         self._value = Predicate(value) if callable(value) else None
         self._key = Predicate(key) if callable(key) else None
@@ -203,10 +206,27 @@ def _where(record: Record) -> str:
     return f"{record.topic}-{record.partition}@{record.offset} {brief(record.value)}"
 
 
+def _headers(headers: Headers) -> list[tuple[str, Any]]:
+    found = [tuple(header) for header in header_list(headers)]
+    for name, value in found:
+        string("a header's name", name)
+        if value is None or isinstance(value, BUILTIN):
+            string(f"header {name!r}", value)
+    return found
+
+
 def _as_json(value: Any) -> Any:
-    """Lists for tuples, as JSON brings them."""
+    """Lists for tuples, as JSON brings them; ``ContractError`` for what JSON never brings."""
     if isinstance(value, dict):
+        for name in value:
+            if isinstance(name, BUILTIN):
+                string("a name in the expected JSON", name)
         return {name: _as_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(item) for item in value]
+    unknown = isinstance(value, BUILTIN) and not isinstance(value, str | int | float)
+    if unknown or (isinstance(value, float) and not isfinite(value)):
+        raise ContractError(
+            f"value={brief(value)} can never be produced: give text, what JSON can say, or a predicate"
+        )
     return value

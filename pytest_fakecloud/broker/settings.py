@@ -9,7 +9,35 @@ from typing import Literal
 from ..kernel.errors import ContractError
 from .errors import STATUSES
 
-__all__ = ["PRESETS", "Limits", "Settings", "one_of", "string", "strings", "whole"]
+__all__ = [
+    "BUILTIN",
+    "PRESETS",
+    "Limits",
+    "Settings",
+    "comparable",
+    "one_of",
+    "string",
+    "strings",
+    "whole",
+]
+
+
+BUILTIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    list,
+    tuple,
+    set,
+    frozenset,
+    dict,
+    range,
+)
+"""Types that compare as themselves alone."""
 
 
 def one_of(name: str, value: object, *known: object) -> None:
@@ -48,6 +76,19 @@ def string(name: str, value: object, *, optional: bool = False) -> None:
     """Refuse what is no text; ``optional`` lets None pass."""
     if not isinstance(value, str) and not (value is None and optional):
         raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
+
+
+def comparable(name: str, value: object, kind: type[str] | type[int]) -> None:
+    """Refuse what a field of a record can never be equal to.
+
+    None, predicates, and the matchers of other libraries pass.
+    """
+    if value is None or callable(value) or not isinstance(value, BUILTIN):
+        return
+    if kind is str:
+        string(name, value)
+    else:
+        whole(name, value, 0)
 
 
 def strings(name: str, value: object) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from ..kernel.journal import Found
 from .log import Topic
 from .members import Group, Instance
 from .model import ConsumerConfig, Record, TopicPartition
+from .settings import string, whole
 
 __all__ = ["GroupView", "MemberView", "TopicView", "group_view", "topic_view"]
 
@@ -23,11 +24,13 @@ class TopicView:
     end_offsets: list[int]
 
     def partition(self, number: int) -> Found[Record]:
-        """The records of one partition, oldest first."""
+        """The records of one partition, oldest first; ``ContractError`` for one it has not."""
+        whole("partition", number, 0, self.partitions - 1)
         return self.records.where(partition=number)
 
     def by_key(self, key: str) -> Found[Record]:
         """The records with a key, oldest first."""
+        string("key", key)
         return self.records.where(key=key)
 
 

@@ -148,7 +148,7 @@ def _wanted(name: str, value: Any) -> Any:
     """A value in the form in which a field is compared with it."""
     if callable(value):
         return value
-    if name == "vector" and is_sequence(value):
+    if name == "vector" and is_sequence(value) and not isinstance(value, set | frozenset):
         try:
             return (
                 from_array(value) if isinstance(value, np.ndarray) else as_floats(_numbers(value))
@@ -158,9 +158,10 @@ def _wanted(name: str, value: Any) -> Any:
     if name == "id" and isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(value)
     kinds = SPELLINGS.get(name, ())
-    if isinstance(value, BUILTIN) and (isinstance(value, bool) or not isinstance(value, kinds)):
+    wrong = isinstance(value, BUILTIN) and (isinstance(value, bool) or not isinstance(value, kinds))
+    if wrong or (name == "topK" and isinstance(value, int | np.integer) and value < 1):
         expected = {
-            "topK": "a whole number",
+            "topK": "a whole number of at least 1",
             "metadata": "a mapping",
             "vector": "a list of numbers",
         }
@@ -179,6 +180,11 @@ def _numbers(values: Any) -> list[Any]:
 def _as_sent(value: Any) -> Any:
     """Lists for tuples and arrays, as JSON brings them; whatever else compares for itself."""
     if isinstance(value, Mapping):
+        for name in value:
+            if isinstance(name, BUILTIN) and not isinstance(name, str):
+                raise ContractError(
+                    f"a name in JSON is a text, {brief(name, 80)} can never be sent"
+                )
         return {name: _as_sent(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_as_sent(item) for item in value]

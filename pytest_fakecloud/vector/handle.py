@@ -98,6 +98,8 @@ class VectorIndex(Handle):
         filter_budget: int | None = None,
         shuffle_ties: bool = False,
     ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise ContractError(f"name={name!r:.80} must be a text, or None")
         the_kind = _choice("kind", kind, Kind)
         if isinstance(namespaces, str):
             raise ContractError(f"namespaces={namespaces!r} is one text: give a list of names")
@@ -106,7 +108,7 @@ class VectorIndex(Handle):
                 f"namespaces={namespaces!r} must be a list of names, or a mapping from name to data"
             )
         _check_whole("dimension", dimension, MOST_DIMENSIONS)
-        _check_whole("range_limit", range_limit)
+        _check_whole("range_limit", range_limit, optional=False)
         _check_whole("ready_after_reads", ready_after_reads)
         embedder = None
         if embedding is not False and embedding is not None:
@@ -339,8 +341,13 @@ def _check_namespace(name: object) -> None:
         ) from None
 
 
-def _check_whole(name: str, value: object, most: int | None = None) -> None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ContractError(f"{name}={value!r} must be a whole number of at least 1, or None")
-    if most is not None and isinstance(value, int) and value > most:
+def _check_whole(
+    name: str, value: object, most: int | None = None, *, optional: bool = True
+) -> None:
+    if value is None and optional:
+        return
+    if type(value) is not int or value < 1:
+        or_none = ", or None" if optional else ""
+        raise ContractError(f"{name}={value!r} must be a whole number of at least 1{or_none}")
+    if most is not None and value > most:
         raise ContractError(f"{name}={value!r} must be at most {most}")

@@ -1,0 +1,292 @@
+"""Whatever a test hands the handle in a wrong type is named at once: nothing else is raised for it.
+
+The table gives each public method arguments that it takes, and of ``VALUES`` those that each of them
+may be. All others are ``ContractError``, never a bare error, and never taken in silence: an
+assertion that nothing could satisfy would pass with ``times=0``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.views import TopicView
+from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.kernel.handle import Context, Handle
+
+
+class Matcher:
+    """As other libraries have them: equal to whatever it likes."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+VALUES: Mapping[str, Any] = {
+    "None": None,
+    "whole": 1,
+    "negative": -1,
+    "fraction": 1.5,
+    "nan": float("nan"),
+    "boolean": True,
+    "text": "orders",
+    "bytes": b"orders",
+    "empty list": [],
+    "list": [1],
+    "list of texts": ["orders"],
+    "empty mapping": {},
+    "mapping": {"a": "b"},
+    "mapping of numbers": {"a": 1},
+    "mapping by numbers": {1: 1},
+    "set": {"orders"},
+    "function": lambda value: True,
+    "object": object(),
+    "matcher": Matcher(),
+}
+NUMBER = {"whole"}
+TEXT = {"text"}
+NONE = {"None"}
+DURATION = {"whole", "fraction"}
+PREDICATE = {"function"}
+CUSTOM = {"object", "matcher"}
+HEADERS = {"None", "empty list", "empty mapping", "mapping"}
+JSON = {
+    "None",
+    "whole",
+    "negative",
+    "fraction",
+    "boolean",
+    "text",
+    "empty list",
+    "list",
+    "list of texts",
+    "empty mapping",
+    "mapping",
+    "mapping of numbers",
+}
+INSTANCE = {"group": TEXT, "instance": TEXT}
+GOOD_INSTANCE = {"group": "orders", "instance": "orders"}
+OPTIONS = {
+    "retention": NONE | DURATION,
+    "retention_bytes": NONE | NUMBER,
+    "max_message_bytes": NONE | NUMBER,
+    "first_offset": NUMBER,
+}
+Table = Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]]
+METHODS: Table = {
+    # The one text of the values is the name of a topic that exists.
+    "create_topic": ({"topic": "new"}, {"topic": set(), "partitions": NUMBER, **OPTIONS}),
+    "add_partitions": ({"topic": "orders"}, {"topic": TEXT, "count": NUMBER}),
+    "set_retention": (
+        {"topic": "orders"},
+        {name: OPTIONS.get(name, TEXT) for name in ("topic", "retention", "retention_bytes")},
+    ),
+    "produce": (
+        {"topic": "orders", "value": "v"},
+        {
+            "topic": TEXT,
+            # JSON's names are texts, and numbers as names become some.
+            "value": JSON | {"mapping by numbers"},
+            "key": NONE | TEXT,
+            "partition": NONE | NUMBER,
+            "timestamp": NONE | NUMBER,
+            "headers": HEADERS,
+        },
+    ),
+    "load": ({"data": {}}, {"data": {"empty list", "empty mapping"}}),
+    "delete_records": (
+        {"topic": "orders", "before": 0},
+        {"topic": TEXT, "before": NUMBER, "partition": NONE | NUMBER},
+    ),
+    "commit": (
+        {"group": "g", "topic": "orders", "partition": 0, "offset": 0},
+        {"group": TEXT, "topic": TEXT, "partition": NUMBER, "offset": NUMBER},
+    ),
+    "crash": (GOOD_INSTANCE, INSTANCE),
+    "expire": (GOOD_INSTANCE, INSTANCE),
+    "leave": (GOOD_INSTANCE, INSTANCE),
+    "join": (
+        {**GOOD_INSTANCE, "topics": ["orders"]},
+        {**INSTANCE, "topics": {"list of texts", "set"}},
+    ),
+    "rebalance": ({"group": "orders"}, {"group": TEXT}),
+    "redeliver": (
+        {"group": "orders"},
+        {"group": TEXT, "last": NUMBER, "topic": NONE | TEXT, "partition": NONE | NUMBER},
+    ),
+    "partial_produce": ({"keep": 1}, {"keep": NUMBER, "times": NUMBER}),
+    "topic": ({"name": "orders"}, {"name": TEXT}),
+    "records": (
+        {"topic": "orders"},
+        {
+            "topic": TEXT,
+            "value": NONE | TEXT | PREDICATE | CUSTOM,
+            "key": NONE | TEXT | PREDICATE | CUSTOM,
+            "partition": NONE | NUMBER | PREDICATE | CUSTOM,
+            "offset": NONE | NUMBER | PREDICATE | CUSTOM,
+            "timestamp": NONE | NUMBER | PREDICATE | CUSTOM,
+            "vaule": set(),
+        },
+    ),
+    "group": ({"name": "orders"}, {"name": TEXT}),
+    "assert_produced": (
+        {"topic": "orders", "times": 0},
+        {
+            "topic": TEXT,
+            "value": JSON | PREDICATE | CUSTOM,
+            "key": NONE | TEXT | PREDICATE | CUSTOM,
+            "headers": HEADERS,
+            "partition": NONE | NUMBER,
+            "times": NONE | NUMBER,
+        },
+    ),
+    "assert_committed": (
+        {"group": "orders", "times": 0},
+        {
+            "group": TEXT,
+            "topic": NONE | TEXT | PREDICATE | CUSTOM,
+            "partition": NONE | NUMBER | PREDICATE | CUSTOM,
+            "offset": NONE | NUMBER | PREDICATE | CUSTOM,
+            "times": NONE | NUMBER,
+        },
+    ),
+    "assert_caught_up": ({"group": "orders"}, {"group": TEXT}),
+    "wait_for_record": (
+        {"topic": "orders", "timeout": 0},
+        {"topic": TEXT, "predicate": NONE | PREDICATE, "timeout": {"whole", "fraction"}},
+    ),
+    "restore": ({}, {"snapshot": set()}),
+}
+VIEWS: Table = {
+    "partition": ({"number": 0}, {"number": NUMBER}),
+    "by_key": ({"key": "k"}, {"key": TEXT}),
+}
+NOTHING_TO_GIVE = {"topics", "groups", "reorder", "env_variables"}
+OTHERS = {"make_client", "make_async_client"}
+"""They hand everything on to the client, which says itself what it takes."""
+
+
+def cases(table: Table) -> list[Any]:
+    return [
+        pytest.param(method, name, id=f"{method}-{name}")
+        for method, (_, parameters) in table.items()
+        for name in parameters
+    ]
+
+
+def prepared() -> Broker:
+    made = Broker(Context.alone(now="2026-01-01T00:00:00Z"), topics={"orders": 3})
+    made.produce("orders", "v", partition=0)
+    made.join("orders", "orders", ["orders"])
+    return made
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with prepared() as made:
+        yield made
+
+
+def test_the_table_has_every_method_and_parameter() -> None:
+    own = {
+        name: method
+        for name, method in vars(Broker).items()
+        if not name.startswith("_") and inspect.isfunction(method)
+    }
+    own["restore"] = Handle.restore
+    assert set(own) == set(METHODS) | NOTHING_TO_GIVE | OTHERS
+    for name, (_, parameters) in METHODS.items():
+        signature = inspect.signature(own[name]).parameters.values()
+        named = {p.name for p in signature if p.kind is not p.VAR_KEYWORD} - {"self"}
+        assert named <= set(parameters), name
+
+
+def outcome(call: Callable[..., object], arguments: Mapping[str, Any]) -> str:
+    try:
+        call(**arguments)
+    except ContractError as error:
+        return f"refused: {error}"
+    except AssertionError:
+        pass  # of the right type, and not so
+    return "taken"
+
+
+@pytest.mark.parametrize(("method", "name"), cases(METHODS))
+def test_a_wrong_type_is_refused_and_changes_nothing(
+    broker: Broker, method: str, name: str
+) -> None:
+    def state() -> object:
+        return broker.topics(), broker.groups(), broker.group("orders"), broker.records("orders")
+
+    before = state()
+    good, parameters = METHODS[method]
+    for kind in VALUES.keys() - parameters[name]:
+        refusal = outcome(getattr(broker, method), {**good, name: VALUES[kind]})
+        assert refusal.startswith("refused: "), kind
+        assert len(refusal) > len("refused: 1234567890"), kind
+        assert state() == before, kind
+
+
+@pytest.mark.parametrize(("method", "name"), cases(METHODS))
+def test_a_right_type_is_taken(method: str, name: str) -> None:
+    """Otherwise the refusals above might have another reason."""
+    good, parameters = METHODS[method]
+    for kind in parameters[name]:
+        with prepared() as broker:
+            arguments = {**good, name: VALUES[kind]}
+            assert outcome(getattr(broker, method), arguments) == "taken", kind
+
+
+@pytest.mark.parametrize(("method", "name"), cases(VIEWS))
+def test_views_refuse_a_wrong_type(broker: Broker, method: str, name: str) -> None:
+    view = broker.topic("orders")
+    assert isinstance(view, TopicView)
+    good, parameters = VIEWS[method]
+    for kind, value in VALUES.items():
+        found = outcome(getattr(view, method), {**good, name: value})
+        assert found.partition(":")[0] == ("taken" if kind in parameters[name] else "refused"), kind
+
+
+@pytest.mark.parametrize("kind", [k for k in VALUES if k not in NONE | TEXT | {"matcher"}])
+@pytest.mark.parametrize("name", ["name", "username", "password", "limits", "heartbeats", "engine"])
+def test_settings_of_a_wrong_type_are_refused(name: str, kind: str) -> None:
+    options = {name: VALUES[kind]}
+    made: list[object] = []
+    with pytest.raises(ContractError):
+        made.append(Broker(Context.alone(), retention="1h", **options))
+    assert made == []
+
+
+@pytest.mark.parametrize("name", ["username", "password"])
+def test_credentials_that_no_client_can_send(name: str) -> None:
+    with pytest.raises(ContractError, match="no client can send half a surrogate pair"):
+        Broker(Context.alone(), **{name: "\ud800"})
+
+
+def test_a_topic_that_is_not_there_is_not_redelivered_in_silence(broker: Broker) -> None:
+    with pytest.raises(ContractError, match="does not host topic 'oders'"):
+        broker.redeliver("orders", topic="oders")
+    with pytest.raises(ContractError, match="Invalid partition 3"):
+        broker.redeliver("orders", topic="orders", partition=3)
+
+
+def test_the_headers_of_a_batch_are_checked_though_it_is_empty(broker: Broker) -> None:
+    with pytest.raises(ContractError, match="topic must be text, got 5"):
+        broker.produce(5, [])  # type: ignore[arg-type]
+    with pytest.raises(ContractError, match="key must be text"):
+        broker.produce("orders", [], key=5)  # type: ignore[arg-type]
+
+
+def test_a_matcher_inside_the_expected_json_compares_for_itself(broker: Broker) -> None:
+    with broker.make_client() as client:
+        client.post("/produce/orders", json={"value": '{"id": 7, "at": "now"}'}).raise_for_status()
+    assert broker.assert_produced("orders", {"id": 7, "at": Matcher()}).only()
+    for never in ({"id": b"7"}, {"id": {7}}, [float("inf")], {7: 7}):
+        with pytest.raises(ContractError):
+            broker.assert_produced("orders", never, times=0)
