@@ -207,7 +207,7 @@ def _where(record: Record) -> str:
 
 
 def _headers(headers: Headers) -> list[tuple[str, Any]]:
-    found = [tuple(header) for header in header_list(headers)]
+    found = [(header.key, header.value) for header in header_list(headers)]
     for name, value in found:
         string("a header's name", name)
         if value is None or isinstance(value, BUILTIN):
