@@ -3,21 +3,26 @@
 A legacy path does not begin with ``$`` (``.a.b``, ``a[0]``, ``.``) and stands for its first match.
 Names after a dot may be anything up to the next dot or bracket. A query looks at no more than a
 fixed number of nodes, so that ``$..*..*..*`` fails instead of running for hours, and the regular
-expressions of filters run in linear time.
+expressions of filters run in linear time. ``..`` tells what is below a node before the node's own
+members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathMatch
-from jsonpath.exceptions import JSONPathError
+from jsonpath.exceptions import JSONPathError, JSONPathRecursionError
 from jsonpath.function_extensions import ExpressionType, FilterFunction
 from jsonpath.match import NodeList
-from jsonpath.segments import JSONPathChildSegment
+from jsonpath.segments import (
+    JSONPathChildSegment,
+    JSONPathRecursiveDescentSegment,
+    JSONPathSegment,
+)
 from jsonpath.selectors import Filter, NameSelector
 
 from .linear_regex import LinearRegex, RegexError
@@ -88,8 +93,28 @@ class _Node(JSONPathMatch):
         return _Node(obj, (*self.parts, key), self.root, self.budget)
 
 
+class _Descent(JSONPathRecursiveDescentSegment):
+    """``..`` that visits what is below a node before the node; siblings in the document's order."""
+
+    def _visit(self, node: JSONPathMatch, depth: int = 1) -> Iterable[JSONPathMatch]:
+        if depth > self.env.max_recursion_depth:
+            raise JSONPathRecursionError("recursion limit exceeded", token=self.token)
+        inside: Iterable[tuple[str | int, object]] = ()
+        if isinstance(node.obj, Mapping):
+            inside = node.obj.items()
+        elif isinstance(node.obj, Sequence) and not isinstance(node.obj, str):
+            inside = enumerate(node.obj)
+        for key, value in inside:
+            if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+                yield from self._visit(node.new_child(value, key), depth + 1)
+        yield node
+
+
 class _Query(JSONPath):
     """A compiled path whose matches are counted, also where it stands inside a filter."""
+
+    def __init__(self, segments: Iterable[JSONPathSegment]) -> None:
+        super().__init__(env=_ENVIRONMENT, segments=map(_ordered, segments))
 
     def finditer(
         self, data: Any, *, filter_context: Mapping[str, Any] | None = None
@@ -98,6 +123,12 @@ class _Query(JSONPath):
         for segment in self.segments:
             nodes = segment.resolve(nodes)
         return nodes
+
+
+def _ordered(segment: JSONPathSegment) -> JSONPathSegment:
+    if isinstance(segment, JSONPathRecursiveDescentSegment):
+        return _Descent(env=segment.env, token=segment.token, selectors=segment.selectors)
+    return segment
 
 
 class _Environment(JSONPathEnvironment):
@@ -178,7 +209,7 @@ class Path:
         return not self._query.segments
 
     def find(self, root: Any) -> list[Location]:
-        """Every match, in the order of the document; a match reached twice is told once.
+        """Every match in the order the path meets them; one that is met twice is told once.
 
         Raises ``PathError`` when the query looks at too much.
         """
@@ -201,7 +232,7 @@ class Path:
         selectors = segments[-1].selectors
         if len(selectors) != 1 or not isinstance(selectors[0], NameSelector):
             return None
-        query = _Query(env=_ENVIRONMENT, segments=segments[:-1])
+        query = _Query(segments[:-1])
         return Path(self.text, self.legacy, query), selectors[0].name
 
 
@@ -227,7 +258,7 @@ def compile_path(text: bytes) -> Path:
         compiled = _ENVIRONMENT.compile(_quote_names(standard))
         if not isinstance(compiled, JSONPath) or len(compiled.segments) > _MOST_SEGMENTS:
             raise PathError(f"the path has more than {_MOST_SEGMENTS} parts")
-        query = _Query(env=_ENVIRONMENT, segments=compiled.segments)
+        query = _Query(compiled.segments)
         _count_inside_filters(query)
     except (JSONPathError, RecursionError, ValueError) as error:
         if isinstance(error, PathError):
@@ -309,7 +340,7 @@ def _count_inside_filters(query: JSONPath) -> None:
 def _count_in_expression(expression: Any) -> None:
     path = getattr(expression, "path", None)
     if isinstance(path, JSONPath) and not isinstance(path, _Query):
-        expression.path = _Query(env=_ENVIRONMENT, segments=path.segments)
+        expression.path = _Query(path.segments)
         _count_inside_filters(path)
     for child in expression.children():
         _count_in_expression(child)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.json_path import PathError, compile_path
 
@@ -42,7 +46,7 @@ def places(path: str) -> list[tuple[str | int, ...]]:
         ("$.a", [2]),
         ("$['a']", [2]),
         ('$["a"]', [2]),
-        ("$..a", [2, 4, None]),
+        ("$..a", [None, 4, 2]),
         ("$.nope", []),
         ("$.a.b.c", []),
         ("$.store.book[*].price", [8.95, 12.99, 9]),
@@ -92,7 +96,7 @@ def places(path: str) -> list[tuple[str | int, ...]]:
         (".nested.b", [{"a": None}]),
         ("store.book[1].isbn", ["x"]),
         (".store.book[*].price", [8.95, 12.99, 9]),
-        ("..a", [2, 4, None]),
+        ("..a", [None, 4, 2]),
     ],
 )
 def test_what_paths_find(path: str, found: list[object]) -> None:
@@ -110,7 +114,7 @@ def test_roots(path: str) -> None:
 
 def test_places_are_names_and_indexes() -> None:
     assert places("$.store.book[-1].isbn") == [("store", "book", 2, "isbn")]
-    assert places("$..a") == [("a",), ("nested", "a"), ("nested", "b", "a")]
+    assert places("$..a") == [("nested", "b", "a"), ("nested", "a"), ("a",)]
 
 
 def test_a_place_found_twice_is_told_once() -> None:
@@ -197,3 +201,64 @@ class TestHostileQueries:
     def test_expressions_match_no_lists(self) -> None:
         assert compile_path(b'$[?(@=~"a")]').find([["a"], "b", "a", [["a"]]])[0].parts == (2,)
         assert compile_path(b'$[?(@=~"(a+)+$")]').find([[1], [[2]], {}]) == []
+
+
+# -- the order of matches, against a reference that is too simple to be wrong ------------------------
+
+Match = tuple[tuple[str | int, ...], object]
+Step = tuple[str, str | int]
+
+
+def members(node: Match) -> list[Match]:
+    parts, value = node
+    pairs: list[tuple[str | int, object]] = []
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = list(enumerate(value))
+    return [((*parts, key), item) for key, item in pairs]
+
+
+def below_then_itself(node: Match) -> Iterator[Match]:
+    for member in members(node):
+        yield from below_then_itself(member)
+    yield node
+
+
+def expected(root: object, steps: list[Step]) -> list[tuple[str | int, ...]]:
+    nodes: list[Match] = [((), root)]
+    for dots, wanted in steps:
+        hosts = nodes
+        if dots == "..":
+            hosts = [each for node in nodes for each in below_then_itself(node)]
+        nodes = [
+            member
+            for host in hosts
+            for member in members(host)
+            if wanted == "*" or (member[0][-1] == wanted and type(member[0][-1]) is type(wanted))
+        ]
+    return list(dict.fromkeys(parts for parts, _ in nodes))
+
+
+DOCUMENTS = st.recursive(
+    st.sampled_from([None, 1, "a"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from([".", ".."]), st.sampled_from(["a", "b", "*", 0, 1])),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(DOCUMENTS, STEPS)
+def test_matches_below_a_node_come_before_its_own(root: object, steps: list[Step]) -> None:
+    path = "$"
+    for dots, wanted in steps:
+        bracket = isinstance(wanted, int)
+        path += f"{'..' if dots == '..' else ''}[{wanted}]" if bracket else f"{dots}{wanted}"
+    found = compile_path(path.encode()).find(root)
+    assert [match.parts for match in found] == expected(root, steps), path

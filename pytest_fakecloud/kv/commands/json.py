@@ -244,7 +244,8 @@ def json_clear(session: Session, args: Args) -> Reply:
     path = read_path(args[1] if len(args) > 1 else DOT)
     document = existing(session, args[0])
     changed = 0
-    for match in reversed(find(path, document.root)):  # children before their parents
+    deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
+    for match in deepest_first:  # or they would be gone with their parents, and not counted
         value = match.value
         if value.__class__ in (dict, list) and value:
             value.clear()

@@ -152,7 +152,7 @@ class TestSet:
     def test_matches_do_not_share_what_they_got(self, doc: Run) -> None:
         doc("JSON.SET", "d", "$..a", "[]")
         doc("JSON.ARRAPPEND", "d", "$.a", "1")
-        assert value(doc, "$..a") == [[1], [], [], []]
+        assert value(doc, "$..a") == [[], [], [], [1]]
 
     def test_the_expiry_stays_with_a_changed_document(self, doc: Run) -> None:
         doc("EXPIRE d 100")
@@ -173,10 +173,6 @@ class TestGet:
         assert doc("JSON.GET missing $") is None
         assert doc.error("JSON.GET d nope") == "ERR Path 'nope' does not exist"
         assert doc.error("JSON.GET d a nope") == "ERR Path 'nope' does not exist"
-
-    def test_shallow_matches_come_first(self, run: Run) -> None:
-        run("JSON.SET", "d", "$", '{"nested":{"a":4},"a":2}')
-        assert run("JSON.GET d $..a") == b"[2,4]"
 
     def test_layout(self, run: Run) -> None:
         run("JSON.SET", "d", "$", '{"a":[1,{}],"b":{"c":[]}}')
@@ -371,7 +367,7 @@ class TestNumbers:
         assert doc("JSON.NUMINCRBY d $.a 3") == b"[5]"
         assert doc("JSON.NUMINCRBY d a -1") == b"4"
         assert doc("JSON.NUMINCRBY d $.a 0.5") == b"[4.5]"
-        assert doc("JSON.NUMINCRBY d $..a 1") == b"[5.5,5,null,6]"
+        assert doc("JSON.NUMINCRBY d $..a 1") == b"[null,5,6,5.5]"
         assert doc("JSON.NUMINCRBY d $.nope 1") == b"[]"
 
     def test_products(self, doc: Run) -> None:
@@ -410,7 +406,7 @@ class TestStrings:
     def test_append(self, doc: Run) -> None:
         assert doc("JSON.STRAPPEND", "d", "$.s", '"é"') == [6]
         assert doc("JSON.STRAPPEND", "d", "s", '"!"') == 7
-        assert doc("JSON.STRAPPEND", "d", "$..a", '"!"') == [None, None, 2, None]
+        assert doc("JSON.STRAPPEND", "d", "$..a", '"!"') == [2, None, None, None]
         assert value(doc, "$.s") == ["texté!"]
         run = doc
         run("JSON.SET", "root", "$", '"a"')
@@ -427,7 +423,8 @@ class TestArrays:
     def test_append(self, doc: Run) -> None:
         assert doc("JSON.ARRAPPEND", "d", "$.list", '"x"', "{}") == [7]
         assert doc("JSON.ARRAPPEND", "d", "list", "1") == 8
-        assert doc("JSON.ARRAPPEND", "d", "$..*", "1")[:7] == [None] * 6 + [9]
+        lengths = doc("JSON.ARRAPPEND", "d", "$..*", "1")
+        assert lengths == [None] * 8 + [2] + [None] * 10 + [9]
         assert value(doc, "$.list[3]") == [[4, 1]]
 
     def test_insert(self, doc: Run) -> None:
@@ -525,3 +522,76 @@ class TestAsAKey:
         watcher("MULTI")
         watcher("PING")
         assert watcher("EXEC") == [Status(b"PONG")]
+
+
+NESTED = {
+    "number": {"a": 2, "b": 3, "nested": {"a": 4, "b": None}},
+    "text": {"a": "own", "nested": {"a": "be"}, "other": [{"a": 1}]},
+    "flag": {"a": True, "nested": {"a": False}, "other": {"a": 0}},
+    "array": {"a": [1, 2], "nested": {"a": [3]}, "other": {"a": None}},
+    "object": {"a": {"x": 1, "y": 2}, "nested": {"a": {"z": 3}}},
+}
+
+
+class TestBelowBeforeOwn:
+    """``..`` tells what is below a node before the node's own member, whatever the command."""
+
+    @pytest.fixture
+    def nested(self, run: Run) -> Run:
+        for key, document in NESTED.items():
+            run("JSON.SET", key, "$", json.dumps(document))
+        return run
+
+    @pytest.mark.parametrize(
+        ("line", "reply"),
+        [
+            (("JSON.GET", "number", "$..a"), b"[4,2]"),
+            (("JSON.GET", "number", "$..b"), b"[null,3]"),
+            (("JSON.GET", "number", "$..b", "$..a"), b'{"$..b":[null,3],"$..a":[4,2]}'),
+            (("JSON.GET", "number", "..a"), b"4"),
+            (("JSON.MGET", "number", "text", "$..a"), [b"[4,2]", b'["be",1,"own"]']),
+            (("JSON.TYPE", "text", "$..a"), [b"string", b"integer", b"string"]),
+            (("JSON.RESP", "number", "$..a"), [4, 2]),
+            (("JSON.DEBUG", "MEMORY", "text", "$..a"), [12, 9, 13]),
+            (("JSON.STRLEN", "text", "$..a"), [2, None, 3]),
+            (("JSON.STRAPPEND", "text", "$..a", '"!"'), [3, None, 4]),
+            (("JSON.NUMINCRBY", "number", "$..a", "1"), b"[5,3]"),
+            (("JSON.NUMMULTBY", "number", "$..b", "2"), b"[null,6]"),
+            (("JSON.TOGGLE", "flag", "$..a"), [1, None, 0]),
+            (("JSON.ARRLEN", "array", "$..a"), [1, None, 2]),
+            (("JSON.ARRINDEX", "array", "$..a", "2"), [-1, None, 1]),
+            (("JSON.ARRAPPEND", "array", "$..a", "9"), [2, None, 3]),
+            (("JSON.ARRINSERT", "array", "$..a", "0", "9"), [2, None, 3]),
+            (("JSON.ARRTRIM", "array", "$..a", "0", "0"), [1, None, 1]),
+            (("JSON.ARRPOP", "array", "$..a"), [b"3", None, b"2"]),
+            (("JSON.OBJLEN", "object", "$..a"), [1, 2]),
+            (("JSON.OBJKEYS", "object", "$..a"), [[b"z"], [b"x", b"y"]]),
+        ],
+    )
+    def test_in_replies(self, nested: Run, line: tuple[str, ...], reply: object) -> None:
+        assert nested(*line) == reply
+
+    @pytest.mark.parametrize(
+        ("line", "reply", "left"),
+        [
+            ("JSON.DEL object $..a", 2, {"nested": {}}),
+            ("JSON.FORGET text $..a", 3, {"nested": {}, "other": [{}]}),
+            ("JSON.CLEAR object $..a", 2, {"a": {}, "nested": {"a": {}}}),
+            ("JSON.SET object $..a 0", OK, {"a": 0, "nested": {"a": 0}}),
+            ("JSON.MERGE object $..a 0", OK, {"a": 0, "nested": {"a": 0}}),
+        ],
+    )
+    def test_every_match_is_changed(
+        self, nested: Run, line: str, reply: object, left: object
+    ) -> None:
+        assert nested(line) == reply
+        assert value(nested, key=line.split()[1]) == [left]
+
+    def test_a_match_inside_another_is_cleared_and_counted_too(self, run: Run) -> None:
+        run("JSON.SET", "d", "$", '{"a":{"a":{"a":[1]}}}')
+        assert run("JSON.CLEAR d $..a") == 3
+
+    def test_elements_go_together_with_the_arrays_around_them(self, run: Run) -> None:
+        run("JSON.SET", "d", "$", "[[1,[2,3]],[4],5]")
+        assert run("JSON.DEL d $..[0]") == 2
+        assert value(run) == [[[], 5]]
