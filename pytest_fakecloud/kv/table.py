@@ -211,7 +211,7 @@ ROWS: tuple[Row, ...] = (
     ("XACKDEL", -6, "stream", "8.2.0", "write fast",
      "RW update delete 1", "KEEPREF DELREF ACKED IDS"),
     ("XADD", -5, "stream", "5.0.0", "write denyoom fast",
-     "RW update 1", "NOMKSTREAM MAXLEN MINID = ~ LIMIT *"),
+     "RW update 1", "NOMKSTREAM KEEPREF DELREF ACKED MAXLEN MINID = ~ LIMIT *"),
     ("XAUTOCLAIM", -6, "stream", "6.2.0", "write fast", "RW delete 1", "COUNT JUSTID"),
     ("XCLAIM", -6, "stream", "5.0.0", "write fast",
      "RW update 1", "IDLE TIME RETRYCOUNT FORCE JUSTID LASTID"),
@@ -241,7 +241,8 @@ ROWS: tuple[Row, ...] = (
     ("XREVRANGE", -4, "stream", "5.0.0", "readonly", "RO access 1", "COUNT"),
     ("XSETID", -3, "stream", "5.0.0", "write denyoom fast",
      "RW update 1", "ENTRIESADDED MAXDELETEDID"),
-    ("XTRIM", -4, "stream", "5.0.0", "write", "RW delete 1", "MAXLEN MINID = ~ LIMIT"),
+    ("XTRIM", -4, "stream", "5.0.0", "write",
+     "RW delete 1", "MAXLEN MINID = ~ LIMIT KEEPREF DELREF ACKED"),
     # -- json --------------------------------------------------------
     ("JSON.ARRAPPEND", -4, "json", "8.0.0", "write denyoom", "RW access update 1", ""),
     ("JSON.ARRINDEX", -4, "json", "8.0.0", "readonly", "RO access 1", ""),

@@ -428,6 +428,8 @@ COMMANDS: dict[str, list[tuple[str, int | None, str, str]]] = {
         ("ACL GENTOKEN", -3, "", ""),
         ("XACKDEL", -6, "KEEPREF DELREF ACKED IDS", ""),
         ("XDELEX", -5, "KEEPREF DELREF ACKED IDS", ""),
+        ("XADD", None, "KEEPREF DELREF ACKED", "w"),
+        ("XTRIM", None, "KEEPREF DELREF ACKED", "w"),
         ("DELEX", -2, "IFEQ IFNE IFDEQ IFDNE", ""),
         ("DIGEST", 2, "", ""),
         ("SET", None, "IFEQ IFNE IFDEQ IFDNE", "w"),

@@ -55,9 +55,14 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
 
 @command("XINFO CONSUMERS")
 def xinfo_consumers(session: Session, args: Args) -> Reply:
-    """The consumers of a group; `inactive` is -1 for one that never got anything."""
+    """The consumers of a group; `inactive` is -1 for one that never got anything.
+
+    For a group that is not there the vendor answers none, the stock server NOGROUP.
+    """
     group = _stream(session, args[0]).groups.get(args[1])
     if group is None:
+        if session.engine.dialect == "vendor":
+            return []
         raise CommandError(errors.no_group_for_key(args[0], args[1]))
     now_ms = session.now_ms
     return [

@@ -180,15 +180,17 @@ class Stream:
         place = self._place(entry_id)
         if place is None:
             return False
-        at, i = place
+        self._remove(*place)
+        self.max_deleted_id = max(self.max_deleted_id, entry_id)
+        return True
+
+    def _remove(self, at: int, i: int) -> None:
         node = self._nodes[at]
         del node.ids[i], node.fields[i]
         node.deleted += 1
         if not node.ids:
             del self._nodes[at], self._keys[at]
         self.length -= 1
-        self.max_deleted_id = max(self.max_deleted_id, entry_id)
-        return True
 
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
@@ -259,6 +261,46 @@ class Stream:
             break
         del self._nodes[:whole], self._keys[:whole]
         self.length -= len(removed)
+        return removed
+
+    def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
+        """How many entries are beyond `max_length`, or have ids below `min_id`."""
+        if max_length is not None:
+            return max(self.length - max_length, 0)
+        at = bisect_left(self._keys, min_id)
+        below = sum(len(node.ids) for node in self._nodes[: max(at - 1, 0)])
+        return below + (bisect_left(self._nodes[at - 1].ids, min_id) if at else 0)
+
+    def trim_acknowledged(
+        self,
+        *,
+        max_length: int | None = None,
+        min_id: int = 0,
+        whole_nodes: bool = False,
+        limit: int = 0,
+    ) -> list[int]:
+        """As `trim`, for what no group awaits only: an awaited entry stays, those behind it may go.
+
+        `whole_nodes` leaves every node in which an entry has to stay.
+        """
+        end = ID_MAX if max_length is not None else min_id - 1
+        end = min([end, *(group.last_id for group in self.groups.values())])
+        most = self.surplus(max_length, min_id)
+        most = min(most, limit) if limit else most
+        removed: list[int] = []
+        for node in self._nodes:
+            if node.ids[0] > end or len(removed) >= most:
+                break
+            free = [each for each in node.ids if each <= end and not self.awaited(each)]
+            room = most - len(removed)
+            if not whole_nodes:
+                removed += free[:room]
+            elif len(free) == len(node.ids) <= room:
+                removed += free
+        for entry_id in removed:
+            place = self._place(entry_id)
+            assert place is not None
+            self._remove(*place)
         return removed
 
     # -- counting what groups have read ------------------------------------------------------------

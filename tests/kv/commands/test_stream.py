@@ -35,12 +35,44 @@ class TestIdsOnTheClock:
 
 
 class TestTrimming:
-    def test_the_vendor_trims_exactly_where_roughly_was_asked(self, run: Run) -> None:
-        fill(run, *(f"{n}-1" for n in range(1, 1001)))
-        assert run("XTRIM s MAXLEN ~ 30") == 970
+    @pytest.mark.parametrize(
+        ("length", "line", "removed"),
+        [
+            (1000, "MAXLEN ~ 30", 970),
+            (129, "MAXLEN ~ 30", 0),
+            (130, "MAXLEN ~ 30", 100),
+            (120, "MAXLEN ~ 30", 0),
+            (120, "MAXLEN = 30", 90),
+            (120, "MAXLEN 30", 90),
+            (99, "MAXLEN ~ 0", 0),
+            (100, "MAXLEN ~ 0", 100),
+            (30, "MAXLEN ~ 50", 0),
+            (250, "MINID ~ 101", 100),
+            (250, "MINID ~ 100-2", 100),
+            (250, "MINID ~ 100", 0),
+            (250, "MINID = 100", 99),
+            (250, "MINID ~ 9999", 250),
+            (250, "MAXLEN ~ 100 LIMIT 7", 7),
+            (250, "MAXLEN ~ 200 LIMIT 7", 0),
+            (250, "MAXLEN ~ 100 LIMIT 0", 150),
+        ],
+    )
+    def test_the_vendor_trims_roughly_once_a_hundred_are_too_many(
+        self, run: Run, length: int, line: str, removed: int
+    ) -> None:
+        fill(run, *(f"{n}-1" for n in range(1, length + 1)))
+        assert run(f"XTRIM s {line}") == removed
+        assert run("XLEN s") == length - removed
+        if removed < length:
+            assert run("XRANGE s - + COUNT 1")[0][0] == f"{removed + 1}-1".encode()
+
+    def test_so_it_does_when_adding(self, run: Run) -> None:
+        for n in range(1, 111):
+            run("XADD", "s", "MAXLEN", "~", "30", f"{n}-1", "a", 1)
+        assert run("XLEN s") == 110
+        for n in range(111, 131):
+            run("XADD", "s", "MAXLEN", "~", "30", f"{n}-1", "a", 1)
         assert run("XLEN s") == 30
-        assert run("XTRIM s MINID ~ 990 LIMIT 5") == 5
-        assert run("XRANGE s - + COUNT 1")[0][0] == b"976-1"
 
     @pytest.mark.dialect("redis")
     def test_stock_removes_whole_nodes_of_a_hundred(self, run: Run) -> None:
@@ -62,6 +94,16 @@ class TestVendorReading:
         run("XGROUP CREATE s g 0")
         assert run("XREADGROUP GROUP g c NOACK STREAMS s >") == [[b"s", [[b"1-1", [b"a", b"1-1"]]]]]
         assert run("XINFO CONSUMERS s g") == []
+
+    def test_a_group_that_is_not_there_has_no_consumers(self, run: Run) -> None:
+        fill(run, "1-1")
+        assert run("XINFO CONSUMERS s none") == []
+        assert run.error("XINFO CONSUMERS none none") == "ERR no such key"
+
+    @pytest.mark.dialect("redis")
+    def test_which_stock_says_with_an_error(self, run: Run) -> None:
+        fill(run, "1-1")
+        assert run.error("XINFO CONSUMERS s none").startswith("NOGROUP No such consumer group")
 
     def test_a_consumer_holds_a_thousand_pending_entries_at_most(self, run: Run) -> None:
         fill(run, *(f"{n}-1" for n in range(1, 1003)))
@@ -123,6 +165,58 @@ class TestDeletingWithRegardToGroups:
         assert run("XACKDEL none g IDS 1 1-1") == [-1]
         assert run("XACKDEL s none IDS 1 2-1") == [-1]
         assert run("XDELEX none IDS 2 1-1 2-1") == [-1, -1]
+
+    def test_what_was_acknowledged_before_is_deleted_too(self, run: Run) -> None:
+        self.prepare(run)
+        run("XACK s g 1-1 2-1 3-1")
+        assert run("XACKDEL s g ACKED IDS 3 1-1 2-1 3-1") == [2, 2, 2]
+        assert run("XACKDEL s g IDS 1 1-1") == [1]
+        assert run("XPENDING s h")[0] == 1
+        assert run("XACKDEL s g DELREF IDS 1 2-1") == [1]
+        assert run("XACKDEL s g IDS 2 1-1 3-1") == [-1, 1]
+        assert run("XLEN s") == 0
+
+    def test_what_is_gone_is_acknowledged_still(self, run: Run) -> None:
+        self.prepare(run)
+        run("XDEL s 1-1")
+        run("WATCH s")
+        assert run("XACKDEL s g IDS 1 1-1") == [-1]
+        assert run("XPENDING s g")[0] == 2
+        run("MULTI")
+        assert run("EXEC") is NIL_ARRAY
+
+    def test_trimming_keeps_references_unless_told_otherwise(self, run: Run) -> None:
+        self.prepare(run)
+        assert run("XTRIM s MAXLEN 2 KEEPREF") == 1
+        assert run("XPENDING s g")[0] == 3
+        assert run("XTRIM s DELREF MINID 3") == 1
+        assert run("XPENDING s g - + 9 c") == [[b"1-1", b"c", 0, 1], [b"3-1", b"c", 0, 1]]
+        run("XADD s KEEPREF MAXLEN = 1 4-1 a 1")
+        assert run("XPENDING s g")[0] == 2
+        run("XADD s NOMKSTREAM MAXLEN 0 DELREF 5-1 a 1")
+        assert run("XPENDING s g")[0] == 2
+        assert run("XLEN s") == 0
+
+    def test_trimming_only_what_every_group_acknowledged(self, run: Run) -> None:
+        self.prepare(run)
+        run("XACK s g 1-1 2-1")
+        assert run("XTRIM s MAXLEN 0 ACKED") == 0
+        run("XREADGROUP GROUP h c STREAMS s >")
+        run("XACK s h 2-1 3-1")
+        assert run("XTRIM s MAXLEN 0 ACKED") == 1
+        assert [entry[0] for entry in run("XRANGE s - +")] == [b"1-1", b"3-1"]
+        run("XACK s g 3-1")
+        run("XADD s MAXLEN 2 acked 4-1 a 1")
+        assert [entry[0] for entry in run("XRANGE s - +")] == [b"1-1", b"4-1"]
+        assert run("XREADGROUP GROUP g c STREAMS s >") == [[b"s", [[b"4-1", [b"a", b"1"]]]]]
+        assert run("XINFO GROUPS s")[0][-1] == 0
+
+    @pytest.mark.parametrize(
+        "line",
+        ["XTRIM s MAXLEN 1 ACKED DELREF", "XADD s KEEPREF KEEPREF * a 1", "XTRIM s KEEPREF 1"],
+    )
+    def test_one_word_about_references_is_enough(self, run: Run, line: str) -> None:
+        assert run.error(line) == "ERR syntax error"
 
     def test_wrong_words_and_numbers(self, run: Run) -> None:
         assert run.error("XDELEX s FOO IDS 1 1-1") == "ERR syntax error"

@@ -35,12 +35,15 @@ def test_it_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
             del model[entry_id]
             assert stream.max_deleted_id >= entry_id
         elif what == "length":
+            assert stream.surplus(max_length=number) == max(len(model) - number, 0)
             removed = stream.trim(max_length=number)
             assert removed == list(model)[: max(len(model) - number, 0)]
             model = {each: model[each] for each in model if each not in removed}
         else:
             limit = stream.last_id - number * 10
+            surplus = stream.surplus(min_id=max(limit, 0))
             removed = stream.trim(min_id=max(limit, 0))
+            assert len(removed) == surplus
             model = {each: model[each] for each in model if each >= limit}
         assert stream.length == len(model)
         assert stream.entries_added == added
@@ -67,6 +70,58 @@ def test_trimming_whole_nodes_and_no_more_than_a_limit() -> None:
     assert twin.trim(min_id=18, limit=4) == [1, 2, 3, 4]
     assert twin.length == 21
     assert stream.length == 15
+
+
+TRIMMED_WITH_GROUPS = st.tuples(
+    st.sets(st.integers(1, 40)),
+    st.lists(st.tuples(st.integers(0, 40), st.sets(st.integers(1, 40))), max_size=3),
+    st.integers(0, 45),
+    st.booleans(),
+    st.integers(0, 12),
+)
+
+
+@given(TRIMMED_WITH_GROUPS)
+def test_trimming_leaves_what_a_group_awaits(
+    case: tuple[set[int], list[tuple[int, set[int]]], int, bool, int],
+) -> None:
+    ids, groups, threshold, by_length, limit = case
+    stream = Stream()
+    for n in sorted(ids):
+        stream.append(n, [b"a", b"b"], max_entries=5)
+    for at, (last_id, pending) in enumerate(groups):
+        group = stream.groups[b"%d" % at] = Group(last_id)
+        consumer = group.consumers[b"c"] = Consumer(b"c", 0)
+        for n in pending:
+            if n <= last_id:
+                group.deliver(n, consumer, 0)
+    free = [
+        n for n in sorted(ids)
+        if all(n <= last_id and n not in pending for last_id, pending in groups)
+    ]  # fmt: skip
+    if by_length:
+        expected = free[: max(len(ids) - threshold, 0)]
+        removed = stream.trim_acknowledged(max_length=threshold, limit=limit)
+    else:
+        expected = [n for n in free if n < threshold]
+        removed = stream.trim_acknowledged(min_id=threshold, limit=limit)
+    expected = expected[:limit] if limit else expected
+    assert removed == expected
+    left = sorted(ids - set(expected))
+    assert [n for n, _ in stream.range()] == left
+    assert stream.length == len(left)
+    assert stream.max_deleted_id == 0
+
+
+def test_whole_nodes_stay_for_one_awaited_entry() -> None:
+    stream = Stream()
+    for n in range(1, 31):
+        stream.append(n, [b"a", b"b"], max_entries=10)
+    group = stream.groups[b"g"] = Group(30)
+    consumer = group.consumers[b"c"] = Consumer(b"c", 0)
+    group.deliver(5, consumer, 0)
+    assert stream.trim_acknowledged(max_length=15, whole_nodes=True) == list(range(11, 21))
+    assert stream.trim_acknowledged(max_length=11, whole_nodes=True) == []
 
 
 def test_a_node_is_full_at_its_bytes() -> None:
