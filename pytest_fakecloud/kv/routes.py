@@ -29,6 +29,8 @@ from .streams import EventStream, monitor_stream, subscription_stream
 __all__ = ["Credentials", "KVApp"]
 
 METHODS = "GET HEAD POST PUT"
+_SYNC_TOKEN = "Upstash-Sync-Token"
+_SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
 _STREAMS = ("subscribe", "psubscribe", "monitor")
 
 
@@ -373,11 +375,12 @@ class KVApp(App):
 
     def _answer(self, request: Request, body: object, wanted: _Format) -> Answer:
         kind = "application/octet-stream" if wanted.resp2 else "application/json"
-        answer = Answer(body, content_type=kind)
-        for name in ("Upstash-Sync-Token", "Service-Sync-Token"):
-            if request.header(name) is not None:
-                answer.headers = (*answer.headers, (name, f"{next(self._sync)}"))
-        return answer
+        # Clients begin without a token and so without the header, and are given one all the same.
+        token = str(next(self._sync))
+        headers = [(_SYNC_TOKEN, token)]
+        if request.header(_SYNC_TOKEN_NEUTRAL) is not None:
+            headers.append((_SYNC_TOKEN_NEUTRAL, token))
+        return Answer(body, 200, headers, kind)
 
 
 def _header(request: Request, name: str) -> str | None:

@@ -292,17 +292,32 @@ class TestEncoding:
         assert http.post("/multi-exec", json=[["PING"]], headers=resp2).status_code == 400
         assert http.get("/ping", headers={"Upstash-Response-Format": "json"}).status_code == 200
 
-    def test_sync_token_is_new_each_time(self, http: httpx.Client) -> None:
-        seen: list[str] = []
-        for method, path, body in [
+    @pytest.mark.parametrize("sent", [{}, {"Upstash-Sync-Token": ""}, {"Upstash-Sync-Token": "9"}])
+    def test_sync_token_is_new_with_every_success(
+        self, http: httpx.Client, sent: dict[str, str]
+    ) -> None:
+        requests: list[tuple[str, str, Any]] = [
+            ("GET", "/set/k/v", None),
+            ("HEAD", "/get/k", None),
             ("POST", "/", ["PING"]),
-            ("POST", "/pipeline", [["PING"]]),
-            ("POST", "/multi-exec", [["PING"]]),
-        ]:
-            headers = {"Upstash-Sync-Token": seen[-1] if seen else ""}
-            answer = http.request(method, path, json=body, headers=headers)
-            seen.append(answer.headers["Upstash-Sync-Token"])
-        assert len(set(seen)) == 3
+            ("POST", "/", ["EVAL", "return 1", 0]),
+            ("POST", "/pipeline", [["PING"], ["INCR", "k"]]),
+            ("POST", "/multi-exec", [["SET", "k", "w"]]),
+        ]
+        seen: list[str] = []
+        for form in ({}, {"Upstash-Encoding": "base64"}):
+            for method, path, body in requests:
+                answer = http.request(method, path, json=body, headers={**sent, **form})
+                seen.append(answer.headers["Upstash-Sync-Token"])
+        resp2 = http.get("/get/k", headers={**sent, "Upstash-Response-Format": "resp2"})
+        seen.append(resp2.headers["Upstash-Sync-Token"])
+        assert all(seen)
+        assert len(set(seen)) == len(seen) == 13
+
+    def test_failures_bring_no_sync_token(self, http: httpx.Client) -> None:
+        for answer in (http.get("/nosuch"), http.post("/multi-exec", json=[["NOSUCH"]])):
+            assert answer.status_code == 400
+            assert "Upstash-Sync-Token" not in answer.headers
 
     def test_sync_token_under_each_name_that_asks(self, http: httpx.Client) -> None:
         names = ["Upstash-Sync-Token", "Service-Sync-Token"]
