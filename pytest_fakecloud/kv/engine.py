@@ -13,6 +13,7 @@ from ..kernel.ids import Ids
 from . import commands as _commands
 from .acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, read_only_user
 from .acl_log import AclLog
+from .availability import check_over_rest
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
 from .config import Config
@@ -21,7 +22,6 @@ from .errors import (
     WRONGPASS,
     CommandError,
     exec_aborted_by,
-    not_over_rest,
     unknown_command,
     unknown_subcommand,
     wrong_arity,
@@ -156,8 +156,8 @@ class Engine:
                 spec = LOOKUP.get(argv[0])
                 if spec is None or spec.subcommands is not None:
                     spec = self.resolve(argv)
-                if not spec.over_rest and session.transport == "rest":
-                    raise CommandError(not_over_rest(spec.name.split()[0]))
+                if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+                    check_over_rest(spec, argv)
                 if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
                     raise CommandError(wrong_arity(spec.full_name))
                 if not session.user.unrestricted:

@@ -30,6 +30,7 @@ from ..kernel.errors import ContractError
 from ..kernel.ids import Ids
 from ..kernel.instants import monotonic
 from .acl import first_user, read_only_user
+from .availability import check_over_rest
 from .contents import plain
 from .errors import (
     DISCARD_WITHOUT_MULTI,
@@ -38,7 +39,6 @@ from .errors import (
     NESTED_MULTI,
     CommandError,
     exec_aborted_by,
-    not_over_rest,
 )
 from .errors import max_key_size as too_long_key
 from .redis_acl import RedisUser, RestTokens, prepare_acl
@@ -244,8 +244,12 @@ class RedisEngine:
         (503) when it does not answer.
         """
         spec = find_spec(argv)
-        if spec is not None and session.transport == "rest" and not spec.over_rest:
-            raise CommandError(not_over_rest(spec.name.split()[0]))
+        if spec is not None and session.transport == "rest":
+            try:
+                check_over_rest(spec, argv)
+            except CommandError:
+                session.aborted = True
+                raise
         if self._claim is not None:
             self._claim.refresh()
         name = spec.name if spec is not None else ""

@@ -129,6 +129,7 @@ class CommandSpec:
         "hidden",
         "keys",
         "least",
+        "may_wait",
         "most",
         "name",
         "no_multi",
@@ -167,6 +168,7 @@ class CommandSpec:
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
         self.skip = 2 if " " in name else 1
+        self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
         self.function: Function | None = None
         self.categories = self._categories(words)

@@ -57,7 +57,9 @@ def _available(spec: CommandSpec) -> str:
     reason = REASONS.get(spec.name) or REASONS.get(spec.name.split()[0])
     if reason and reason.startswith("accepted"):
         return f"yes, {reason}"
-    return f"refused: {reason}" if reason else "yes"
+    if reason:
+        return f"refused: {reason}"
+    return "yes, without BLOCK" if spec.may_wait else "yes"
 
 
 def _rows(specs: list[CommandSpec]) -> Iterator[str]:

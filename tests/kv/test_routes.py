@@ -775,9 +775,24 @@ class TestAvailability:
         answer = http.get("/client/id")
         assert answer.json() == {"error": "ERR Command is not available: 'CLIENT'"}
 
-    def test_reads_that_could_block_answer_at_once(self, http: httpx.Client) -> None:
-        answer = http.post("/", json=["XREAD", "BLOCK", 0, "STREAMS", "s", "$"])
-        assert answer.json() == {"result": None}
+    def test_a_read_that_would_wait_is_refused(self, http: httpx.Client) -> None:
+        line = ["XREAD", "BLOCK", 0, "STREAMS", "s", "$"]
+        refused = {"error": "ERR Command is not available: 'XREAD' with BLOCK, which waits"}
+        for answer in (
+            http.post("/", json=line),
+            http.get("/xread/block/0/streams/s/$"),
+            http.post("/xread", content=b"block", params={"0": "", "streams": "s"}),
+        ):
+            assert (answer.status_code, answer.json()) == (400, refused)
+        piped = http.post("/pipeline", json=[["SET", "k", 1], line, ["INCR", "k"]])
+        assert (piped.status_code, piped.json()) == (
+            200,
+            [{"result": "OK"}, refused, {"result": 2}],
+        )
+        atomic = http.post("/multi-exec", json=[["INCR", "k"], line])
+        assert atomic.status_code == 400
+        assert "not available: 'XREAD'" in atomic.json()["error"]
+        assert http.get("/get/k").json() == {"result": "2"}
 
 
 ANY_JSON = st.recursive(

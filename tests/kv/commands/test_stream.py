@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.reply import NIL_ARRAY, Map
+from pytest_fakecloud.kv.reply import NIL_ARRAY, OK, Map
 from tests.kv.conftest import NOW_MS, Run
 from tests.kv.scenarios import play
 from tests.kv.scenarios.streams import SCENARIOS
@@ -285,8 +285,43 @@ class TestWaiting:
         assert isinstance(reply, CommandError)
         assert str(reply).startswith("NOGROUP")
 
-    def test_over_rest_it_answers_at_once(self, run: Run) -> None:
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "XREAD BLOCK 0 STREAMS s $",
+            "XREAD COUNT 1 block 1 STREAMS s 0",
+            "XREAD BLOCK",
+            "XREADGROUP GROUP g a BLOCK 0 STREAMS s >",
+            "XREADGROUP BLOCK 1 GROUP g a NOACK STREAMS s >",
+            "XREADGROUP GROUP STREAMS BLOCK NOACK BLOCK 5 STREAMS s >",
+        ],
+    )
+    def test_over_rest_waiting_is_refused(self, run: Run, line: str) -> None:
+        fill(run, "1-1")
+        run("XGROUP CREATE s g 0")
         rest = run.other(transport="rest")
-        assert rest("XREAD BLOCK 0 STREAMS s $") is NIL_ARRAY
-        run("XGROUP CREATE s g $ MKSTREAM")
-        assert rest("XREADGROUP GROUP g a BLOCK 0 STREAMS s >") is NIL_ARRAY
+        command = line.split()[0]
+        wanted = f"ERR Command is not available: '{command}' with BLOCK"
+        if line == "XREAD BLOCK":
+            line += " x y"
+        assert rest.error(line).startswith(wanted)
+        assert rest("MULTI") == OK
+        assert rest.error(line).startswith(wanted)
+        assert rest.error("EXEC").startswith("EXECABORT")
+
+    def test_what_is_only_called_so_is_not(self, run: Run) -> None:
+        fill(run, "1-1")
+        run("XADD BLOCK 1-1 a 1-1")
+        rest = run.other(transport="rest")
+        entry = [b"1-1", [b"a", b"1-1"]]
+        assert rest("XREAD STREAMS BLOCK s 0 0") == [[b"BLOCK", [entry]], [b"s", [entry]]]
+        run("XGROUP CREATE s BLOCK 0")
+        run("XGROUP CREATE s STREAMS 0")
+        for group in ("BLOCK", "STREAMS"):
+            line = f"XREADGROUP GROUP {group} BLOCK COUNT 1 STREAMS s >"
+            assert rest(line) == [[b"s", [entry]]]
+
+    def test_in_a_script_it_answers_at_once(self, run: Run) -> None:
+        rest = run.other(transport="rest")
+        script = "return redis.call('XREAD', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')"
+        assert rest("EVAL", script, 1, "s") is None
