@@ -16,7 +16,7 @@ from .contents import Scalar, commands_for, encode, plain, python_value
 from .engine import Engine
 from .errors import CommandError
 from .glob import matcher
-from .model import DIALECTS, Dialect, Limits, Session
+from .model import DIALECTS, MAX_KEY_SIZE, Dialect, Limits, Session
 from .reply import Blocked
 from .routes import Credentials, KVApp
 
@@ -33,7 +33,8 @@ class KVServer(Handle):
     ``dialect`` is ``"vendor"`` (the REST service) or ``"redis"`` (stock, for comparisons).
     ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
     clock, ``max_pipeline_length`` in commands per request; these and the other limits of the
-    vendor's plans are told in ``Limits``, and None means no limit. ``int_text`` is the
+    vendor's plans are told in ``Limits``, and None means no limit. ``max_key_size`` is the dialect's
+    own unless given: 32,768 bytes in the vendor's, none in the stock one. ``int_text`` is the
     word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
     ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
     (``"redis://…"``, see ``redis_engine``) that runs the commands instead of the in-memory engine;
@@ -55,7 +56,7 @@ class KVServer(Handle):
         daily_limit: int | None = None,
         max_pipeline_length: int | None = None,
         max_requests_per_second: int | None = None,
-        max_key_size: int | None = None,
+        max_key_size: int | Literal["dialect"] | None = "dialect",
         max_record_size: int | None = None,
         max_data_size: int | None = None,
         max_connections: int | None = None,
@@ -68,6 +69,8 @@ class KVServer(Handle):
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
         if int_text not in ("integer", "int"):
             raise ContractError(f"int_text={int_text!r} is unknown: give 'integer' or 'int'")
+        if max_key_size == "dialect":
+            max_key_size = MAX_KEY_SIZE[dialect]
         limits = _limits(
             max_request_size=max_request_size,
             daily_limit=daily_limit,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIALECTS",
+    "MAX_KEY_SIZE",
     "Config",
     "Dialect",
     "Limits",
@@ -27,6 +28,10 @@ __all__ = [
 Dialect = Literal["vendor", "redis"]
 DIALECTS: tuple[Dialect, ...] = ("vendor", "redis")
 Transport = Literal["local", "rest", "port"]
+
+
+MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
+"""The bytes a key may have whatever the plan."""
 
 
 @dataclass(frozen=True)

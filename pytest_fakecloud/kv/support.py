@@ -44,9 +44,12 @@ This file is generated from the table the service itself runs on:
 
 *REST* says whether the command is available there: **yes**, **no** (it belongs to a connection, or
 it waits; use the database port), or **refused** (it acts on a server's process, which a fake does
-not have; the answer is a real server's refusal, and nothing changes). *Since* is the version of the
-server that first had the command.
+not have; the answer is a real server's refusal, and nothing changes). A transaction lasts no longer
+than its request: MULTI alone is OK and leads to nothing, EXEC alone is an error. *Since* is the
+version of the server that first had the command.
 """
+
+_CONDITIONS = dict.fromkeys(("MULTI", "EXEC"), "yes, within one pipeline")
 
 
 def _available(spec: CommandSpec) -> str:
@@ -59,7 +62,7 @@ def _available(spec: CommandSpec) -> str:
         return f"yes, {reason}"
     if reason:
         return f"refused: {reason}"
-    return "yes, without BLOCK" if spec.may_wait else "yes"
+    return _CONDITIONS.get(spec.name, "yes, without BLOCK" if spec.may_wait else "yes")
 
 
 def _rows(specs: list[CommandSpec]) -> Iterator[str]:

@@ -374,8 +374,23 @@ class TestPipeline:
         lines = [["MULTI"], ["INCR", "n"], ["EXEC"]]
         results = [item["result"] for item in http.post("/pipeline", json=lines).json()]
         assert results == ["OK", "QUEUED", [1]]
-        http.get("/multi")
-        assert http.get("/incr/n").json() == {"result": 2}
+
+    def test_a_transaction_ends_with_its_request(self, http: httpx.Client) -> None:
+        assert http.get("/multi").json() == {"result": "OK"}
+        assert http.get("/incr/n").json() == {"result": 1}
+        answer = http.post("/", json=["EXEC"])
+        assert (answer.status_code, answer.json()) == (400, {"error": "ERR EXEC without MULTI"})
+        lines = [["MULTI"], ["INCR", "n"]]
+        results = [item["result"] for item in http.post("/pipeline", json=lines).json()]
+        assert results == ["OK", "QUEUED"]
+        assert http.get("/get/n").json() == {"result": "1"}
+
+    def test_a_refused_command_ends_a_transaction_of_the_pipeline(self, http: httpx.Client) -> None:
+        lines = [["MULTI"], ["INCR", "n"], ["WATCH", "n"], ["EXEC"], ["EXISTS", "n"]]
+        answers = http.post("/pipeline", json=lines).json()
+        assert [list(item) for item in answers[2:4]] == [["error"], ["error"]]
+        assert answers[3]["error"].startswith("EXECABORT")
+        assert answers[4] == {"result": 0}
 
 
 class TestTransactions:
@@ -582,10 +597,35 @@ class TestLimits:
             server.load({"text": "abc", "other": "1"})
             assert "result" in httpx.post(server.url, json=line, headers=server.headers).json()
 
+    def test_a_key_has_32_kilobytes_without_any_plan(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
+        fits, long = "k" * 32768, "k" * 32769
+        text = "ERR max key size exceeded. Limit: 32768 bytes, Actual: 32769 bytes"
+        assert http.post("/", json=["SET", fits, long]).json() == {"result": "OK"}
+        assert http.post("/", json=["GET", long]).json() == {"result": None}
+        for line in (["SET", long, 1], ["MSET", "a", 1, long, 1], ["RENAME", fits, long],
+                     ["HSET", long, "f", "v"], ["XADD", long, "*", "a", 1]):  # fmt: skip
+            answer = http.post("/", json=line)
+            assert (answer.status_code, answer.json()) == (400, {"error": text})
+        assert http.post("/pipeline", json=[["INCR", long]]).json() == [{"error": text}]
+        assert server.keys() == [fits]
+
+    @pytest.mark.parametrize("settings", [{"max_key_size": None}, {"dialect": "redis"}])
+    def test_unless_told_otherwise(self, context: Context, settings: dict[str, Any]) -> None:
+        with limited(context, **settings) as server:
+            line = ["SET", "k" * 40_000, 1]
+            answer = httpx.post(server.url, json=line, headers=server.headers)
+            assert answer.json() == {"result": "OK"}
+
     def test_the_limits_of_data_hold_in_scripts_and_not_for_the_tester(
         self, context: Context
     ) -> None:
         with limited(context, max_record_size=3) as server:
+            script = "return redis.call('SET', KEYS[1], 1)"
+            line = ["EVAL", script, 1, "k" * 32769]
+            error = httpx.post(server.url, json=line, headers=server.headers).json()["error"]
+            assert "ERR max key size exceeded. Limit: 32768 bytes" in error
             script = "return redis.call('SET', KEYS[1], ARGV[1])"
             line = ["EVAL", script, 1, "k", "four"]
             error = httpx.post(server.url, json=line, headers=server.headers).json()["error"]

@@ -37,3 +37,5 @@ def test_reasons_are_given() -> None:
     assert "| SHUTDOWN | refused: there is no process to end |" in table
     assert "| BLPOP | no |" in table
     assert "| GET | yes |" in table
+    assert "| XREAD | yes, without BLOCK |" in table
+    assert "| MULTI | yes, within one pipeline |" in table

@@ -210,7 +210,13 @@ def acl_log(session: Session, args: Args) -> Reply:
 
 @command("ACL LOAD", "ACL SAVE")
 def acl_file(session: Session, args: Args) -> Reply:
-    """Read users from a file, or write them to it: there is no file."""
+    """Read the users back, or write them down: the vendor keeps every change at once.
+
+    So both are OK there and change nothing (decided here); the stock server refuses them without a
+    file for the users, and there is none.
+    """
+    if session.engine.dialect == "vendor":
+        return OK
     raise CommandError(errors.ACL_NO_FILE)
 
 

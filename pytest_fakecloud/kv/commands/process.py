@@ -31,6 +31,8 @@ REASONS = {
     "SAVE": "accepted without effect: there is nothing to write to",
     "BGSAVE": "accepted without effect: there is nothing to write to",
     "BGREWRITEAOF": "accepted without effect: there is nothing to write to",
+    "ACL LOAD": "accepted without effect: users are kept as they change",
+    "ACL SAVE": "accepted without effect: users are kept as they change",
     "CONFIG REWRITE": "there is no configuration file",
     "CLIENT IMPORT-SOURCE": "there is no import mode; OFF is accepted",
     "SCRIPT KILL": "there is never a script to end: while one runs, nothing else does",

@@ -33,7 +33,12 @@ def discard_transaction(session: Session) -> None:
 
 @command("MULTI")
 def multi(session: Session, args: Args) -> Reply:
-    """Begin a transaction: the commands that follow are queued."""
+    """Begin a transaction: the commands that follow are queued.
+
+    Over REST a request is a session, so a transaction is one within a pipeline. The specification
+    names MULTI and EXEC as supported: a lone MULTI is OK and its transaction ends with the request,
+    a lone EXEC is the error it would be on a new connection (decided here).
+    """
     if session.queue is not None:
         raise CommandError(errors.NESTED_MULTI)
     session.queue = []
