@@ -371,6 +371,8 @@ _PARAMETERS = (
     ("zset-max-ziplist-value", "64", "memory"),
 )
 # fmt: on
-_DEFAULTS = MappingProxyType({name: default for name, default, _ in _PARAMETERS})
-_VENDOR_DEFAULTS = MappingProxyType({**_DEFAULTS, "databases": "1"})
+_TOLD = {name: default for name, default, _ in _PARAMETERS}
+# The stock dialect announces 7.0, whose sets are never listpacks: that came with 7.2.
+_DEFAULTS = MappingProxyType({**_TOLD, "set-max-listpack-entries": "0"})
+_VENDOR_DEFAULTS = MappingProxyType({**_TOLD, "databases": "1"})
 _KINDS = {name: kind for name, _, kind in _PARAMETERS}

@@ -5,22 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Protocol
 
 from .. import errors
 from ..errors import CommandError
 from ..glob import matcher
-from ..model import Session
+from ..model import Config, Session
 from ..registry import Args
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..syntax import I64_MAX, parse_int, parse_long_double, parse_unsigned, try_int
 
 __all__ = [
-    "MOST_REPETITIONS", "bounds", "check_repetitions", "parse_block", "parse_count",
+    "DEFAULT_PAGE", "MOST_REPETITIONS", "bounds", "check_repetitions", "fits_a_page", "parse_block",
+    "parse_count",
     "parse_counted_keys", "parse_cursor", "parse_pop_count", "parse_scan", "parse_timeout",
     "slice_bounds", "try_or_wait",
 ]  # fmt: skip
 
-DEFAULT_PAGE = 10
+DEFAULT_PAGE = {"vendor": 100, "redis": 10}
+"""Elements a scan visits unless told: the vendor answers a small collection with a single page."""
+
+
+class Scanned(Protocol):
+    """A collection that can be paged through."""
+
+    def __len__(self) -> int: ...
+
+    def encoding(self, config: Config) -> str:
+        """The word OBJECT ENCODING answers."""
+
 
 MOST_REPETITIONS = 1_000_000
 """Random members a negative count may ask for (decided here).
@@ -84,9 +97,20 @@ def parse_cursor(text: bytes) -> int:
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
-def parse_scan(args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
+def fits_a_page(session: Session, value: Scanned, cursor: int, count: int) -> bool:
+    """Whether a scan answers a whole collection at once.
+
+    The vendor pages by exact COUNT, as its SCAN does; a stock server pages hash tables and gives
+    all of what lies in one piece of memory, whatever the COUNT.
+    """
+    if session.engine.dialect == "vendor":
+        return not cursor and len(value) <= count
+    return value.encoding(session.engine.config) in ("intset", "listpack")
+
+
+def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
     """`[MATCH pattern] [COUNT n]`: how many elements to visit, and what they must match."""
-    count, match = DEFAULT_PAGE, None
+    count, match = DEFAULT_PAGE[session.engine.dialect], None
     for at in range(0, len(args), 2):
         word = args[at].upper()
         if at + 1 == len(args):

@@ -13,6 +13,7 @@ from ..model import Session
 from ..registry import Args, command
 from ..reply import OK, Reply, Status
 from ..syntax import I64_MAX, parse_int, parse_unsigned, try_int
+from .arguments import DEFAULT_PAGE
 from .help import help_reply
 
 __all__ = ["encoding"]
@@ -59,14 +60,10 @@ def keys(session: Session, args: Args) -> Reply:
     return [key for key in session.db if matches(key)]
 
 
-_DEFAULT_PAGE = {"vendor": 100, "redis": 10}
-
-
 @command("SCAN")
 def scan(session: Session, args: Args) -> Reply:
     """Page through the keys."""
-    # The vendor answers a small database with a single page; stock servers look at ten keys.
-    count = _DEFAULT_PAGE[session.engine.dialect]
+    count = DEFAULT_PAGE[session.engine.dialect]
     cursor = parse_unsigned(args[0], errors.INVALID_CURSOR)
     matches = None
     wanted = b""

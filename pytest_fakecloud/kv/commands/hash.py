@@ -21,6 +21,7 @@ from ..syntax import (
     try_int,
 )
 from ..values.hashes import HashValue
+from .arguments import DEFAULT_PAGE, fits_a_page
 
 __all__: list[str] = []
 
@@ -214,7 +215,7 @@ def hscan(session: Session, args: Args) -> Reply:
     value = session.db.get(args[0], HashValue)
     if value is None:
         return [b"0", []]
-    count, matches, no_values = 10, None, False
+    count, matches, no_values = DEFAULT_PAGE[session.engine.dialect], None, False
     at = 2
     while at < len(args):
         word = args[at].upper()
@@ -231,7 +232,7 @@ def hscan(session: Session, args: Args) -> Reply:
         else:
             raise CommandError(errors.SYNTAX)
         at += 1
-    if value.encoding(session.engine.config) == "listpack":
+    if fits_a_page(session, value, cursor, count):
         following, fields = 0, list(value.fields)
     else:
         following, fields = value.scan(cursor, count)

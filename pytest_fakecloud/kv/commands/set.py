@@ -9,7 +9,7 @@ from ..registry import Args, command
 from ..reply import Reply, SetReply
 from ..syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import check_repetitions, parse_count, parse_cursor, parse_scan
+from .arguments import check_repetitions, fits_a_page, parse_count, parse_cursor, parse_scan
 
 
 def _changed(session: Session, key: bytes, event: str | None = None) -> None:
@@ -96,8 +96,8 @@ def sscan(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SetValue)
     if members is None:
         return [b"0", []]
-    count, match = parse_scan(args[2:])
-    if members.encoding(session.engine.config) != "hashtable":
+    count, match = parse_scan(session, args[2:])
+    if fits_a_page(session, members, cursor, count):
         following, found = 0, list(members)
     else:
         following, found = members.scan(cursor, count)

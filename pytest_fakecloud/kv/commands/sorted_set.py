@@ -12,7 +12,7 @@ from ..registry import Args, command
 from ..reply import NIL_ARRAY, Reply
 from ..syntax import format_double, parse_float
 from ..values.zset import Item, SortedSet
-from .arguments import bounds, parse_cursor, parse_scan, slice_bounds
+from .arguments import bounds, fits_a_page, parse_cursor, parse_scan, slice_bounds
 from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
 
 
@@ -263,9 +263,12 @@ def zscan(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return [b"0", []]
-    count, match = parse_scan(args[2:])
+    count, match = parse_scan(session, args[2:])
     small = members.encoding(session.engine.config) == "listpack"
-    following, found = (0, list(members)) if small else members.scan(cursor, count)
+    if fits_a_page(session, members, cursor, count):
+        following, found = 0, list(members)
+    else:
+        following, found = members.scan(cursor, count)
     page: list[bytes] = []
     for score, member in found:
         if match is None or match(member):

@@ -47,7 +47,8 @@ class SetValue:
     def encoding(self, config: Config) -> str:
         """The word OBJECT ENCODING answers: `intset`, `listpack` or `hashtable`.
 
-        As the servers since 7.2 do it; 7.0 has no `listpack` here.
+        As the servers since 7.2 do it; for 7.0, which has no `listpack` here, the stock dialect's
+        `set-max-listpack-entries` is 0.
         """
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"

@@ -125,9 +125,24 @@ class TestRandomFields:
 
 
 class TestScanning:
-    def test_a_small_hash_is_one_page(self, run: Run) -> None:
+    @pytest.mark.dialect("redis")
+    def test_stock_gives_a_small_hash_whole(self, run: Run) -> None:
         run("HSET h aa 1 ab 2 b 3")
         assert run("HSCAN h 0 COUNT 1") == [b"0", [b"aa", b"1", b"ab", b"2", b"b", b"3"]]
+
+    def test_the_vendor_pages_by_exact_count(self, run: Run) -> None:
+        run("HSET h aa 1 ab 2 b 3")
+        first, page = run("HSCAN h 0 COUNT 1")
+        assert page == [b"aa", b"1"]
+        second, page = run("HSCAN", "h", first, "COUNT", 1, "NOVALUES")
+        assert page == [b"ab"]
+        assert run("HSCAN", "h", second, "COUNT", 1, "MATCH", "a*") == [b"0", []]
+        assert b"0" not in (first, second)
+        assert run("HSCAN h 0 COUNT 3") == [b"0", [b"aa", b"1", b"ab", b"2", b"b", b"3"]]
+
+    def test_a_small_hash_is_one_page(self, run: Run) -> None:
+        run("HSET h aa 1 ab 2 b 3")
+        assert run("HSCAN h 0") == [b"0", [b"aa", b"1", b"ab", b"2", b"b", b"3"]]
         assert run("HSCAN h 0 MATCH a*") == [b"0", [b"aa", b"1", b"ab", b"2"]]
         assert run("HSCAN h 0 NOVALUES") == [b"0", [b"aa", b"ab", b"b"]]
         assert run("HSCAN none 0") == [b"0", []]

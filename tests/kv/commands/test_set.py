@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from pytest_fakecloud.kv.reply import SetReply
@@ -60,10 +62,28 @@ class TestScan:
     def test_a_page_has_the_wanted_size(self, run: Run) -> None:
         run("SADD", "s", *(f"m{n}" for n in range(300)))
         cursor, page = run("SSCAN s 0")
-        assert len(page) == 10
+        assert len(page) == 100
         cursor, page = run("SSCAN", "s", cursor, "COUNT", 1000, "MATCH", "m*")
         assert cursor == b"0"
-        assert len(page) == 290
+        assert len(page) == 200
+
+    @pytest.mark.dialect("redis")
+    def test_stock_looks_at_ten(self, run: Run) -> None:
+        run("SADD", "s", *(f"m{n}" for n in range(300)))
+        assert len(run("SSCAN s 0")[1]) == 10
+
+    @pytest.mark.parametrize("members", [range(5), "abcde"])
+    def test_the_vendor_pages_small_sets_too(self, run: Run, members: Iterable[object]) -> None:
+        run("SADD", "s", *members)
+        cursor, sizes, met = b"0", [], set()
+        while True:
+            cursor, page = run("SSCAN", "s", cursor, "COUNT", 2)
+            sizes.append(len(page))
+            met.update(page)
+            if cursor == b"0":
+                break
+        assert sizes == [2, 2, 1]
+        assert met == {str(member).encode() for member in members}
 
 
 class TestChance:

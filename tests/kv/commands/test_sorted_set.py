@@ -70,6 +70,14 @@ class TestScan:
             run("ZREM", "z", f"m{299 - step}")
         assert {b"m%d" % n for n in range(200)} <= set(met)
 
+    def test_the_vendor_pages_small_ones_too(self, run: Run) -> None:
+        run("ZADD z 3 c 1 a 2 b")
+        cursor, page = run("ZSCAN z 0 COUNT 2")
+        following, rest = run("ZSCAN", "z", cursor, "COUNT", 2)
+        assert (len(page), len(rest), following) == (4, 2, b"0")
+        assert {*page[::2], *rest[::2]} == {b"a", b"b", b"c"}
+        assert run("ZSCAN z 0") == [b"0", [b"a", b"1", b"b", b"2", b"c", b"3"]]
+
 
 class TestLongRanges:
     """More members than one block holds, so that positions cross blocks."""

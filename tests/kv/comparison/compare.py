@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_fakecloud.kv.availability import check_over_rest
+from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.registry import LOOKUP
 
 from .faces import Face, as_json
@@ -194,7 +196,12 @@ def _error_as_json(error: Error) -> Error:
 
 def _is_offered(line: list[bytes]) -> bool:
     spec = LOOKUP.get(line[0].upper())
-    return spec is None or spec.over_rest
+    try:
+        if spec is not None:
+            check_over_rest(spec, line)
+    except CommandError:
+        return False
+    return True
 
 
 def _is_text(line: list[bytes]) -> bool:

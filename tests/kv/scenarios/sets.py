@@ -29,9 +29,9 @@ SCENARIOS: dict[str, Scenario] = {
         ("OBJECT ENCODING i", b"intset"),
         ("SSCAN i 0", [b"0", [b"-1", b"2", b"3", b"20"]]),
         ("SADD i 01", 1),
-        ("OBJECT ENCODING i", b"listpack"),
+        ("OBJECT ENCODING i", b"hashtable"),
         ("SREM i 01", 1),
-        ("OBJECT ENCODING i", b"listpack"),
+        ("OBJECT ENCODING i", b"hashtable"),
     ],
     "moving": [
         ("SADD a x y", 2),
