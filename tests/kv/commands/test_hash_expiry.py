@@ -72,6 +72,18 @@ class TestReading:
         assert run("HTTL none FIELDS 1 a") == [-2]
         assert run.error("HTTL h FIELDS 2 a") == "ERR syntax error"
 
+    def test_the_vendor_tells_the_second_it_has_begun(self, run: Run, clock: Clock) -> None:
+        clock.advance("750ms")
+        run("HEXPIRE h 10 FIELDS 1 a")
+        assert run("HEXPIRETIME h FIELDS 1 a") == [NOW_S + 10]
+        assert run("HPEXPIRETIME h FIELDS 1 a") == [NOW_MS + 10_750]
+
+    @pytest.mark.dialect("redis")
+    def test_stock_tells_the_nearest(self, run: Run, clock: Clock) -> None:
+        clock.advance("750ms")
+        run("HEXPIRE h 10 FIELDS 1 a")
+        assert run("HEXPIRETIME h FIELDS 1 a") == [NOW_S + 11]
+
     def test_hpersist(self, run: Run) -> None:
         run("HEXPIRE h 10 FIELDS 1 a")
         assert run("HPERSIST h FIELDS 3 a b x") == [1, -1, -2]
