@@ -42,6 +42,7 @@ NOT_INTEGER = b"ERR value is not an integer or out of range"
 NOT_INTEGER_VENDOR = b"ERR value is not an int or out of range"  # the vendor's pipeline example
 NOT_FLOAT = b"ERR value is not a valid float"
 OUT_OF_RANGE = b"ERR value is out of range"
+OUT_OF_INT_RANGE = b"ERR value is out of range, value must between -2147483648 and 2147483647"
 OUT_OF_LONG_RANGE = (
     b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
 )

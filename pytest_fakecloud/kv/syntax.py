@@ -10,7 +10,14 @@ import math
 import re
 from fractions import Fraction
 
-from .errors import NOT_FLOAT, NOT_INTEGER, NUMKEYS_NOT_POSITIVE, SYNTAX, CommandError
+from .errors import (
+    NOT_FLOAT,
+    NOT_INTEGER,
+    NUMKEYS_NOT_POSITIVE,
+    OUT_OF_INT_RANGE,
+    SYNTAX,
+    CommandError,
+)
 
 __all__ = [
     "I64_MAX",
@@ -19,6 +26,7 @@ __all__ = [
     "format_double",
     "format_long_double",
     "long_double_sum",
+    "parse_database",
     "parse_float",
     "parse_int",
     "parse_long_double",
@@ -60,11 +68,20 @@ def parse_int(
     return value
 
 
+def parse_database(text: bytes) -> int:
+    """The number of a database, which need not be there: 32 bits, with a text of their own."""
+    value = parse_int(text)
+    if not -(2**31) <= value < 2**31:
+        raise CommandError(OUT_OF_INT_RANGE)
+    return value
+
+
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """An unsigned 64-bit number: cursors are written that way."""
-    if not re.fullmatch(rb"\+?\d{1,20}", text) or int(text) >= 2**64:
+    """An unsigned 64-bit number as ``strtoul`` reads it, negative ones from the end: a cursor."""
+    found = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text)
+    if found is None or int(found[2]) >= 2**64:
         raise CommandError(error)
-    return int(text)
+    return int(found[1] + found[2]) % 2**64
 
 
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")

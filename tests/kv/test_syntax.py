@@ -14,10 +14,12 @@ from pytest_fakecloud.kv.syntax import (
     format_double,
     format_long_double,
     long_double_sum,
+    parse_database,
     parse_float,
     parse_int,
     parse_long_double,
     parse_numkeys,
+    parse_unsigned,
     try_int,
 )
 
@@ -47,6 +49,36 @@ class TestIntegers:
         ]:
             with pytest.raises(CommandError, match=text):
                 parse_numkeys(args, 0)
+
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("0", 0), ("+5", 5), ("0" * 30 + "7", 7), ("18446744073709551615", 2**64 - 1),
+            ("-1", 2**64 - 1), ("-18446744073709551615", 1),
+        ],
+    )  # fmt: skip
+    def test_cursors_are_read_as_strtoul_does(self, text: str, value: int) -> None:
+        assert parse_unsigned(text.encode(), b"mine") == value
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "-", "+", "x", "5 ", " 5", "1e3", "18446744073709551616", "-18446744073709551616",
+         "9" * 5000, "+-5", "0x5"],
+    )  # fmt: skip
+    def test_what_is_no_cursor(self, text: str) -> None:
+        with pytest.raises(CommandError, match="mine"):
+            parse_unsigned(text.encode(), b"mine")
+
+    def test_numbers_of_databases_have_32_bits(self) -> None:
+        assert parse_database(b"-2147483648") == -(2**31)
+        for text, error in [
+            (b"2147483648", "value must between -2147483648 and 2147483647"),
+            (b"-2147483649", "value must between -2147483648 and 2147483647"),
+            (b"9223372036854775808", "not an integer or out of range"),
+            (b"x", "not an integer or out of range"),
+        ]:
+            with pytest.raises(CommandError, match=error):
+                parse_database(text)
 
 
 class TestDoubles:

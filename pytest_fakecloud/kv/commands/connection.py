@@ -7,7 +7,7 @@ from ..errors import CommandError, wrong_arity
 from ..model import Session, User
 from ..registry import Args, command
 from ..reply import OK, Map, Reply, Status
-from ..syntax import parse_int
+from ..syntax import parse_database, parse_int
 
 __all__: list[str] = []
 
@@ -31,7 +31,7 @@ def echo(session: Session, args: Args) -> Reply:
 @command("SELECT")
 def select(session: Session, args: Args) -> Reply:
     """Go to another database."""
-    index = parse_int(args[0], -(2**31), 2**31 - 1)
+    index = parse_database(args[0])
     if not 0 <= index < len(session.engine.databases):
         raise CommandError(errors.DB_INDEX)
     session.db = session.engine.database(index)

@@ -12,7 +12,7 @@ from ..keyspace import Keyspace, type_name
 from ..model import Session
 from ..registry import Args, command
 from ..reply import OK, Reply, Status
-from ..syntax import I64_MAX, parse_int, parse_unsigned, try_int
+from ..syntax import I64_MAX, parse_database, parse_int, parse_unsigned, try_int
 from .arguments import DEFAULT_PAGE
 from .help import help_reply
 
@@ -135,7 +135,7 @@ def renamenx(session: Session, args: Args) -> Reply:
 
 
 def _database(session: Session, text: bytes) -> Keyspace:
-    index = parse_int(text, -(2**31), 2**31 - 1)
+    index = parse_database(text)
     if not 0 <= index < len(session.engine.databases):
         raise CommandError(errors.DB_INDEX)
     return session.engine.database(index)

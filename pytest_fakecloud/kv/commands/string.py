@@ -10,7 +10,6 @@ from ..model import Session
 from ..registry import Args, command
 from ..reply import OK, Map, Reply
 from ..syntax import (
-    I64_MAX,
     parse_int,
 )
 from ..values.lcs import common_length, common_matches
@@ -252,7 +251,7 @@ _MSETEX_WORDS = frozenset({*EXPIRY_WORDS, b"NX", b"XX", b"KEEPTTL"})
 @command("MSETEX")
 def msetex(session: Session, args: Args) -> Reply:
     """Set the string values of several keys with one expiry and one condition."""
-    count = parse_int(args[0], 1, I64_MAX, errors.MSETEX_NUMKEYS)
+    count = parse_int(args[0], 1, 2**31 - 1, errors.MSETEX_NUMKEYS)
     end = 1 + 2 * count
     if end > len(args):
         raise CommandError(errors.SYNTAX)

@@ -6,6 +6,8 @@ from pytest_fakecloud.kv.reply import OK
 
 from . import Scenario, error, status
 
+BETWEEN = "value must between -2147483648 and 2147483647"
+
 SCENARIOS: dict[str, Scenario] = {
     "members": [
         ("SADD s b a c a", 3),
@@ -139,6 +141,11 @@ SCENARIOS: dict[str, Scenario] = {
         ("SSCAN none 0", [b"0", []]),
         ("SSCAN none abc", error("ERR invalid cursor")),
         ("SSCAN s abc", error("ERR invalid cursor")),
+        ("SSCAN s 18446744073709551616", error("ERR invalid cursor")),
+        ("SSCAN none -18446744073709551615", [b"0", []]),
+        ("COPY s s DB 2147483648", error(f"ERR value is out of range, {BETWEEN}")),
+        ("MOVE s -2147483649", error(f"ERR value is out of range, {BETWEEN}")),
+        ("SELECT 2147483648", error(f"ERR value is out of range, {BETWEEN}")),
         ("SSCAN s 0 COUNT 0", error("ERR syntax error")),
         ("SSCAN s 0 COUNT abc", error("ERR value is not an integer or out of range")),
         ("SSCAN s 0 FOO", error("ERR syntax error")),
