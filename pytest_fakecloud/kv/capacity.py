@@ -1,4 +1,4 @@
-"""What the vendor's plans bound in the data: sizes of keys, of records and of the whole database.
+"""What the vendor bounds in the data: sizes of keys, and by plan of records and the whole database.
 
 Sizes are those of the contents (decided here): the bytes of keys, values, fields, members and items,
 eight for each score or id, whatever a server would spend around them. A command is refused before

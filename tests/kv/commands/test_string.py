@@ -165,7 +165,9 @@ class TestWholeValues:
         assert run(f"MSETEX 1 a 1 XX EXAT {NOW_MS // 1000 + 3}") == 1
         assert run(f"MSETEX 1 c 1 NX PXAT {NOW_MS + 30}") == 1
         assert run("PTTL c") == 30
-        assert run.error("MSETEX 0 a 1") == "ERR invalid numkeys value or out of range"
+        for count in (0, 2**31, 2**63 - 1):
+            text = "ERR invalid numkeys value or out of range"
+            assert run.error(f"MSETEX {count} a 1") == text
         assert run.error("MSETEX 2 a 1") == "ERR syntax error"
 
 
