@@ -688,6 +688,11 @@ def documents(w: World, r: Any) -> None:
     assert j.objlen("d", "$.o") == [1]
     assert j.strappend("d", "$.s", "y") == [2]
     assert j.strlen("d", "$.s") == [2]
+    assert j.set("deep", "$", {"a": 2, "b": 3, "nested": {"a": 4, "b": None}}) is True
+    assert (j.get("deep", "$..a"), j.get("deep", "$..b")) == ([4, 2], [None, 3])
+    assert j.mget(["deep"], "$..a") == [[4, 2]]
+    assert j.numincrby("deep", "$..a", 1) == [5, 3]
+    assert j.delete("deep", "$..a") == 2
     assert j.toggle("d", "$.b") == [False]
     assert j.merge("d", "$.o", {"k": None, "m": 2}) is True
     assert j.get("d", "$.o") == [{"m": 2}]
