@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import ipaddress
 import json
 import os
 import signal
@@ -14,12 +13,12 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .kernel.asserting import brief
 from .kernel.errors import ContractError
+from .private_files import make_private
 from .settings import MOST_PORT
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ SERVICES = {"kv": "kv_server", "vector": "vector_index", "broker": "broker", "qu
 VARIABLE = "PYTEST_FAKECLOUD_"
 JOURNAL_ENTRIES = 10_000
 """What a server that runs for weeks keeps of its past, unless told otherwise."""
+PROBLEMS = 1_000
+"""What it keeps of the problems it saw."""
 ELSEWHERE = (
     "An option that is not given is looked up in the environment (--kv-port is "
     "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
@@ -128,6 +129,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", metavar="FILE", help="a TOML file with these options")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help="a name under which the control API and the console may be asked for, besides "
+        "loopback names and --host; may be repeated",
+    )
     parser.add_argument("--control-port", type=int, help="port of control API and console")
     parser.add_argument("--control-token", help="token of the control API (default: random)")
     for name in SERVICES:
@@ -209,6 +218,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     return {
         "services": services,
         "host": text("host") or "127.0.0.1",
+        "allow_host": _hosts(*found("allow_host")),
         "control_port": number("control_port", MOST_PORT) or 0,
         "control_token": text("control_token"),
         "seed": _seed(*found("seed")),
@@ -236,6 +246,14 @@ def _names(value: Any, where: str) -> list[str]:
     if not names:
         raise Usage(f"{where}={value!r} names no service; the services are: {known}")
     return names
+
+
+def _hosts(value: Any, where: str) -> list[str]:
+    """The names of a list, or of a text with spaces or commas."""
+    words = value.replace(",", " ").split() if isinstance(value, str) else (value or [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise Usage(f"{where}={value!r} is no list of host names")
+    return words
 
 
 def _check_token(value: str | None, where: str) -> None:
@@ -276,7 +294,17 @@ def _file(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Usage(f"cannot read {path}: {error}") from error
-    known = {"services", "host", "control_port", "control_token", "seed", "now", "clock", "tls"}
+    known = {
+        "services",
+        "host",
+        "allow_host",
+        "control_port",
+        "control_token",
+        "seed",
+        "now",
+        "clock",
+        "tls",
+    }
     known |= {"journal", "journal_entries", "json", *SERVICES}
     unknown = sorted(set(content) - known)
     if unknown:
@@ -312,28 +340,31 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
 def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]]:
     from .cloud import Cloud
     from .control.api import ControlApp
-    from .kernel.faults import FaultPlan
-    from .kernel.journal import Journal
+    from .control.hosts import Hosts
 
     with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
         cloud.journal.keep = options["journal_entries"]
         for name, settings in options["services"].items():
             place = {"host": options["host"], **settings}
             cloud.start(SERVICES[name], place)
-        app = ControlApp(cloud, options["control_token"])
-        app.attach(
-            clock=cloud.clock,
-            journal=Journal(cloud.clock.now_us, service="control", handle="control"),
-            faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud.clock),
-            problems=type(cloud._recorded)(),
-            name="control",
+        cloud._recorded.keep = PROBLEMS if options["journal_entries"] is not None else None
+        app = ControlApp(
+            cloud,
+            options["control_token"],
+            hosts=Hosts(options["host"], options["allow_host"]),
+            tell=_tell,
         )
         mount = cloud._context.mount(app, host=options["host"], port=options["control_port"])
         mount.on_close.append(app.end_streams)
+        mount.on_error.append(app.server_failed)
         try:
             yield cloud, app, mount.url
         finally:
             mount.close()
+
+
+def _tell(text: str) -> None:
+    print(f"pytest-fakecloud: {text}", file=sys.stderr, flush=True)
 
 
 def _serve(options: Mapping[str, Any]) -> int:
@@ -393,9 +424,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
 def _make_writable(journal: Path) -> None:
     """Find out before the command runs, maybe for an hour, that its journal cannot be kept."""
     try:
-        journal.parent.mkdir(parents=True, exist_ok=True)
-        with journal.open("ab"):
-            pass
+        make_private(journal)
     except OSError as error:
         raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
 
@@ -446,20 +475,16 @@ def _has_terminal() -> bool:
 
 
 def _warn_of_other_addresses(options: Mapping[str, Any]) -> None:
+    from .control.hosts import is_loopback
+
     places = [options["host"], *(one.get("host") for one in options["services"].values())]
     for host in dict.fromkeys(str(place) for place in places if place):
-        if not _is_loopback(host):
+        if not is_loopback(host):
             print(
                 f"pytest-fakecloud: warning: {host} is reachable from other machines; the fakes "
                 "are for tests and must not face a network you do not trust",
                 file=sys.stderr,
             )
-
-
-def _is_loopback(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from .cloud import SERVICES, AioCloud, Cloud, listen
 from .control.api import PREFIX
-from .control.codec import class_named, decode, decode_error, encode
+from .control.codec import decode, decode_error, encode
+from .control.wire import Surface, surface_named, surface_of
 from .kernel.aio import Twin
 from .kernel.clock import Mode
 from .kernel.errors import ContractError
@@ -30,6 +30,7 @@ _LOCAL = frozenset({"client", "async_client", "make_client", "make_async_client"
 _IN_PROCESS_ONLY = {
     "app": "it answers requests in the server's process",
     "context": "it belongs to the server's process",
+    "engine": "it belongs to the server's process",
     "intercept": "requests of this process cannot be answered by another one",
     "between": "a function cannot be sent to another process",
     "on_close": "a function cannot be sent to another process",
@@ -86,7 +87,7 @@ class Connection:
         """What an answer of another shape does when it is read is a ``ContractError``."""
         try:
             yield
-        except (LookupError, TypeError, ValueError, AttributeError, ImportError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ContractError(
                 f"{self.url} gave an answer that cannot be read ({type(error).__name__}: {error}): "
                 "it is no control API of pytest-fakecloud, or one of another version"
@@ -133,7 +134,7 @@ class Connection:
             ) from error
         try:
             content = json.loads(answer.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ContractError(f"{self.url} is no control API: it answered no JSON") from None
         if not isinstance(content, dict):
             raise ContractError(f"{self.url} is no control API: it answered {content!r:.100}")
@@ -180,48 +181,49 @@ class RemoteObject:
         self._connection = connection
         self._number = number
         self._text = text
-        try:
-            self._class = class_named(class_name)
-        except (ContractError, AttributeError, ImportError):
-            self._class = None
+        self._surface = surface_named(class_name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return _member(self._connection, self._number, self._class, name)
+        return _member(self._connection, self._number, self._surface, name, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
             raise _cannot_set(self, name)
         object.__setattr__(self, name, value)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._connection.use(self._number, "__call__", args, kwargs)
+    def _follow(self, protocol: str, *args: Any) -> Any:
+        if self._surface is None or protocol not in self._surface.protocols:
+            kind = "" if self._surface is None else self._surface.kind.__name__
+            word = protocol.strip("_")
+            raise TypeError(f"object of type {kind!r} has no {word}() over a stand-alone server")
+        return self._connection.use(self._number, protocol, args)
 
     def __enter__(self) -> Any:
-        found = self._connection.use(self._number, "__enter__")
+        found = self._follow("__enter__")
         same = isinstance(found, RemoteObject) and found._number == self._number
         return self if same else found
 
     def __exit__(self, *exc: object) -> None:
-        self._connection.use(self._number, "__exit__", (None, None, None))
+        self._follow("__exit__", None, None, None)
 
     def __len__(self) -> int:
-        return int(self._connection.use(self._number, "__len__"))
+        return int(self._follow("__len__"))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._connection.use(self._number, "__iter__"))
+        return iter(self._follow("__iter__"))
 
     def __contains__(self, item: object) -> bool:
         return any(one == item for one in self)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._connection.use(self._number, "__getitem__", (index,))
+        return self._follow("__getitem__", index)
 
     def __bool__(self) -> bool:
         # Asked there only where it can be false: most objects are looked at for not being None.
-        if hasattr(self._class, "__bool__") or hasattr(self._class, "__len__"):
-            return bool(self._connection.use(self._number, "__bool__"))
+        if self._surface is not None and "__bool__" in self._surface.protocols:
+            return bool(self._follow("__bool__"))
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -245,16 +247,23 @@ def _cannot_set(owner: object, name: str) -> ContractError:
     )
 
 
-def _member(connection: Connection, number: int | str | None, owner: Any, name: str) -> Any:
-    if name == "aio":
-        return Twin(RemoteObject(connection, number, "", ""), _AnyName())
-    static = inspect.getattr_static(owner, name, None) if owner is not None else None
-    if inspect.isfunction(static) or isinstance(static, classmethod | staticmethod):
-        return _method(connection, number, name)
-    found = connection.use(number, name, get=True)
-    if isinstance(found, RemoteObject) and found._text.startswith("<bound method"):
-        return _method(connection, number, name)
-    return found
+def _member(
+    connection: Connection,
+    number: int | str | None,
+    surface: Surface | None,
+    name: str,
+    owner: object,
+) -> Any:
+    """A field's value or a method; ``AttributeError`` for a name that is not offered from afar."""
+    if surface is not None:
+        if name == "aio":
+            return Twin(owner, surface.methods)
+        if name in surface.methods:
+            return _method(connection, number, name)
+        if name in surface.fields:
+            return connection.use(number, name, get=True)
+    offered = "nothing" if surface is None else ", ".join(surface.names)
+    raise AttributeError(f"{owner!r} has no {name!r} over a stand-alone server; it has: {offered}")
 
 
 def _method(connection: Connection, number: int | str | None, name: str) -> Callable[..., Any]:
@@ -263,13 +272,6 @@ def _method(connection: Connection, number: int | str | None, name: str) -> Call
 
     remote.__name__ = name
     return remote
-
-
-class _AnyName(frozenset[str]):
-    """Every public name has a twin: the call goes to the server from a worker thread."""
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and not name.startswith("_")
 
 
 class _RemoteHandle:
@@ -292,7 +294,8 @@ class _RemoteHandle:
             return self._remote_name
         if name == "close":
             return self._close
-        return _member(self._connection, self._remote_name, type(self)._handle_class, name)
+        _, surface = surface_of(type(self)._handle_class)
+        return _member(self._connection, self._remote_name, surface, name, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and name != "closed":

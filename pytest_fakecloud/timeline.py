@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from .kernel.instants import to_datetime
 from .masking import Mask
+from .private_files import write_private
 from .report import CLIENT, Row, refused, rows
 
 if TYPE_CHECKING:
@@ -125,11 +126,8 @@ def _folded(summary: str, rest: str) -> str:
 
 
 def write(cloud: Cloud, folder: Path, name: str, failure: str = "") -> Path:
-    """Write the page of a test into a folder; the path of the file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{file_name(name)}.html"
-    path.write_text(page(cloud, name, failure), encoding="utf-8", errors="backslashreplace")
-    return path
+    """Write the page of a test into a folder, for its owner alone; the path of the file."""
+    return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure))
 
 
 def file_name(name: str) -> str:

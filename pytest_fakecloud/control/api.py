@@ -7,23 +7,29 @@ import inspect
 import itertools
 import json
 import operator
-import queue as queues
+import traceback
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import attrgetter
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from ..kernel.app import Answer, App, Request, Stream
+from ..kernel.app import Answer, App, Effect, Problem, Problems, Request, Response, Stream
 from ..kernel.auth import bearer_token, new_token, same
+from ..kernel.clock import Signal
 from ..kernel.errors import ContractError, ServiceError
 from ..kernel.faults import FaultPlan
 from ..kernel.handle import Handle
 from ..kernel.instants import monotonic
-from ..kernel.journal import Call, Entry
+from ..kernel.journal import Call, Entry, Journal
 from ..kernel.reading import decode_segment, json_value
-from ..kernel.routing import Route
+from ..kernel.routing import Found, Route
 from ..report import rows
-from .codec import Objects, decode, encode, encode_error
-from .views import attempt_view, dead_letter, describe, message_view, view
+from .codec import Objects, Unreadable, decode, encode, encode_error
+from .hosts import Hosts
+from .views import attempt_view, dead_letter, describe, message_view, told, view
+from .wire import surface_of
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -37,30 +43,80 @@ GRACE_SECONDS = 0.1
 LOOK_SECONDS = 0.002
 _MOST_DIGITS = 18
 _LONGEST_MESSAGE = 2000
-_OPEN = frozenset({"ready", "console", "icon", "openapi"})
+_OPEN = frozenset({"ready", "console", "console_file", "icon", "openapi"})
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_GUARDS = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+"""What tells a browser to keep other sites away from every answer."""
+_PAGE_POLICY = f"{_POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 
 
 class Refused(ServiceError):
     """A request the control API cannot perform."""
 
 
+class _Bugs(Problems):
+    """The problems of the control app itself: its bugs are the cloud's, and told at once.
+
+    Nothing else is: a request it has no route for is no mistake of the application under test.
+    """
+
+    def __init__(self, cloud: Cloud, tell: Callable[[str], object]) -> None:
+        super().__init__()
+        self._cloud = cloud
+        self._tell = tell
+
+    def report(
+        self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
+    ) -> Problem:
+        """Hand a bug on to the cloud."""
+        if kind != "bug":
+            return Problem(kind, text, facts, exception)
+        self._tell(text)
+        return self._cloud._recorded.report(kind, text, exception=exception, **facts)
+
+
 class ControlApp(App):
     """Routes of the control API and of the console page.
 
     Every request carries the control token, as ``Authorization: Bearer`` or as query ``token``,
-    except for readiness, the OpenAPI file and the page itself. Errors are
-    ``{"error": {"type", "message"}}``.
+    except for readiness, the OpenAPI file and the page itself; and a Host that is one of ``hosts``,
+    else it is answered 421. Errors are ``{"error": {"type", "message"}}``: 400 for what cannot be
+    read and for a move the clock refuses, 422 for what has no meaning. ``tell`` is given the text
+    of every bug of this app. Its own requests are in no journal.
     """
 
     service = "control"
 
-    def __init__(self, cloud: Cloud, token: str | None = None) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        token: str | None = None,
+        *,
+        hosts: Hosts | None = None,
+        tell: Callable[[str], object] = lambda text: None,
+    ) -> None:
         self.cloud = cloud
         self.token = token or new_token()
+        self._hosts = hosts or Hosts()
+        journal = Journal(cloud.clock.now_us, service="control", handle="control")
+        # A console that is open asks twice a second, for weeks.
+        journal.keep = 0
+        self.attach(
+            clock=cloud.clock,
+            journal=journal,
+            faults=FaultPlan(partial(cloud._context.ids.stream, "control"), cloud.clock),
+            problems=_Bugs(cloud, tell),
+            name="control",
+        )
         self._objects = Objects()
         self._snapshots: dict[str, Any] = {}
         self._snapshot_numbers = itertools.count(1)
-        self._streams: set[queues.SimpleQueue[Entry | None]] = set()
+        self._streams: set[Signal] = set()
 
     # -- the dialect -----------------------------------------------------------------------------
 
@@ -69,6 +125,7 @@ class ControlApp(App):
         handle = f"{PREFIX}/handles/{{name}}"
         return [
             Route("GET", "/", "console", self.console),
+            Route("GET", "/console/{name}", "console_file", self.console_file),
             Route("GET", "/favicon.ico", "icon", self.icon),
             Route("GET", f"{PREFIX}/ready", "ready", self.ready),
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
@@ -100,8 +157,47 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True),
         ]
 
+    def answer(self, request: Request) -> Response:
+        """Take one request through the pipeline; what goes out is kept from other sites."""
+        return _guarded(super().answer(request))
+
+    def foreign(self, request: Request) -> Answer:
+        """The answer to a method no path takes, guarded like any other."""
+        answer = super().foreign(request)
+        _guarded(answer)
+        return answer
+
+    def _serve(self, request: Request, found: Found) -> Response:
+        try:
+            return super()._serve(request, found)
+        except ContractError as error:
+            refused = Refused(422, str(error))
+        except RecursionError:
+            refused = Refused(400, "the request is nested too deeply")
+        except OverflowError as error:
+            refused = Refused(400, f"a number is out of all range: {error}")
+        return self._finished(self.render_error(refused))
+
+    def server_failed(self, error: BaseException) -> None:
+        """Report what broke below the pipeline."""
+        self.problems.report(
+            "bug",
+            f"{self.name}: the server failed: {error!r}\n"
+            "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
+            + "".join(traceback.format_exception(error)),
+            exception=error,
+            handle=self.name,
+        )
+
     def authenticate(self, request: Request) -> object:
-        """The control token, except where no secret is shown."""
+        """The right Host; and the control token, except where no secret is shown."""
+        host = request.header("host")
+        if not self._hosts.takes(host):
+            raise Refused(
+                421,
+                f"this server is not known as {host!r:.200}: ask for it by a loopback name or by the "
+                "host it is bound to, or start it with --allow-host NAME",
+            )
         if request.route in _OPEN:
             return None
         if not same(
@@ -127,7 +223,17 @@ class ControlApp(App):
         """The console page."""
         from .console import page
 
-        return Answer(page(), content_type="text/html; charset=utf-8")
+        policy = [("Content-Security-Policy", _PAGE_POLICY)]
+        return Answer(page(), headers=policy, content_type="text/html; charset=utf-8")
+
+    def console_file(self, request: Request) -> Answer:
+        """A script or the style of the console page."""
+        from .console import FILES, file
+
+        name = request.params["name"]
+        if name not in FILES:
+            raise Refused(404, f"the console has no file {name!r}")
+        return Answer(file(name), content_type=FILES[name])
 
     def icon(self, request: Request) -> Answer:
         """No icon; browsers ask for one."""
@@ -176,11 +282,11 @@ class ControlApp(App):
 
     def _clock(self) -> dict[str, Any]:
         clock = self.cloud.clock
-        due = clock.next_due()
+        due = clock.next_due_us()
         return {
-            "now": clock.now().isoformat(),
+            "now": told(clock.now_us()),
             "mode": clock.mode,
-            "next_due": None if due is None else due.isoformat(),
+            "next_due": None if due is None else told(due),
         }
 
     def get_clock(self, request: Request) -> object:
@@ -202,7 +308,7 @@ class ControlApp(App):
         if body.keys() - {"action"} != ({wanted} if wanted else set()):
             form = {"action": action, **({wanted: "…"} if wanted else {})}
             raise Refused(422, f"give {json.dumps(form, ensure_ascii=False)}, not {body!r}")
-        with _contract():
+        with _contract(400):
             fired = getattr(clock, action)(*([body[wanted]] if wanted else []))
         fired = fired or []
         return {**self._clock(), "fired": [f"{one.at.isoformat()} {one.label}" for one in fired]}
@@ -224,8 +330,11 @@ class ControlApp(App):
     def journal_rows(self, request: Request) -> object:
         """What happened, oldest first; ``?after=N`` leaves out entries up to that number."""
         after = _number(request.query("after"))
-        entries = [entry for entry in self.cloud.journal.entries if entry.number > after]
-        return [_row_of(self.cloud, entry) for entry in entries]
+        return [_row_of(self.cloud, entry) for entry in self._entries(after)]
+
+    def _entries(self, after: int) -> list[Entry]:
+        entries = self.cloud.journal.entries
+        return entries[bisect_right(entries, after, key=attrgetter("number")) :]
 
     def stream(self, request: Request) -> Stream:
         """The journal as server-sent events, from ``?after=N`` on, as it is written.
@@ -234,46 +343,39 @@ class ControlApp(App):
         number, when it has its answer. A client that comes back with ``Last-Event-ID`` goes on there.
         """
         after = max(_number(request.query("after")), _number(request.header("last-event-id")))
-        waiting: queues.SimpleQueue[Entry | None] = queues.SimpleQueue()
-        self._streams.add(waiting)
-        unwatch = self.cloud.journal.watch(waiting.put)
+        # Only woken, never handed entries: of a client that does not read, nothing piles up here.
+        signal = Signal()
+        self._streams.add(signal)
+        unwatch = self.cloud.journal.watch(lambda entry: signal.notify())
 
         def end() -> None:
             unwatch()
-            self._streams.discard(waiting)
-            waiting.put(None)
+            self._streams.discard(signal)
+            signal.close()
 
-        return Stream(self._events(waiting, after), on_close=end)
+        return Stream(self._events(signal, after), on_close=end)
 
-    def _events(self, waiting: queues.SimpleQueue[Entry | None], after: int) -> Iterator[bytes]:
+    def _events(self, signal: Signal, after: int) -> Iterator[bytes]:
         sent = after
         under_way: list[Entry] = []
-        fresh: list[Entry] = [e for e in list(self.cloud.journal.entries) if e.number > after]
-        while True:
-            for entry in fresh:
-                if entry.number > sent:
-                    sent = entry.number
-                    # Most calls are answered a moment after they are written down; where one is
-                    # not, those behind it are told of at once.
-                    patience = monotonic() + (0 if under_way else GRACE_SECONDS)
-                    while not (done := _is_done(entry)) and monotonic() < patience:
-                        sleep(LOOK_SECONDS)
-                    if not done:
-                        under_way.append(entry)
-                    yield self._event(entry)
+        while not signal.closed:
+            seen = signal.version
+            for entry in self._entries(sent):
+                sent = entry.number
+                # Most calls are answered a moment after they are written down; where one is
+                # not, those behind it are told of at once.
+                patience = monotonic() + (0 if under_way else GRACE_SECONDS)
+                while not (done := _is_done(entry)) and monotonic() < patience:
+                    sleep(LOOK_SECONDS)
+                if not done:
+                    under_way.append(entry)
+                yield self._event(entry)
             for entry in [entry for entry in under_way if _is_done(entry)]:
                 under_way.remove(entry)
                 yield self._event(entry)
-            try:
-                latest = waiting.get(timeout=GRACE_SECONDS if under_way else HEARTBEAT_SECONDS)
-            except queues.Empty:
-                fresh = []
-                if not under_way:
-                    yield b": still here\n\n"
-                continue
-            if latest is None:
-                return
-            fresh = [latest]
+            signal.sleep(seen, GRACE_SECONDS if under_way else HEARTBEAT_SECONDS)
+            if signal.version == seen and not under_way:
+                yield b": still here\n\n"
 
     def _event(self, entry: Entry) -> bytes:
         data = json.dumps(_row_of(self.cloud, entry), ensure_ascii=False)
@@ -281,8 +383,8 @@ class ControlApp(App):
 
     def end_streams(self) -> None:
         """End every open journal stream; the server is closing."""
-        for waiting in list(self._streams):
-            waiting.put(None)
+        for signal in list(self._streams):
+            signal.close()
 
     def get_problems(self, request: Request) -> object:
         """What a strict test would fail for."""
@@ -306,9 +408,15 @@ class ControlApp(App):
         settings = {} if body.get("settings") is None else body["settings"]
         if not isinstance(settings, dict):
             raise Refused(422, f"settings is an object, not {settings!r}")
-        settings = self._decoded(settings, "settings")
+        settings = {key: self._decoded(value, "settings") for key, value in settings.items()}
+        fixture = body.get("fixture")
+        if not isinstance(fixture, str):
+            raise Refused(422, f"fixture is the name of a fixture, not {fixture!r:.200}")
         with _contract():
-            return describe(self.cloud.start(str(body.get("fixture")), settings))
+            try:
+                return describe(self.cloud.start(fixture, settings))
+            except OSError as error:
+                raise Refused(422, f"{fixture} cannot stand at that place: {error}") from error
 
     def get_handle(self, request: Request) -> object:
         """One handle: address, credentials, variables."""
@@ -435,33 +543,28 @@ class ControlApp(App):
         """One use of a remote handle: get a field or call a method of an object.
 
         ``{"object": number|handle name|null, "name": …, "args": […], "kwargs": {…}, "get": bool}``
-        in the codec's form; answers ``{"value": …}`` or ``{"raise": …}``.
+        in the codec's form; answers ``{"value": …}`` or ``{"raise": …}``. The names are those the
+        handles offer from afar, and no others.
         """
         body = _object(request, "object", "name", "args", "kwargs", "get")
-        name = body.get("name")
+        name, get = body.get("name"), body.get("get", False)
         arguments, keywords = body.get("args", []), body.get("kwargs", {})
         if not isinstance(name, str):
             raise Refused(422, f"name is the name of a field or a method, not {name!r}")
         if not isinstance(arguments, list) or not isinstance(keywords, dict):
             raise Refused(422, "args is a list, and kwargs an object")
-        if name.startswith("_") and name not in _PROTOCOLS and name not in _DUNDERS:
-            raise Refused(422, f"{name!r} is private")
+        if not isinstance(get, bool):
+            raise Refused(422, f"get is true or false, not {get!r}")
         arguments = self._decoded(arguments, "args")
-        keywords = self._decoded(keywords, "kwargs")
+        keywords = {key: self._decoded(item, "kwargs") for key, item in keywords.items()}
         try:
             target = self._target(body.get("object"))
-            if name in _PROTOCOLS:
-                found = _PROTOCOLS[name](target, *arguments)
-            else:
-                found = getattr(target, name)
-                if not body.get("get"):
-                    found = found(*arguments, **keywords)
-            if found is self.cloud:
-                found = None
+        except (Refused, ContractError) as error:
+            return {"raise": encode_error(ContractError(str(error)))}
+        use = _use(target, name, get)
+        try:
             # Also what an object does when it is looked at may fail.
-            return {"value": encode(found, self._objects)}
-        except Refused as refused:
-            return {"raise": encode_error(ContractError(refused.message))}
+            return {"value": encode(use(*arguments, **keywords), self._objects)}
         except Exception as error:
             return {"raise": encode_error(error)}
 
@@ -477,12 +580,10 @@ class ControlApp(App):
     def _decoded(self, value: Any, where: str) -> Any:
         try:
             return decode(value, self._referred)
+        except Unreadable as error:
+            raise Refused(400, f"{where} is not in the codec's form ({error})") from None
         except ContractError as error:
             raise Refused(422, f"{where}: {error}") from None
-        except (LookupError, TypeError, ValueError, AttributeError, ImportError) as error:
-            raise Refused(
-                422, f"{where} is not in the codec's form ({type(error).__name__}: {error})"
-            ) from None
 
     def _referred(self, number: int, *_: str) -> Any:
         return self._objects.get(number)
@@ -501,8 +602,28 @@ _PROTOCOLS: Mapping[str, Callable[..., Any]] = {
     "__bool__": bool,
     "__iter__": list,
     "__getitem__": operator.getitem,
+    "__enter__": lambda target: target.__enter__(),
+    "__exit__": lambda target, *error: target.__exit__(*error),
 }
-_DUNDERS = frozenset({"__enter__", "__exit__", "__eq__", "__repr__", "__call__"})
+
+
+def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
+    """What is to be done with an object: a field read, a method called, a protocol followed."""
+    kind, surface = surface_of(type(target))
+    if surface is not None:
+        if name in surface.protocols:
+            return partial(_PROTOCOLS[name], target)
+        if name in surface.fields and get:
+            return lambda *_, **__: getattr(target, name)
+        if name in surface.methods and not get:
+            # Looked at with the call, because that may fail too.
+            return lambda *args, **kwargs: getattr(target, name)(*args, **kwargs)
+    shown = kind.rpartition(":")[2]
+    if surface is None or name not in surface.names:
+        offered = "nothing" if surface is None else ", ".join(surface.names)
+        raise Refused(422, f"{name!r:.100} is private, or unknown: {shown} offers {offered}")
+    told = 'a field: give "get": true' if not get else 'a method: leave "get" out'
+    raise Refused(422, f"{name!r} of {shown} is {told}")
 
 
 def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
@@ -511,11 +632,20 @@ def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _contract() -> Iterator[None]:
+def _contract(status: int = 422) -> Iterator[None]:
     try:
         yield
     except (ContractError, TypeError) as error:
-        raise Refused(422, str(error)) from error
+        raise Refused(status, str(error)) from error
+
+
+def _guarded(response: Response) -> Response:
+    if not isinstance(response, Effect):
+        headers = list(response.headers)
+        if not any(name == "Content-Security-Policy" for name, _ in headers):
+            headers.append(("Content-Security-Policy", _POLICY))
+        response.headers = [*headers, *_GUARDS, ("Cache-Control", "no-store")]
+    return response
 
 
 def _form(method: Callable[..., Any]) -> str:
@@ -565,7 +695,7 @@ def _row_of(cloud: Cloud, entry: Entry) -> dict[str, Any]:
     row = rows(cloud, [entry])[0]
     return {
         "number": row.number,
-        "at": entry.at.isoformat(),
+        "at": told(entry.at_us),
         "kind": "call" if isinstance(entry, Call) else entry.kind,
         "handle": entry.handle,
         "source": row.source,

@@ -1,30 +1,39 @@
 """Values across the wire of the control API: what is data goes by value, the rest by reference.
 
-Text JSON with tags. Nothing is pickled: a class is named, and only dataclasses and exceptions of
-this package are ever made again from their name.
+Text JSON with tags, each with a reader of its own. Nothing is pickled, and no name that came in is
+looked up anywhere but in the closed lists of ``wire``.
 """
 
 from __future__ import annotations
 
 import base64
-import builtins
 import contextlib
 import dataclasses
 import datetime as dt
-import importlib
 import itertools
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..kernel.errors import ContractError
 from ..kernel.journal import Call, Found
+from .wire import error_type, found_type, name_of, surface_of, value_type
 
-__all__ = ["Objects", "class_named", "decode", "decode_error", "encode", "encode_error", "name_of"]
+__all__ = ["Objects", "Unreadable", "decode", "decode_error", "encode", "encode_error"]
 
 TAG = "$"
-_PACKAGE = "pytest_fakecloud"
+MOST_OBJECTS = 100_000
+"""How many objects a server keeps for its clients; the one that was not used for longest goes."""
+_SHOWN = 500
+
+Refer: TypeAlias = Callable[[int, str, str], Any]
+Reader: TypeAlias = Callable[[Mapping[str, Any], Refer], Any]
+
+
+class Unreadable(ValueError):
+    """JSON data that is not in the codec's form."""
 
 
 class Objects:
@@ -33,7 +42,7 @@ class Objects:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._objects: dict[int, Any] = {}
+        self._objects: OrderedDict[int, Any] = OrderedDict()
         self._known: dict[int, int] = {}
 
     def keep(self, value: object) -> int:
@@ -44,16 +53,20 @@ class Objects:
                 number = next(self._numbers)
                 self._objects[number] = value
                 self._known[id(value)] = number
+                if len(self._objects) > MOST_OBJECTS:
+                    _, forgotten = self._objects.popitem(last=False)
+                    del self._known[id(forgotten)]
+            else:
+                self._objects.move_to_end(number)
             return number
 
     def get(self, number: int) -> Any:
         """The object of a number; ``ContractError`` when there is none (any more)."""
-        try:
-            return self._objects[number]
-        except KeyError:
-            raise ContractError(
-                f"the server has no object {number}: it was reset or restarted since"
-            ) from None
+        with self._lock:
+            if number in self._objects:
+                self._objects.move_to_end(number)
+                return self._objects[number]
+        raise ContractError(f"the server has no object {number}: it was reset or restarted since")
 
     def forget(self) -> None:
         """Let go of everything."""
@@ -84,11 +97,11 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
                 f"{where} cannot cross to another process: {error}. "
                 "Use fakes in the test's own process for it"
             ) from None
-    if type(value) in (Found, list):
-        return {
-            TAG: "found" if isinstance(value, Found) else "list",
-            "v": [encode(item, objects) for item in value],
-        }
+    kind = name_of(type(value))
+    if isinstance(value, list) and found_type(kind) is not None and not vars(value):
+        return {TAG: "found", "v": [encode(item, objects) for item in value], "c": kind}
+    if type(value) is list:
+        return {TAG: "list", "v": [encode(item, objects) for item in value]}
     if isinstance(value, Mapping):
         return {
             TAG: "dict",
@@ -97,8 +110,8 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
     return {
         TAG: "object",
         "id": objects.keep(value),
-        "c": name_of(type(value)),
-        "repr": _shown(value)[:500],
+        "c": surface_of(type(value))[0],
+        "repr": _shown(value)[:_SHOWN],
     }
 
 
@@ -117,11 +130,12 @@ def _copy(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return {TAG: "bytes", "v": base64.b64encode(bytes(value)).decode("ascii")}
     if isinstance(value, Found):
-        fields = {key: _copy(item) for key, item in vars(value).items()}
         kind = name_of(type(value))
-        return {TAG: "found", "v": [_copy(item) for item in value], "c": kind, "f": fields}
+        if found_type(kind) is None or vars(value):
+            raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
+        return {TAG: "found", "v": [_copy(item) for item in value], "c": kind}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {TAG: "named", "c": name_of(type(value)), "v": [_copy(item) for item in value]}
+        return _data(value, value._asdict())
     if isinstance(value, list):
         return [_copy(item) for item in value]
     if isinstance(value, tuple):
@@ -135,13 +149,14 @@ def _copy(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         return {TAG: "datetime", "v": value.isoformat()}
     if isinstance(value, dt.timedelta):
-        return {TAG: "timedelta", "v": value.total_seconds()}
+        return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
     if isinstance(value, Path):
         return {TAG: "path", "v": str(value.absolute())}
     if isinstance(value, BaseException):
         return {TAG: "error", "v": encode_error(value)}
     if isinstance(value, Call):
-        return _data(value, {**vars(value), "read_facts": None, "_facts": value.facts})
+        told = {name: item for name, item in vars(value).items() if name != "read_facts"}
+        return _data(value, {**told, "_facts": value.facts})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _data(value, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
@@ -152,106 +167,158 @@ def _copy(value: Any) -> Any:
 
 def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     name = name_of(type(value))
-    if not name.startswith(f"{_PACKAGE}."):
+    if value_type(name) is None:
         raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
     return {TAG: "data", "c": name, "v": {key: _copy(item) for key, item in fields.items()}}
 
 
 def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
-    """The value of JSON data; ``refer`` makes what stands for an object left on the other side."""
+    """The value of JSON data; ``refer`` makes what stands for an object left on the other side.
+
+    Raises ``Unreadable`` for what is not in the form of ``encode``, and the ``ContractError`` of a
+    value that refuses its content or of ``refer``.
+    """
+    try:
+        return _decoded(value, refer)
+    except (ContractError, Unreadable):
+        raise
+    except RecursionError:
+        raise Unreadable("it is nested too deeply") from None
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise Unreadable(f"{type(error).__name__}: {error}"[:_SHOWN]) from None
+
+
+def _decoded(value: Any, refer: Refer) -> Any:
     if isinstance(value, list):
-        return [decode(item, refer) for item in value]
+        return [_decoded(item, refer) for item in value]
     if not isinstance(value, dict):
         return value
-    tag = value.get(TAG)
-    if tag is None:
-        return {key: decode(item, refer) for key, item in value.items()}
-    if tag == "object":
-        return refer(value["id"], value["c"], value["repr"])
-    content = value["v"]
-    if tag == "bytes":
-        return base64.b64decode(content)
-    if tag == "datetime":
-        return dt.datetime.fromisoformat(content)
-    if tag == "path":
-        return Path(content)
-    if tag == "timedelta":
+    if TAG not in value:
+        return {key: _decoded(item, refer) for key, item in value.items()}
+    tag = value[TAG]
+    reader = _READERS.get(tag) if isinstance(tag, str) else None
+    if reader is None:
+        raise Unreadable(f"{tag!r:.100} is no kind of value")
+    return reader(value, refer)
+
+
+def _content(value: Mapping[str, Any], *kinds: type) -> Any:
+    """The ``v`` of a value, which has nothing else and is of one of the kinds."""
+    if value.keys() != {TAG, "v"} or type(value["v"]) not in kinds:
+        raise Unreadable(f"{value!r:.200} is no {value[TAG]}")
+    return value["v"]
+
+
+def _read_bytes(value: Mapping[str, Any], _: Refer) -> bytes:
+    return base64.b64decode(_content(value, str), validate=True)
+
+
+def _read_path(value: Mapping[str, Any], _: Refer) -> Path:
+    text = _content(value, str)
+    if "\0" in text:
+        raise Unreadable("no path holds a NUL")
+    return Path(text)
+
+
+def _read_timedelta(value: Mapping[str, Any], _: Refer) -> dt.timedelta:
+    """Days, seconds and microseconds, because no float has them all; or seconds, by hand."""
+    content = _content(value, list, int, float)
+    if not isinstance(content, list):
         return dt.timedelta(seconds=content)
-    if tag == "error":
-        return decode_error(content)
-    if tag == "dict":
-        return {decode(k, refer): decode(v, refer) for k, v in content}
-    if tag == "data":
-        return _make(value["c"], {key: decode(item, refer) for key, item in content.items()})
-    items = [decode(item, refer) for item in content]
-    if tag == "found" and "c" in value:
-        found = class_named(value["c"]).__new__(class_named(value["c"]))
-        found.extend(items)
-        vars(found).update({key: decode(item, refer) for key, item in value["f"].items()})
-        return found
-    if tag == "named":
-        return class_named(value["c"])(*items)
-    kinds: dict[str, Callable[[list[Any]], Any]] = {
-        "found": Found, "list": list, "tuple": tuple, "set": set,
-    }  # fmt: skip
-    return kinds[tag](items)
+    days, seconds, microseconds = content
+    return dt.timedelta(days, seconds, microseconds)
 
 
-def _make(name: str, fields: Mapping[str, Any]) -> Any:
-    made_class: Any = class_named(name)
-    data = made_class is Call or dataclasses.is_dataclass(made_class)
-    if not data:
-        raise ContractError(f"{name} is no data: this server and client are of different versions")
-    made = made_class.__new__(made_class)
-    for key, item in fields.items():
-        object.__setattr__(made, key, item)
+def _read_dict(value: Mapping[str, Any], refer: Refer) -> dict[Any, Any]:
+    return {_decoded(key, refer): _decoded(item, refer) for key, item in _content(value, list)}
+
+
+def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
+    return lambda value, refer: make([_decoded(item, refer) for item in _content(value, list)])
+
+
+def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
+    kind = found_type(value["c"])
+    items = value["v"]
+    if kind is None or value.keys() != {TAG, "v", "c"} or not isinstance(items, list):
+        raise Unreadable(f"{value['c']!r:.100} is no list that is known here")
+    made: list[Any] = kind(_decoded(item, refer) for item in items)
     return made
 
 
-def name_of(kind: type) -> str:
-    """A class as ``module:qualified.name``."""
-    return f"{kind.__module__}:{kind.__qualname__}"
+def _read_data(value: Mapping[str, Any], refer: Refer) -> Any:
+    kind, content = value_type(value["c"]), value["v"]
+    if kind is None or value.keys() != {TAG, "v", "c"} or not isinstance(content, dict):
+        raise Unreadable(f"{value['c']!r:.100} is no value that is known here")
+    return kind.make({key: _decoded(item, refer) for key, item in content.items()})
 
 
-def class_named(name: str) -> Any:
-    """The class of a name; only classes of this package."""
-    module, _, path = name.partition(":")
-    if module != _PACKAGE and not module.startswith(f"{_PACKAGE}."):
-        raise ContractError(f"{name} is not of this package")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
+def _read_object(value: Mapping[str, Any], refer: Refer) -> Any:
+    number, name, text = value["id"], value["c"], value["repr"]
+    if type(number) is not int or not isinstance(name, str) or not isinstance(text, str):
+        raise Unreadable(f"{value!r:.200} is no object")
+    return refer(number, name, text)
+
+
+_READERS: Mapping[str, Reader] = {
+    "bytes": _read_bytes,
+    "data": _read_data,
+    "datetime": lambda value, _: dt.datetime.fromisoformat(_content(value, str)),
+    "dict": _read_dict,
+    "error": lambda value, _: decode_error(_content(value, dict)),
+    "found": _read_found,
+    "list": _read_list(list),
+    "object": _read_object,
+    "path": _read_path,
+    "set": _read_list(set),
+    "timedelta": _read_timedelta,
+    "tuple": _read_list(tuple),
+}
+"""All there is: each kind of value with what reads it."""
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
     """An exception as JSON data: its class, its arguments and its fields as far as they are data."""
     fields = {}
     for key, item in vars(error).items():
-        try:
-            fields[key] = _copy(item)
-        except _ByReference:
-            continue
-    return {"c": name_of(type(error)), "text": str(error), "fields": fields}
+        if _may_be_field(key):
+            with contextlib.suppress(_ByReference, RecursionError):
+                fields[key] = _copy(item)
+    return {"c": name_of(type(error)), "text": _said(error), "fields": fields}
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:
+        return f"its text cannot be made: {type(another).__name__}"
 
 
 def decode_error(data: Mapping[str, Any]) -> BaseException:
-    """The exception again: of this package or built in, or a ``RuntimeError`` that names it."""
-    name, text = data["c"], data["text"]
-    module, _, path = name.partition(":")
-    kind: Any = None
-    with contextlib.suppress(AttributeError, ImportError):
-        if module == "builtins":
-            kind = getattr(builtins, path, None)
-        elif module.startswith(f"{_PACKAGE}."):
-            kind = class_named(name)
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    """The exception again: of those known here, or a ``RuntimeError`` that names it.
+
+    Raises ``Unreadable`` for what is no exception's data.
+    """
+    if not isinstance(data, dict) or data.keys() != {"c", "text", "fields"}:
+        raise Unreadable(f"{data!r:.200} is no error")
+    name, text, given = data["c"], data["text"], data["fields"]
+    if not isinstance(name, str) or not isinstance(text, str) or not isinstance(given, dict):
+        raise Unreadable(f"{data!r:.200} is no error")
+    fields = {
+        key: decode(item, lambda *_: None) for key, item in given.items() if _may_be_field(key)
+    }
+    kind = error_type(name)
+    if kind is not None:
         # Not every class can be made of a text alone: groups, and errors of Unicode, for two.
         with contextlib.suppress(TypeError):
             error = kind.__new__(kind, text)
             error.args = (text,)
-            for key, item in data["fields"].items():
-                setattr(error, key, decode(item, lambda *_: None))
+            vars(error).update(fields)
             if str(error) == text or issubclass(kind, KeyError):
                 return error
     return RuntimeError(f"{name.replace(':', '.')}: {text}")
+
+
+def _may_be_field(name: str) -> bool:
+    """Whether an exception may have that of its own: nothing that says what every exception does."""
+    return name == "__notes__" or not (name.startswith("_") or hasattr(Exception, name))

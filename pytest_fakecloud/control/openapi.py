@@ -16,7 +16,7 @@ _QUERIES = {
     "journal_stream": {"after": "leave out entries up to this number"},
     "attempts": {"id": "only this message's"},
 }
-_WITHOUT_TOKEN = frozenset({"ready", "console", "icon", "openapi"})
+_WITHOUT_TOKEN = frozenset({"ready", "console", "console_file", "icon", "openapi"})
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -58,6 +58,8 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 def _operation(route: Route, method: str) -> dict[str, Any]:
     text = inspect.getdoc(route.endpoint) or ""
     kind = "text/html" if route.name == "console" else "application/json"
+    if route.name == "console_file":
+        kind = "text/*"
     if route.name == "journal_stream":
         kind = "text/event-stream"
     parameters = [

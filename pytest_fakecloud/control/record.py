@@ -17,6 +17,8 @@ from ..kernel.instants import instant_us
 from ..kernel.journal import Call, Found
 from ..kernel.reading import query_items
 from ..masking import HIDDEN, Mask
+from ..private_files import write_private
+from .views import told
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -53,10 +55,8 @@ def archive(cloud: Cloud) -> dict[str, Any]:
 
 
 def write(cloud: Cloud, path: Path) -> Path:
-    """Write the archive to a file, folders included; the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(archive(cloud), indent=1, ensure_ascii=False), encoding="utf-8")
-    return path
+    """Write the archive to a file that only its owner can read, folders included; the path."""
+    return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 
 
 def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     # What a HEAD would have had for a body was never sent.
     answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {
-        "startedDateTime": call.at.isoformat(),
+        "startedDateTime": told(call.at_us),
         "time": 0,
         "request": request,
         "response": {

@@ -8,11 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..kernel.handle import Handle
+from ..kernel.instants import LAST_US, to_datetime
 
-__all__ = ["attempt_view", "dead_letter", "describe", "message_view", "view"]
+__all__ = ["attempt_view", "dead_letter", "describe", "message_view", "told", "view"]
 
 MOST = 500
 """The most keys, vectors, records and messages a view shows; the counts are always whole."""
+
+
+def told(at_us: int) -> str:
+    """An instant as ISO text; one beyond the last that has a name is told as the last."""
+    return to_datetime(min(at_us, LAST_US)).isoformat()
 
 
 def describe(handle: Handle) -> dict[str, Any]:
@@ -197,7 +203,7 @@ def attempt_view(attempt: Any) -> dict[str, Any]:
         "message": attempt.message_id,
         "url": attempt.url,
         "number": attempt.number,
-        "at": attempt.at.isoformat(),
+        "at": told(attempt.at_us),
         "waited": attempt.waited.total_seconds(),
         "why": attempt.wait_reason,
         "status": attempt.status,

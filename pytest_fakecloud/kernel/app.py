@@ -187,13 +187,25 @@ class Problem:
 class Problems(list[Problem]):
     """The problems of one cloud, in the order they came."""
 
+    keep: int | None = None
+    """How many are kept at most, the newest, each shortened and without the frames of its exception
+    (which hold requests); None: all of them, whole."""
+
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
         """Remember one more problem."""
+        if self.keep is not None:
+            text = text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
+            if exception is not None:
+                exception.__traceback__ = exception.__context__ = exception.__cause__ = None
+            del self[: max(0, len(self) - self.keep + 1)]
         problem = Problem(kind, text, facts, exception)
         self.append(problem)
         return problem
+
+
+_LONGEST_PROBLEM = 20_000
 
 
 def _slim(body: bytes) -> bytes:

@@ -1,0 +1,60 @@
+"""Under which names a server may be asked for: what keeps a stranger's page from asking it.
+
+A page of another site can have its own name lead to this machine (DNS rebinding) and is then, for
+the browser, of the same origin as the server. The Host header still says that name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+__all__ = ["Hosts", "is_loopback"]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own and nobody else's."""
+    address = _address(host)
+    if address is not None:
+        return address.is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host)
+    return None
+
+
+class Hosts:
+    """The names a server answers to: loopback names, the host it is bound to, and those allowed.
+
+    A server bound to every address (``0.0.0.0``, ``::``) also answers to any IP address, which no
+    page can claim for another, and to the machine's own name.
+    """
+
+    def __init__(self, bound: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
+        self._names = {_plain(bound), *map(_plain, allowed)}
+        address = _address(bound)
+        self._everywhere = bound == "" or (address is not None and address.is_unspecified)
+        if self._everywhere:
+            self._names.add(_plain(socket.gethostname()))
+
+    def takes(self, header: str | None) -> bool:
+        """Whether a request with this Host header is meant for the server; one without any is."""
+        if header is None:
+            return True  # HTTP/1.0: no browser is that old
+        try:
+            name = _plain(urlsplit(f"//{header}").hostname or "")
+        except ValueError:
+            return False
+        if name in self._names or is_loopback(name):
+            return True
+        return self._everywhere and _address(name) is not None
+
+
+def _plain(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()

@@ -1,0 +1,55 @@
+"use strict";
+
+// What the timeline shows: each entry of the journal once, whatever comes twice, late or out of turn.
+class Rows {
+  constructor(most = 10000) { this.most = most; this.floor = 0; this.known = new Map(); this.sorted = []; }
+
+  // Takes rows in; a call that has its answer is not made to wait for it again by older news.
+  merge(found) {
+    let grown = false;
+    for (const row of found) {
+      if (row.number <= this.floor) continue;
+      const known = this.known.get(row.number);
+      if (known && (known.done || !row.done)) continue;
+      this.known.set(row.number, row);
+      grown = true;
+    }
+    if (!grown) return;
+    this.sorted = [...this.known.values()].sort((one, other) => one.number - other.number);
+    for (const row of this.sorted.splice(0, Math.max(0, this.sorted.length - this.most))) {
+      this.known.delete(row.number);
+      this.floor = row.number;
+    }
+  }
+
+  get list() { return this.sorted; }
+
+  // The number to ask for more after.
+  get latest() { return this.sorted.length ? this.sorted.at(-1).number : this.floor; }
+
+  // The number up to which nothing is under way any more.
+  get cursor() {
+    const first = this.sorted.find((row) => !row.done);
+    return first ? first.number - 1 : this.latest;
+  }
+
+  // Forgets all; news of what is forgotten is none any more.
+  clear() { this.floor = this.latest; this.known.clear(); this.sorted = []; }
+}
+
+// Runs the work one at a time: who asks while it runs gets one more run, shared by all who asked.
+function oneAtATime(work) {
+  let running = null, next = null;
+  const start = () => {
+    running = Promise.resolve().then(work).finally(() => { running = null; });
+    return running;
+  };
+  return () => {
+    if (next) return next;
+    if (!running) return start();
+    next = running.catch(() => {}).then(() => { next = null; return start(); });
+    return next;
+  };
+}
+
+if (typeof module !== "undefined") module.exports = {Rows, oneAtATime};
