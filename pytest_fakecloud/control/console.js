@@ -248,7 +248,7 @@ async function draw(fresh) {
 let behind = true;
 const came = [];
 const refresh = oneAtATime(async () => {
-  take(came.splice(0));
+  entries.merge(came.splice(0));
   const before = state.handles.map((handle) => handle.name).join();
   state = await ask("GET", "/state");
   showClock(state.clock);
@@ -257,11 +257,11 @@ const refresh = oneAtATime(async () => {
   // The stream tells of the answers to calls under way, unless it was broken off.
   const wanted = behind ? entries.cursor : entries.latest;
   behind = false;
-  try { take(await ask("GET", "/journal?after=" + wanted)); }
+  try { entries.cover(await ask("GET", "/journal?after=" + wanted)); }
   catch (error) { behind = true; throw error; }
+  rows = entries.list;
   await draw(false);
 });
-function take(found) { entries.merge(found); rows = entries.list; }
 let planned = false;
 function soon() {
   if (planned) return;

@@ -2,9 +2,15 @@
 
 // What the timeline shows: each entry of the journal once, whatever comes twice, late or out of turn.
 class Rows {
-  constructor(most = 10000) { this.most = most; this.floor = 0; this.known = new Map(); this.sorted = []; }
+  constructor(most = 10000) { this.most = most; this.floor = this.whole = 0; this.known = new Map(); this.sorted = []; }
 
-  // Takes rows in; a call that has its answer is not made to wait for it again by older news.
+  // Takes in all rows there are after a number that was asked for.
+  cover(found) {
+    for (const row of found) this.whole = Math.max(this.whole, row.number);
+    this.merge(found);
+  }
+
+  // Takes some rows in; a call that has its answer is not made to wait for it again by older news.
   merge(found) {
     let grown = false;
     for (const row of found) {
@@ -24,17 +30,21 @@ class Rows {
 
   get list() { return this.sorted; }
 
-  // The number to ask for more after.
-  get latest() { return this.sorted.length ? this.sorted.at(-1).number : this.floor; }
+  // The number up to which nothing is missing, to ask for more after.
+  get latest() { return Math.max(this.whole, this.floor); }
 
-  // The number up to which nothing is under way any more.
+  // The number up to which nothing is missing and nothing is under way any more.
   get cursor() {
     const first = this.sorted.find((row) => !row.done);
-    return first ? first.number - 1 : this.latest;
+    return first ? Math.min(first.number - 1, this.latest) : this.latest;
   }
 
   // Forgets all; news of what is forgotten is none any more.
-  clear() { this.floor = this.latest; this.known.clear(); this.sorted = []; }
+  clear() {
+    this.floor = Math.max(this.latest, ...this.sorted.slice(-1).map((row) => row.number));
+    this.known.clear();
+    this.sorted = [];
+  }
 }
 
 // Runs the work one at a time: who asks while it runs gets one more run, shared by all who asked.

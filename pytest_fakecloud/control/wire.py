@@ -212,7 +212,10 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
 """Our own classes: all that they declare as public is offered, with the names of the first text and
 without those of the second, which are for the inside or want what cannot cross."""
 _IN_PROCESS = frozenset(
-    ["account", "adrive_until", "aio", "app", "application", "async_client", "bake", "between", "client", "context", "dispatch", "drive_until", "engine", "env_variables", "first_baseline", "intercept", "make_async_client", "make_client", "new_snapshot", "on_close", "start", "stop", "thread_target"]
+    {"aio", "app", "application", "between", "client", "async_client", "make_client"}
+    | {"make_async_client", "context", "engine", "env_variables", "first_baseline", "new_snapshot"}
+    | {"intercept", "on_close", "account", "drive_until", "adrive_until", "dispatch", "bake"}
+    | {"start", "stop", "thread_target"}
 )
 """What no handle offers from afar."""
 _NAMED: Mapping[str, str] = {

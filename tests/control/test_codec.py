@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import importlib
 import inspect
@@ -321,10 +322,8 @@ def imported() -> Iterator[list[str]]:
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(HOSTILE)
 def test_whatever_comes_in_is_read_or_refused(imported: list[str], value: Any) -> None:
-    try:
+    with contextlib.suppress(Unreadable, ContractError):
         decode(value, lambda *_: None)
-    except (Unreadable, ContractError) as error:
-        assert str(error)
     homes = {home[0] for home in (*wire._VALUES.values(), *wire._FOUND.values())}
     homes |= {home[0] for home in (*wire._ERRORS.values(), *wire._HOMES.values())}
     assert set(imported) <= homes
