@@ -135,7 +135,7 @@ def _copy(value: Any) -> Any:
             raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
         return {TAG: "found", "v": [_copy(item) for item in value], "c": kind}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _data(value, value._asdict())
+        return _data(value, dict(zip(value._fields, value, strict=True)))
     if isinstance(value, list):
         return [_copy(item) for item in value]
     if isinstance(value, tuple):
