@@ -644,7 +644,9 @@ def _guarded(response: Response) -> Response:
         headers = list(response.headers)
         if not any(name == "Content-Security-Policy" for name, _ in headers):
             headers.append(("Content-Security-Policy", _POLICY))
-        response.headers = [*headers, *_GUARDS, ("Cache-Control", "no-store")]
+        if isinstance(response, Answer):
+            headers.append(("Cache-Control", "no-store"))
+        response.headers = [*headers, *_GUARDS]
     return response
 
 

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from pytest_fakecloud import (
@@ -645,3 +646,51 @@ def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester) -> 
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
     result.assert_outcomes(passed=4)
+
+
+def test_a_receiver_is_written_and_read_from_afar(cloud: Cloud) -> None:
+    capture = cloud.callback_capture()
+    queue = cloud.fixture_handle("queue")
+    queue.destinations.answers("https://app.test/hook", (200, "done"))
+    queue.publish("https://app.test/hook", body="x", callback=capture.callback_url)
+    queue.run_until_idle()
+    callback = capture.wait_for_callback()
+    assert (callback.status, callback.body, callback.verified) == (200, b"done", True)
+    assert len(capture.callbacks) == 1
+    assert capture.callbacks.only().source_message_id == callback.source_message_id
+    assert [one.status for one in capture.callbacks] == [200]
+    assert capture.callbacks.wait_for(1, timeout=1)[0].status == 200
+    assert capture.callbacks.where(status=404) == []
+    capture.callbacks.assert_received(times=1)
+    with capture.callbacks.faults.answer(503) as fault:
+        assert fault.kind == "answer"
+        assert len(capture.callbacks.faults) == 1
+    capture.expect_request("/other").respond_with_json({"a": 1})
+    assert httpx.get(f"{capture.url}/other").json() == {"a": 1}
+    capture.clear()
+
+
+def test_blocks_of_the_handles_work_from_afar(cloud: Cloud) -> None:
+    broker, index = cloud.fixture_handle("broker"), cloud.vector_index(dimension=2)
+    with broker.reorder():
+        broker.produce("orders", "x")
+    with index.pending() as pending:
+        index.client().upsert([("a", [1.0, 2.0])])
+        assert [item["id"] for item in index.pending()] == ["a"]
+    assert list(pending) == pending
+    assert asyncio.run(broker.aio.wait_for_record("orders", timeout=1)).value == "x"
+    message = cloud.fixture_handle("queue").publish("http://127.0.0.1:9/x", retries=0)
+    assert message.record.id == message.id
+    assert asyncio.run(cloud.fixture_handle("queue").aio.run_until_idle())
+    assert cloud.problems == []
+
+
+def test_what_is_not_offered_from_afar_is_no_attribute(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    with pytest.raises(AttributeError, match="no 'colour' over a stand-alone server; it has: "):
+        kv.colour  # noqa: B018
+    with pytest.raises(AttributeError, match="it has: advance, advance_to_next"):
+        cloud.clock.call_at  # noqa: B018
+    with pytest.raises(AttributeError, match="it has: nothing"):
+        cloud.snapshot().handles  # noqa: B018
+    assert not hasattr(kv, "password")
