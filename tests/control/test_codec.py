@@ -30,6 +30,7 @@ from pytest_fakecloud.control.codec import (
 )
 from pytest_fakecloud.kernel.app import Answer, Request
 from pytest_fakecloud.kernel.journal import Call, Event, Found
+from pytest_fakecloud.remote import Connection, RemoteObject
 
 from .test_remote import other_server
 
@@ -342,6 +343,39 @@ def test_the_server_answers_whatever_comes_in(app: ControlApp, value: Any, where
     status, answer = ask(app, "POST", path, sent)
     assert status in (200, 400, 422), answer
     assert [problem.text for problem in app.cloud.problems if problem.kind == "bug"] == []
+
+
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(HOSTILE, st.sampled_from(["value", "raise", "unheard of"]))
+def test_a_client_reads_whatever_a_server_answers_or_says_why_not(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, where: str
+) -> None:
+    connection = Connection("http://127.0.0.1:9", "token")
+    asked: list[str] = []
+
+    def request(method: str, path: str, *_: object) -> dict[str, Any]:
+        asked.append(path)
+        return {where: answer}
+
+    monkeypatch.setattr(connection, "request", request)
+    found, raised = None, None
+    try:
+        found = connection.use("kv_server", "value")
+    except Exception as error:
+        raised = error
+    if raised is not None and not isinstance(raised, ContractError):
+        # One that the server is said to have raised, of the classes that are known here.
+        named = answer.get("c", "") if isinstance(answer, dict) else ""
+        assert where == "raise"
+        assert type(raised) is RuntimeError or wire.error_type(named) is type(raised)
+    repr(found)
+    if isinstance(found, RemoteObject):
+        surface = wire.surface_named(answer["c"])
+        for name in ("__class__", "_context", "system", "getoutput"):
+            assert surface is None or name not in surface.names
+        with pytest.raises(AttributeError):
+            found.getoutput  # noqa: B018
+    assert asked == ["/call"]
 
 
 def test_extremes_are_said_in_words(app: ControlApp) -> None:
