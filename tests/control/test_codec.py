@@ -8,6 +8,8 @@ import importlib
 import inspect
 import json
 import os
+import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud import Cloud, ContractError, Reply
 from pytest_fakecloud.control import wire
 from pytest_fakecloud.control.api import ControlApp
 from pytest_fakecloud.control.codec import (
@@ -203,6 +205,44 @@ def test_all_that_is_listed_is_there() -> None:
         assert issubclass(wire.found_type(name), list)
     for name in (*wire._ERRORS, *wire._BUILT_IN):
         assert issubclass(wire.error_type(name) or int, Exception)
+
+
+def given_away() -> Iterator[tuple[str, type]]:
+    """The classes of ours that methods and properties are declared to return, with where."""
+    for name in wire._HOMES:
+        surface = wire.surface_named(name)
+        assert surface is not None
+        for each in surface.names:
+            found = inspect.getattr_static(surface.kind, each, None)
+            made = found.fget if isinstance(found, property) else inspect.unwrap(found)
+            declared = getattr(made, "__annotations__", {}).get("return", "")
+            for word in re.findall(r"\w+", str(declared)):
+                kind = vars(sys.modules[made.__module__]).get(word)
+                if isinstance(kind, type) and kind.__module__.startswith("pytest_fakecloud."):
+                    yield f"{surface.kind.__name__}.{each}", kind
+
+
+def test_all_that_handles_give_away_is_listed() -> None:
+    seen = set()
+    for where, kind in given_away():
+        seen.add(kind)
+        name = wire.name_of(kind)
+        listed = wire.value_type(name) or wire.found_type(name) or wire.surface_of(kind)[1]
+        # Snapshots are only ever handed back.
+        assert listed or kind.__name__.endswith("Snapshot"), f"{where} returns {name}"
+    assert len(seen) > 15
+
+
+def test_values_that_are_given_cross_as_they_are() -> None:
+    values: list[Any] = [Reply.hang(), Reply(201, {"a": 1}, {"x": "y"}, dt.timedelta(seconds=1.5))]
+    for name in wire._VALUES:
+        kind = wire.value_type(name)
+        assert kind is not None
+        with contextlib.suppress(TypeError):
+            values.append(kind.kind())
+    assert len(values) > 12
+    for value in values:
+        assert crossed(value) == value
 
 
 def crossed(value: Any) -> Any:
