@@ -4,7 +4,8 @@ Seed: an endpoint belongs to a topic and is changed by `PUT /v1/endpoints/<id>`;
 URL with them when they are published, so only later ones use the new one.
 
 Decided here: an endpoint is answered with the topic's id when it was created by id, else with its
-name; removing the last endpoint through `/v2` removes the group, through `/v1` it stays.
+name; removing the last endpoint through `/v2` removes the group, through `/v1` it stays; an
+endpoint's name is a label for people and may be any printable text, spaces included.
 """
 
 from __future__ import annotations
@@ -111,8 +112,8 @@ class UrlGroups:
         Raises `QueueError`: 400 for a bad URL or name, 412 beyond the plan's endpoints.
         """
         check_url(url, "endpoint")
-        if name is not None:
-            check_name(name, "endpoint name")
+        if name is not None and not name.isprintable():
+            raise bad_request(f"invalid endpoint name: {name!r} contains a control character")
         found = next(
             (one for one in group.endpoints if name is not None and one.name == name), None
         ) or next((one for one in group.endpoints if one.url == url), None)

@@ -6,7 +6,8 @@ keys (`?upstash-retries=3`) count as headers that were not sent.  Nested setting
 
 Decided here: an unknown `Upstash-*` header is ignored; of a repeated setting the first one counts;
 a flow-control key may come without a value (it may be pinned elsewhere); `Upstash-Header-Forward`
-never forwards the queue's own `Authorization`.
+never forwards the queue's own `Authorization`; of two settings that exclude each other (delay and
+not-before, the two ways to deduplicate) one that was sent drops the other among the defaults.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _DURATION = re.compile(r"(?:\d{1,15}[smhd])+\Z", re.ASCII)
 _GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
-_REDACT_HEADER = re.compile(r"header\[([^\[\]]+)\]\Z", re.IGNORECASE)
+_REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
 #: No plan delays a message for longer; beyond it instants leave the calendar.
 LONGEST_US = 36_525 * DAY
 LATEST_US = 253_402_300_799 * SECOND
@@ -169,7 +170,7 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
 
 
 def read_redaction(text: str) -> Redaction:
-    """Read `body`, `header`, `headers` and `header[Name]`, comma separated; 400 otherwise."""
+    """Read `body`, `header` and `header[Name]` (or `headers`), comma separated; 400 otherwise."""
     body = False
     every = False
     names: set[str] = set()
@@ -216,7 +217,7 @@ class _Reading:
         self.plain: Headers = []
         self.flow_key: str | None = None
         self.flow_value: str | None = None
-        self.forward_all = False
+        self.forward_all: bool | None = None
 
     def take(self, name: str, value: str) -> None:
         rest = unprefixed(name)
@@ -242,20 +243,39 @@ class _Reading:
         elif rest == "flow-control-value":
             self.flow_value = self.flow_value or value
         elif rest == "header-forward":
-            self.forward_all = self.forward_all or read_flag(value, "header-forward")
+            if self.forward_all is None:
+                self.forward_all = read_flag(value, "header-forward")
         elif rest in _SETTINGS:
             field, read = _SETTINGS[rest]
             if field not in self.given:
                 self.given[field] = read(value)
+
+    def default(self, defaults: _Reading) -> None:
+        """Take over what was not given here: single settings, and headers by their name."""
+        if self.forward_all is None:
+            self.forward_all = defaults.forward_all
+        if self.forward_all:
+            taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
+            self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]
+        replaced = {other for one, other in _EXCLUDES if one in self.given}
+        self.given = {
+            **{name: value for name, value in defaults.given.items() if name not in replaced},
+            **self.given,
+        }
+        self.forward = over(defaults.forward, self.forward)
+        self.callback = over(defaults.callback, self.callback)
+        self.failure = over(defaults.failure, self.failure)
+        self.workflow = over(defaults.workflow, self.workflow)
+        if self.flow_key is None:
+            self.flow_key = defaults.flow_key
+        if self.flow_value is None:
+            self.flow_value = defaults.flow_value
 
     def finish(self) -> dict[str, Any]:
         if self.flow_key is not None:
             self.given["flow"] = read_flow(self.flow_key, self.flow_value)
         elif self.flow_value is not None:
             raise bad_request("invalid flow control: a value was given without a key")
-        if self.forward_all:
-            taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
-            self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]
         forward = [
             pair
             for pair in self.forward
@@ -274,6 +294,21 @@ class _Reading:
             if found:
                 self.given[field] = found
         return self.given
+
+
+#: A setting that was sent, and the default that makes no sense beside it.
+_EXCLUDES = (
+    ("delay_us", "not_before_us"),
+    ("not_before_us", "delay_us"),
+    ("deduplication_id", "content_based_deduplication"),
+    ("content_based_deduplication", "deduplication_id"),
+)
+
+
+def over(base: Headers, given: Headers) -> Headers:
+    """Return headers with others on top, which replace those of the same name."""
+    own = {name.lower() for name, _ in given}
+    return [pair for pair in base if pair[0].lower() not in own] + given
 
 
 def _method(value: str) -> str:
@@ -326,11 +361,14 @@ _SETTINGS: Mapping[str, tuple[str, Any]] = {
 
 
 def read_given(
-    headers: Iterable[tuple[str, str]], query: Iterable[tuple[str, str]] = ()
+    headers: Iterable[tuple[str, str]],
+    query: Iterable[tuple[str, str]] = (),
+    defaults: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Return only what the headers (and `upstash-*` query keys) ask for, as settings fields.
 
-    Raises `QueueError` 400 for the first malformed one.
+    `defaults` are the headers of a URL group: they count as if they had been sent, but for what was
+    sent.  Raises `QueueError` 400 for the first malformed one.
     """
     reading = _Reading()
     for name, value in headers:
@@ -338,6 +376,10 @@ def read_given(
     for name, value in query:
         if name.lower().startswith("upstash-"):
             reading.take(name, value)
+    known = _Reading()
+    for name, value in defaults:
+        known.take(name, value)
+    reading.default(known)
     return reading.finish()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .allowance import check_public
 from .errors import QueueError, bad_request
-from .headers import check_url, read_given, read_settings
+from .headers import check_url, over, read_given, read_settings
 from .model import (
     MESSAGE,
     Headers,
@@ -98,14 +98,12 @@ class Publisher:
         Raises `QueueError`: 400 malformed, 412 beyond a quota, 413 too large, 429 rate limited.
         """
         engine = self._engine
-        given = read_given(headers, query)
         with engine.lock:
+            group = self._group(destination)
+            defaults = () if group is None else group.headers
+            settings = PublishSettings(**read_given(headers, query, defaults))
             if counted:
                 engine.allowance.count_request()
-            group = self._group(destination)
-            if group is not None and group.headers:
-                given = merge_given(read_given(group.headers), given)
-            settings = PublishSettings(**given)
             if queue_name is not None:
                 settings = replace(settings, queue_name=queue_name)
             engine.allowance.check(settings, body)
@@ -391,8 +389,7 @@ def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     merged = {**base, **given}
     for name in ("forward", "callback_headers", "failure_callback_headers"):
         if base.get(name) and given.get(name):
-            own = {key.lower() for key, _ in given[name]}
-            merged[name] = [pair for pair in base[name] if pair[0].lower() not in own] + given[name]
+            merged[name] = over(base[name], given[name])
     return merged
 
 

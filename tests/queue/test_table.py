@@ -497,6 +497,11 @@ HEADERS = [
         redact,
         [({"Redact-Fields": "everything"}, 400, "invalid redact field: 'everything'")],
     ),
+    Header(
+        "redact-fields",
+        {"Redact-Fields": "headers[X-KEY], body", "Forward-X-Key": "s3cret", "Forward-X-Open": "1"},
+        redact,
+    ),
     Header("telemetry-*", {"Telemetry-Sdk": "test"}, ignored),
     Header("feature-set", {"Feature-Set": "LazyFetch"}, kept),
     Header(
@@ -932,6 +937,64 @@ def change_group_endpoint(scene: Scene) -> None:
     assert bad.status == 400
 
 
+@pytest.mark.parametrize("prefix", ["Upstash", "Service"])
+@pytest.mark.parametrize(
+    ("defaults", "sent", "shown"),
+    [
+        ({"Retries": "1"}, {}, {"maxRetries": 1}),
+        ({"Retries": "1"}, {"Retries": "2"}, {"maxRetries": 2}),
+        ({"Delay": ["10s"]}, {}, {"notBefore": NOW_MS + 10_000}),
+        ({"Not-Before": "1767225700"}, {"Delay": "10s"}, {"notBefore": NOW_MS + 10_000}),
+        ({"Delay": "10s"}, {"Not-Before": "1767225700"}, {"notBefore": NOW_MS + 100_000}),
+        ({"Header-Forward": "true"}, {}, {"header": {"X-Plain": ["mine"]}}),
+        ({"Header-Forward": "true"}, {"Header-Forward": "false"}, {"header": {}}),
+        (
+            {"Header-Forward": "true", "Forward-X-Plain": "group", "Forward-X-More": "m"},
+            {},
+            {"header": {"X-Plain": ["mine"], "X-More": ["m"]}},
+        ),
+        (
+            {"Forward-X-Plain": "group"},
+            {"Header-Forward": "true"},
+            {"header": {"X-Plain": ["mine"]}},
+        ),
+        (
+            {"Flow-Control-Key": "k", "Flow-Control-Value": "rate=3"},
+            {"Flow-Control-Value": "rate=9"},
+            {"flowControlKey": "k", "rate": 9},
+        ),
+        (
+            {"Flow-Control-Key": "k", "Flow-Control-Value": "rate=3"},
+            {},
+            {"flowControlKey": "k", "rate": 3},
+        ),
+        ({"Label": "group", "Timeout": "5s"}, {"Label": "own"}, {"label": "own", "timeout": 5000}),
+        (
+            {"Callback": CALLBACK, "Callback-Retries": "1", "Callback-Forward-X": "g"},
+            {"Callback-Forward-X": "own"},
+            {"callback": CALLBACK, "callbackHeader": {"Retries": ["1"], "X": ["own"]}},
+        ),
+    ],
+)
+def test_default_headers_of_a_group_count_as_sent_and_what_was_sent_wins(
+    scene: Scene, prefix: str, defaults: Settings, sent: Settings, shown: dict[str, Any]
+) -> None:
+    add_group(scene)
+    named = {f"{prefix}-{name}": value for name, value in defaults.items()}
+    scene.ok("PATCH", "/v2/topics/news", json={"headers": named})
+    own = {"X-Plain": "mine", **{f"{prefix}-{name}": value for name, value in sent.items()}}
+    batch = [{"destination": "news", "headers": own}]
+    for answers in (
+        scene.ok("POST", "/v2/publish/news", headers=own).json(),
+        scene.ok("POST", "/v2/enqueue/line/news", headers=own).json(),
+        scene.ok("POST", "/v2/batch", json=batch).json()[0],
+    ):
+        assert len(answers) == 2
+        for one in answers:
+            found = record(scene, one["messageId"])
+            assert {name: found[name] for name in shown} == shown
+
+
 def add_endpoints_endpoint(scene: Scene) -> None:
     add_group(scene)
     change = {"endpoints": [{"url": DEST + "3", "name": "main"}]}
@@ -946,11 +1009,21 @@ def add_endpoints_endpoint(scene: Scene) -> None:
         {"endpoints": {}},
         {},
         {"endpoints": [{"url": 7}]},
-        {"endpoints": [{"url": DEST, "name": "a b"}]},
+        {"endpoints": [{"url": DEST, "name": "a\nb"}]},
     ):
         assert scene.request("POST", "/v2/topics/news/endpoints", json=bad).status == 400
     assert len(scene.get("/v2/topics/news")["endpoints"]) == 2
     assert scene.request("POST", "/v2/topics/a%20b/endpoints", json=change).status == 400
+    spaced = {"endpoints": [{"url": DEST + "4", "name": "My end point"}]}
+    scene.ok("POST", "/v2/topics/news/endpoints", json=spaced)
+    assert scene.get("/v2/topics/news")["endpoints"][-1]["name"] == "My end point"
+    scene.ok("POST", "/v2/publish/news", headers={"Upstash-Callback": CALLBACK})
+    scene.queue.deliver_due()
+    names = [one.json().get("endpointName") for one in scene.to(CALLBACK)]
+    assert names == ["main", None, "My end point"]
+    removed = {"endpoints": [{"name": "My end point"}]}
+    scene.ok("DELETE", "/v2/topics/news/endpoints", json=removed)
+    assert len(scene.get("/v2/topics/news")["endpoints"]) == 2
 
 
 def remove_endpoints_endpoint(scene: Scene) -> None:
