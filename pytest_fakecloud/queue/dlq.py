@@ -1,6 +1,7 @@
 """Dead letters: messages that were given up, kept for the plan's retention on the queue's clock.
 
-Decided here: a listing begins with the oldest; a retried message keeps body, headers and settings
+Decided here: a listing begins with the oldest; one of workflow runs only (`source=workflow`) has no
+rows of their failure callbacks, whose end stands in the row of the run; a retried message keeps body, headers and settings
 but not its delay, its deduplication id or its attempts.
 """
 
@@ -70,8 +71,11 @@ class DeadLetters:
         with self._engine.lock:
             no_answer = self._engine.settings.no_answer_status
             rows = []
+            runs_only = filters.fields.get("source") == ["workflow"]
             for row in self.all():
                 message = self.message(row)
+                if runs_only and "failure_of" in message.extra:
+                    continue
                 outcome = message.last_outcome
                 status = no_answer
                 if outcome is not None and outcome.status is not None:

@@ -9,7 +9,7 @@ performs: an engine hands out a `Delivery`, whoever performs it hands back an `O
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
@@ -298,11 +298,17 @@ class WorkflowHooks(Protocol):
         None.  Raises `QueueError` when it must be refused (a step of a cancelled run: 400).
         """
 
+    def refuse(self, requests: Iterable[Headers]) -> None:
+        """Raise `QueueError` 400 when one of these requests is a step of a run that has ended."""
+
     def body(self, message: Message, at_us: int) -> bytes:
         """Return the body to send with this attempt (a step list for a run, else the message's)."""
 
     def callback_fields(self, message: Message) -> dict[str, object]:
         """Return what is added to the callback bodies about this message (`workflowRunId` ...)."""
+
+    def dead_letter_fields(self, message: Message) -> dict[str, object]:
+        """Return what is added to the record of a dead letter (`failureCallbackInfo`)."""
 
     def finished(self, message: Message, at_us: int) -> None:
         """Hear that a message was delivered, has failed or was cancelled."""
@@ -320,10 +326,16 @@ class NoWorkflow:
     def accept(self, message: Message, at_us: int) -> str | None:
         return None
 
+    def refuse(self, requests: Iterable[Headers]) -> None:
+        return None
+
     def body(self, message: Message, at_us: int) -> bytes:
         return message.body
 
     def callback_fields(self, message: Message) -> dict[str, object]:
+        return {}
+
+    def dead_letter_fields(self, message: Message) -> dict[str, object]:
         return {}
 
     def finished(self, message: Message, at_us: int) -> None:

@@ -1,6 +1,7 @@
 """The queue's HTTP face, second era: `/v2/...`, and the first era's routes beside it.
 
-Decided here: a batch is answered 200 even when some of its items were refused; an empty success is
+Decided here: a batch is answered 200 even when some of its items were refused, but for a step of a
+workflow run that has ended, which refuses the whole (400); an empty success is
 an empty JSON object where clients parse it and an empty body where they do not.
 """
 
@@ -17,7 +18,7 @@ from . import errors, filters, records
 from .engine import Engine
 from .errors import QueueError, bad_request
 from .headers import as_text, check_name, first_setting
-from .model import Message
+from .model import Headers, Message
 from .payloads import (
     accepted_record,
     destination_of,
@@ -152,9 +153,11 @@ class QueueApp(App):
             raise bad_request(f"invalid batch: {error}") from None
         if not isinstance(items, list):
             raise bad_request("invalid batch: expected a JSON array")
+        # One step: a run that ends meanwhile refuses the whole batch or nothing of it.
         with self.engine.lock:
             self.engine.allowance.count_request()
-        answers = [self._batch_item(item, request) for item in items]
+            self.engine.workflow.refuse(map(_headers_of, items))
+            answers = [self._batch_item(item, request) for item in items]
         return Answer(answers, 200, self.engine.allowance.daily_headers())
 
     def _batch_item(self, item: Any, request: Request) -> object:
@@ -215,3 +218,11 @@ class QueueApp(App):
     def rotate_keys(self, request: Request) -> object:
         self.engine.rotate_keys()
         return self.get_keys(request)
+
+
+def _headers_of(item: Any) -> Headers:
+    # What is malformed is refused as an item of its own, later.
+    try:
+        return read_batch_item(item)[1]
+    except QueueError:
+        return []

@@ -47,7 +47,9 @@ class HistoryRoutes:
         with engine.lock:
             row = engine.dead_letters.get(dlq_id)
             message = engine.dead_letters.message(row)
-            return records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
+            return records.dead_letter_record(
+                message, row.id, engine.settings.no_answer_status
+            ) | engine.workflow.dead_letter_fields(message)
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)

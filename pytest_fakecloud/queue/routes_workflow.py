@@ -2,7 +2,7 @@
 
 Source: the official clients' code and the vendor's documentation.  Decided here: a listing of runs
 begins with the newest; a run that is over has no steps to fetch (404, which clients take for its
-end).
+end); `workflowRuns` of a listing are ids of runs, or `true` for whatever there is.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ _MOST = 100
 _RUN_FIELDS: dict[str, Callable[[Run], tuple[str, ...]]] = {
     "workflowRunId": lambda run: (run.id,),
     "workflowRunIds": lambda run: (run.id,),
+    "workflowRuns": lambda run: (run.id,),
     "workflowUrl": lambda run: (as_text(run.url),),
     "state": lambda run: (run.state,),
     "label": lambda run: run.settings.labels,
@@ -125,7 +126,11 @@ class WorkflowRoutes:
 
     def list_runs(self, request: Request) -> object:
         pairs = [
-            pair for pair in query_of(request) if pair[0] not in ("groupBy", "trimBody") and pair[1]
+            pair
+            for pair in query_of(request)
+            if pair[1]
+            and pair[0] not in ("groupBy", "trimBody")
+            and pair != ("workflowRuns", "true")
         ]
         with self.engine.lock:
             found, cursor = self._select(pairs, latest_first=True, default=10)
@@ -255,10 +260,11 @@ class WorkflowRoutes:
             waiter = self.runs.wait(segment(request, "event"), asked, list(request.headers))
         return {"messageId": waiter.message_id}
 
-    def notify(self, request: Request) -> object:
+    def notify(self, request: Request) -> Answer:
         run_id = segment(request, "run") if "run" in request.params else None
         with self.engine.lock:
-            return self.runs.notify(segment(request, "event"), request.body, run_id)
+            woken = self.runs.notify(segment(request, "event"), request.body, run_id)
+        return Answer(woken, 201)
 
     def waiters(self, request: Request) -> object:
         with self.engine.lock:

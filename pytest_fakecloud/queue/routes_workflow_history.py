@@ -1,7 +1,8 @@
 """The dead letters of workflow runs: `/v2/workflows/dlq`.
 
 Source: the official clients' code and the vendor's documentation.  Decided here: `resume` and
-`restart` make a new run and take the row out of the dead letters.
+`restart` make a new run and take the row out of the dead letters; `DELETE .../callback/<id>` gives a
+failure callback up: one on its way is cancelled, of one that failed its own dead letter goes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from . import filters, records
 from .dlq import DeadLetter
 from .engine import Engine
 from .errors import QueueError, not_found
-from .headers import as_wire, header_map, read_settings, unprefixed
+from .headers import as_wire, read_settings, unprefixed
 from .model import Headers, Message
 from .payloads import (
     bulk_pairs,
@@ -25,9 +26,11 @@ from .payloads import (
     segment,
 )
 from .workflow import WorkflowRuns
-from .workflow_model import Run, callback_state
+from .workflow_model import Run
 
 __all__ = ["WorkflowHistoryRoutes"]
+
+_ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY", "ERROR")
 
 
 class WorkflowHistoryRoutes:
@@ -46,6 +49,7 @@ class WorkflowHistoryRoutes:
             Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.restart),
             Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.restart),
             Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", self.retry_failure),
+            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", self.give_up_failure),
             Route("GET", dlq, "list_workflow_dead_letters", self.list_dead_letters),
             Route("DELETE", dlq, "delete_workflow_dead_letters", self.delete_dead_letters),
             Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", self.get_dead_letter),
@@ -83,13 +87,27 @@ class WorkflowHistoryRoutes:
         with engine.lock:
             row = self._row(segment(request, "id"))
             run = self._run_of(engine.dead_letters.message(row))
-            failure = engine.messages.get(run.failure_message_id or "")
+            failure = self.runs.failure_callback(run)
             if failure is None or failure.state != "FAILED":
                 raise not_found("failed failure callback of workflow run", run.id)
             engine.publisher.retry_dead_letters([failure])
             if failure.dlq_id is not None:
                 engine.dead_letters.rows.pop(failure.dlq_id, None)
             return _created(run)
+
+    def give_up_failure(self, request: Request) -> object:
+        engine = self.engine
+        with engine.lock:
+            run = self._run_of(engine.dead_letters.message(self._row(segment(request, "id"))))
+            failure = self.runs.failure_callback(run)
+            if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
+                raise not_found("unfinished failure callback of workflow run", run.id)
+            if failure.state == "FAILED":
+                engine.dead_letters.rows.pop(failure.dlq_id or "", None)
+                run.failure_message_id = None
+            else:
+                engine.cancel_all([failure])
+            return {"deleted": 1}
 
     def _again(self, request: Request, make: Callable[[Message, Headers], Run]) -> object:
         plain = [
@@ -197,21 +215,7 @@ class WorkflowHistoryRoutes:
         message = self.engine.dead_letters.message(row)
         return records.dead_letter_record(
             message, row.id, self.engine.settings.no_answer_status
-        ) | dead_letter_fields(self.engine, self._run_of(message))
-
-
-def dead_letter_fields(engine: Engine, run: Run) -> dict[str, object]:
-    """Return what the record of a dead letter carries when it belongs to a workflow run."""
-    fields: dict[str, object] = {}
-    failure = engine.messages.get(run.failure_message_id or "")
-    if failure is not None:
-        info: dict[str, object] = {"state": callback_state(failure)}
-        if failure.last_outcome is not None and failure.last_outcome.status is not None:
-            info["responseStatus"] = failure.last_outcome.status
-            info["responseBody"] = failure.last_outcome.body.decode("utf-8", "replace")
-            info["responseHeaders"] = header_map(failure.last_outcome.headers)
-        fields["failureCallbackInfo"] = info
-    return fields
+        ) | self.engine.workflow.dead_letter_fields(message)
 
 
 def _created(run: Run) -> dict[str, object]:

@@ -7,14 +7,16 @@ call type `toCallback`, `fromCallback` or `failureCall` are sent as they are.
 
 Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
 Decided here: a list above the plan's message size is left out when the client can fetch it
-(`LazyFetch`); a step for a run that is over or unknown is refused with 400; callbacks about a
-cancelled run are dropped; an ended run can be looked at as long as the queue lives.
+(`LazyFetch`); a step for a run that is over or unknown is refused with 400, for one that is over
+together with the whole batch it stands in; callbacks about a cancelled run are dropped; whatever a
+step that was given up calls at its failure URL is the run's failure callback.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,7 @@ from .headers import (
     read_given,
     read_integer,
 )
-from .model import MESSAGE, Headers, Message, PublishSettings, first
+from .model import FAILURE_CALLBACK, MESSAGE, Headers, Message, PublishSettings, first
 from .workflow_model import (
     SDK_VERSION,
     Invoker,
@@ -77,6 +79,8 @@ class WorkflowRuns:
 
     def accept(self, message: Message, at_us: int) -> str | None:
         """Look at a message before it is stored; see `WorkflowHooks.accept`."""
+        if message.kind == FAILURE_CALLBACK:
+            self._note_failure_callback(message)
         control = message.settings.workflow
         run_id = first(control, "Upstash-Workflow-RunId")
         if not run_id:
@@ -100,15 +104,25 @@ class WorkflowRuns:
         elif run is None:
             raise bad_request(f"workflow run {as_text(run_id)} not found")
         elif not run.live:
-            raise bad_request(f"workflow run {as_text(run_id)} is already finished: {run.state}")
+            raise _is_over(run)
         if run is not None:
             run.message_ids.append(message.id)
             message.extra["workflow_created_ms"] = run.created_ms
-            if call_type == "failurecall":
-                run.failure_message_id = message.id
-                self._tell_source(message)
             self._inherit(message, run, step=call_type not in _RAW_CALLS)
         return None
+
+    def refuse(self, requests: Iterable[Headers]) -> None:
+        """Refuse steps of runs that have ended; see `WorkflowHooks.refuse`."""
+        if not self.runs:
+            return
+        begun = set()
+        for headers in requests:
+            run_id = first_setting(headers, "workflow-runid") or ""
+            if (first_setting(headers, "workflow-init") or "").lower() == "true":
+                begun.add(run_id)
+            run = self.runs.get(run_id)
+            if run is not None and not run.live and run_id not in begun:
+                raise _is_over(run)
 
     def body(self, message: Message, at_us: int) -> bytes:
         """Return the list of steps up to this message, or the message's own body."""
@@ -138,13 +152,30 @@ class WorkflowRuns:
             fields["sourceBody"] = base64.b64encode(run.steps[0].body).decode("ascii")
         return fields
 
+    def dead_letter_fields(self, message: Message) -> dict[str, object]:
+        """Return how the failure callback of the run fares that this step has ended."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        failure = self.failure_callback(run)
+        if failure is None or failure.extra["failure_of"] != message.id:
+            return {}
+        info: dict[str, object] = {"state": callback_state(failure)}
+        if failure.last_outcome is not None and failure.last_outcome.status is not None:
+            info["responseStatus"] = failure.last_outcome.status
+            info["responseBody"] = failure.last_outcome.body.decode("utf-8", "replace")
+            info["responseHeaders"] = header_map(failure.last_outcome.headers)
+        return {"failureCallbackInfo": info}
+
+    def failure_callback(self, run: Run | None) -> Message | None:
+        """Return the message that calls the failure URL of a run, or None."""
+        found = None if run is None else run.failure_message_id
+        return None if found is None else self.engine.messages.get(found)
+
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run whose step was given up."""
         run = self.runs.get(str(message.extra.get("workflow_run_id")))
         call_type = message.extra.get("workflow_call_type")
         self._drop_waiter(message.id)
-        if call_type == "failurecall":
-            self._tell_source(message)
+        self._tell_source(message)
         # A call that failed is a result like any other: its callback brings it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
@@ -185,9 +216,13 @@ class WorkflowRuns:
         return run
 
     def complete(self, run_id: str, response: bytes) -> None:
-        """End a run well: its client says that the last step is done.  404 when it is over."""
-        run = self.live(run_id)
-        self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
+        """End a run well: its client says that the last step is done.  404 for an unknown one.
+
+        One that has ended already stays as it is: clients say so once for each of their requests.
+        """
+        run = self.get(run_id)
+        if run.live:
+            self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
 
     def cancel(self, run: Run) -> None:
         """Cancel a run and everything that is on its way for it."""
@@ -291,8 +326,22 @@ class WorkflowRuns:
         message.settings = replace(own, **changes)
         message.retry_delay = message.settings.retry_delay
 
+    def _note_failure_callback(self, message: Message) -> None:
+        # Its headers name the run when a client wrote them; a plain failure URL has none.
+        messages = self.engine.messages
+        earlier = messages.get(str(message.extra.get("retry_of")))
+        about = message.source_id if earlier is None else earlier.extra.get("failure_of")
+        source = messages.get(str(about))
+        run = None if source is None else self.runs.get(str(source.extra.get("workflow_run_id")))
+        if source is None or run is None or run.state == "RUN_CANCELED":
+            return
+        if source.extra["workflow_call_type"] not in _RAW_CALLS:
+            run.failure_message_id = message.id
+            message.extra["failure_of"] = source.id
+            self._tell_source(message)
+
     def _tell_source(self, failure: Message) -> None:
-        source = self.engine.messages.get(failure.source_id or "")
+        source = self.engine.messages.get(str(failure.extra.get("failure_of")))
         if source is not None:
             source.extra["failure_function_state"] = callback_state(failure)
 
@@ -425,6 +474,10 @@ class WorkflowRuns:
                 self.waiters[event_id] = left
             else:
                 del self.waiters[event_id]
+
+
+def _is_over(run: Run) -> QueueError:
+    return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
 
 
 def _position(run: Run, message_id: str) -> int | None:

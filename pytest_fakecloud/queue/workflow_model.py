@@ -123,6 +123,7 @@ def callback_state(message: Message) -> str:
     states = {
         "DELIVERED": "CALLBACK_SUCCESS",
         "FAILED": "CALLBACK_FAIL",
+        "CANCEL_REQUESTED": "CALLBACK_CANCELED",
         "CANCELED": "CALLBACK_CANCELED",
     }
     return states.get(message.state, "CALLBACK_INPROGRESS")

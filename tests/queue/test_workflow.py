@@ -180,6 +180,39 @@ def test_steps_for_runs_that_do_not_live_are_refused(wire: Wire) -> None:
     assert item["status"] == 400
 
 
+@pytest.mark.parametrize("end", ["cancel=true", "cancel=false"])
+def test_a_step_of_an_ended_run_refuses_its_whole_batch(wire: Wire, end: str) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.ask("DELETE", f"/v2/workflows/runs/r?{end}")
+    of_run = {"Service-Workflow-RunId": "r", "Upstash-Workflow-Url": APP}
+    items: list[Any] = [
+        {"destination": APP},
+        {"destination": "nowhere"},
+        7,
+        {"destination": APP, "headers": of_run, "queue": "line"},
+    ]
+    assert "already finished" in wire.ask("POST", "/v2/batch", 400, json=items)["error"]
+    wire.queue.run_until_idle()
+    assert len(wire.delivered) == 1
+    assert wire.ask("GET", "/v2/queues") == []
+    # The id may be used for a new run, together with its first step.
+    anew = {"destination": APP, "headers": {**of_run, "Upstash-Workflow-Init": "true"}}
+    answers = wire.ask("POST", "/v2/batch", json=[anew, items[-1]])
+    assert all("messageId" in one for one in answers)
+
+
+@pytest.mark.parametrize("first", ["cancel=true", "cancel=false"])
+def test_an_ended_run_may_be_told_to_be_done_again(wire: Wire, first: str) -> None:
+    wire.start()
+    wire.ask("DELETE", f"/v2/workflows/runs/r?{first}", content=b'"one"')
+    ended = wire.runs()
+    for _ in range(2):
+        wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false", content=b'"other"')
+    assert wire.runs() == ended
+    wire.ask("DELETE", "/v2/workflows/runs/unknown?cancel=false", 404)
+
+
 # -- what the trigger decides for the whole run ------------------------------------------------------
 
 
@@ -372,9 +405,9 @@ def test_a_notification_wakes_those_who_wait(wire: Wire) -> None:
     wait(wire, "e", run="r")
     wait(wire, "e", run="s")
     wait(wire, "other", run="s")
-    told = wire.ask("POST", "/v2/notify/e", content=b"data")
+    told = wire.ask("POST", "/v2/notify/e", 201, content=b"data")
     assert [one["waiter"]["url"] for one in told] == [APP, APP]
-    assert wire.ask("POST", "/v2/notify/e", content=b"again") == []
+    assert wire.ask("POST", "/v2/notify/e", 201, content=b"again") == []
     wire.queue.deliver_due()
     woken = [json.loads(bodies(request)[-1]) for request in wire.delivered[-2:]]
     assert [base64.b64decode(one["out"]) for one in woken] == [b"data", b"data"]
@@ -389,7 +422,7 @@ def test_a_notification_comes_too_late_for_a_timeout_on_its_way(wire: Wire) -> N
     wait(wire, "e", timeout="10s")
     wire.queue.advance("10s")
     assert wire.ask("GET", "/v2/waiters/e") == []
-    assert wire.ask("POST", "/v2/notify/e", content=b"late") == []
+    assert wire.ask("POST", "/v2/notify/e", 201, content=b"late") == []
     wire.queue.run_until_idle()
     tries = [json.loads(bodies(one)[-1]) for one in wire.queue.destinations.routes[0].deliveries]
     assert [one["waitTimeout"] for one in tries] == [True, True]
@@ -400,7 +433,7 @@ def test_a_notified_step_keeps_its_place_in_its_queue(wire: Wire) -> None:
     wire.queue.run_until_idle()
     wire.publish("r", b"before", Upstash_Queue_Name="q", Upstash_Delay="1m")
     wait(wire, "e", timeoutHeaders={"Upstash-Queue-Name": ["q"]})
-    (woken,) = wire.ask("POST", "/v2/notify/e", content=b"now")
+    (woken,) = wire.ask("POST", "/v2/notify/e", 201, content=b"now")
     wire.queue.advance("30s")
     assert len(wire.delivered) == 1
     wire.queue.advance("30s")
@@ -411,7 +444,7 @@ def test_a_notified_step_keeps_its_place_in_its_queue(wire: Wire) -> None:
 def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
     wire.start("r")
     wire.start("s")
-    assert wire.ask("POST", "/v2/notify/r/e", content=b"early") == []
+    assert wire.ask("POST", "/v2/notify/r/e", 201, content=b"early") == []
     wait(wire, "e", run="s")
     wait(wire, "e", run="r")
     wire.queue.deliver_due()
@@ -520,6 +553,11 @@ def test_runs_in_pages_and_by_filter(wire: Wire) -> None:
     assert wire.ask("GET", "/v2/workflows/logs?workflowRunId=r1")["runs"] == wire.runs(
         "workflowRunId=r1"
     )
+    for wanted, found in (("r1,r3", ["r3", "r1"]), ("r1&workflowRuns=r0", ["r1", "r0"])):
+        listed = wire.ask("GET", f"/v2/workflows/logs?workflowRuns={wanted}")["runs"]
+        assert [run["workflowRunId"] for run in listed] == found
+    for wanted in ("", "true"):
+        assert len(wire.ask("GET", f"/v2/workflows/logs?workflowRuns={wanted}")["runs"]) == 5
     for query in ("nonsense=1", "cursor=x", "count=0", "fromDate=x"):
         wire.ask("GET", f"/v2/workflows/events?{query}", 400)
 
@@ -577,6 +615,86 @@ def test_dead_letters_of_runs(wire: Wire) -> None:
     assert wire.ask("DELETE", f"/v2/workflows/dlq/{dlq_id}") == {"deleted": 1}
     assert wire.ask("DELETE", "/v2/workflows/dlq") == {"deleted": 0}
     assert wire.ask("POST", "/v2/workflows/dlq/resume?dlqIds=") == {"workflowRuns": []}
+
+
+FAILURE = "https://app.example.com/failed"
+NAMED = {
+    "Upstash_Failure_Callback_Workflow_RunId": "r",
+    "Upstash_Failure_Callback_Workflow_Url": APP,
+    "Upstash_Failure_Callback_Workflow_Init": "false",
+    "Upstash_Failure_Callback_Workflow_CallType": "failureCall",
+}
+
+
+def infos(wire: Wire, *listings: str) -> list[Any]:
+    """What the rows of each listing say about the failure callback, and the row itself."""
+    listings = listings or ("/v2/workflows/dlq", "/v2/dlq?source=workflow")
+    found = []
+    for path in listings:
+        (row,) = wire.ask("GET", path)["messages"]
+        own = wire.ask("GET", f"/v2/workflows/dlq/{row['dlqId']}")
+        assert own == wire.ask("GET", f"/v2/dlq/{row['dlqId']}") == row
+        found.append(row.get("failureCallbackInfo"))
+    return found
+
+
+@pytest.mark.parametrize("headers", [{}, NAMED])
+def test_a_failure_callback_that_fails_shows_in_the_dead_letter_of_the_run(
+    wire: Wire, headers: dict[str, str]
+) -> None:
+    failing = wire.queue.destinations.answers("https://app.example.com", (500, "broken"))
+    wire.start(Upstash_Retries="0", Upstash_Failure_Callback=FAILURE, **headers)
+    wire.queue.advance("3s")
+    expected = {
+        "state": "CALLBACK_FAIL",
+        "responseStatus": 500,
+        "responseBody": "broken",
+        "responseHeaders": {"Content-Type": ["text/plain; charset=utf-8"]},
+    }
+    assert infos(wire) == [expected, expected]
+    (row,) = wire.ask("GET", "/v2/workflows/dlq?failureFunctionState=CALLBACK_FAIL")["messages"]
+    assert wire.runs()[0]["failureFunction"]["state"] == "CALLBACK_FAIL"
+    failing.remove()
+    wire.ask("POST", f"/v2/workflows/dlq/callback/{row['dlqId']}")
+    assert [one["state"] for one in infos(wire)] == ["CALLBACK_INPROGRESS"] * 2
+    wire.queue.run_until_idle()
+    assert [one["state"] for one in infos(wire)] == ["CALLBACK_SUCCESS"] * 2
+    done = wire.ask("GET", "/v2/workflows/dlq?failureFunctionState=CALLBACK_SUCCESS")["messages"]
+    assert [one["dlqId"] for one in done] == [row["dlqId"]]
+    wire.ask("DELETE", f"/v2/workflows/dlq/callback/{row['dlqId']}", 404)
+
+
+@pytest.mark.parametrize("headers", [{}, NAMED])
+def test_a_failure_callback_is_given_up(wire: Wire, headers: dict[str, str]) -> None:
+    failing = wire.queue.destinations.answers("https://app.example.com", 500)
+    wire.start(
+        Upstash_Retries="0",
+        Upstash_Failure_Callback=FAILURE,
+        Upstash_Failure_Callback_Retries="1",
+        **headers,
+    )
+    wire.queue.deliver_due()
+    (row,) = wire.ask("GET", "/v2/workflows/dlq")["messages"]
+    path = f"/v2/workflows/dlq/callback/{row['dlqId']}"
+    assert wire.ask("DELETE", path) == {"deleted": 1}
+    assert infos(wire)[0]["state"] == "CALLBACK_CANCELED"
+    wire.ask("DELETE", path, 404)
+    wire.queue.run_until_idle()
+    assert len(failing.deliveries) == 2
+
+
+def test_a_failed_failure_callback_is_forgotten_and_its_run_is_not(wire: Wire) -> None:
+    wire.queue.destinations.answers("https://app.example.com", 500)
+    wire.start(Upstash_Retries="0", Upstash_Failure_Callback=FAILURE)
+    wire.queue.run_until_idle()
+    assert len(wire.ask("GET", "/v2/dlq")["messages"]) == 2
+    (row,) = wire.ask("GET", "/v2/workflows/dlq")["messages"]
+    path = f"/v2/workflows/dlq/callback/{row['dlqId']}"
+    assert wire.ask("DELETE", path) == {"deleted": 1}
+    assert len(wire.ask("GET", "/v2/dlq")["messages"]) == 1
+    assert infos(wire) == [None, None]
+    for verb in ("POST", "DELETE"):
+        wire.ask(verb, path, 404)
 
 
 @pytest.mark.parametrize("verb", ["resume", "restart"])
@@ -659,13 +777,13 @@ def test_snapshot_and_restore(wire: Wire) -> None:
     wire.queue.run_until_idle()
     wait(wire, "e")
     saved = wire.queue.snapshot()
-    wire.ask("POST", "/v2/notify/e", content=b"x")
+    wire.ask("POST", "/v2/notify/e", 201, content=b"x")
     wire.queue.run_until_idle()
     wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false")
     wire.queue.restore(saved)
     assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
     assert len(wire.ask("GET", "/v2/waiters/e")) == 1
-    wire.ask("POST", "/v2/notify/e", content=b"y")
+    wire.ask("POST", "/v2/notify/e", 201, content=b"y")
     wire.queue.run_until_idle()
     out = json.loads(bodies(wire.delivered[-1])[-1])["out"]
     assert base64.b64decode(out) == b"y"
