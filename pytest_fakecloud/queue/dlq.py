@@ -1,8 +1,8 @@
 """Dead letters: messages that were given up, kept for the plan's retention on the queue's clock.
 
 Decided here: a listing begins with the oldest; one of workflow runs only (`source=workflow`) has no
-rows of their failure callbacks, whose end stands in the row of the run; a retried message keeps body, headers and settings
-but not its delay, its deduplication id or its attempts.
+rows of their failure callbacks, whose end stands in the row of the run; a retried message keeps
+body, headers and settings but not its delay, its deduplication id or its attempts.
 """
 
 from __future__ import annotations

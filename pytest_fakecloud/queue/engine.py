@@ -31,6 +31,7 @@ from .fifo import Queues
 from .flow import FlowControl
 from .gates import Gates
 from .groups import UrlGroups
+from .history import History
 from .limits import Limits
 from .logs import Logs
 from .model import (
@@ -98,6 +99,7 @@ class Engine:
         self.flow = FlowControl()
         self.groups = UrlGroups(self.new_id, self.limits.groups, self.limits.endpoints_per_group)
         self.logs = Logs()
+        self.history = History(self, self.settings.history_us)
         self.gates = Gates(self)
         self.attempting = Attempting(self)
         self.dead_letters = DeadLetters(self)
@@ -162,6 +164,7 @@ class Engine:
 
     def accept(self, message: Message) -> None:
         """Store a new message and plan its first attempt; the caller holds the lock."""
+        self.history.sweep()
         now = self.clock.now_us()
         message.number = self.next_sequence()
         message.public_id = message.public_id or message.id
@@ -280,6 +283,7 @@ class Engine:
         self.log(message, state, at_us, error=error, outcome=outcome)
         self.workflow.finished(message, at_us)
         self.settle(message)
+        self.history.ended(message)
 
     def settle(self, message: Message) -> None:
         """Free what waits for a message, once it and all callbacks about it have ended."""
@@ -315,7 +319,7 @@ class Engine:
             due += [
                 timer.due_us for timer in self.gates.flow_timers.values() if not timer.cancelled
             ]
-            due += [self.messages[one].due_us for one in self.overtaken]
+            due += [self.pending[one].due_us for one in self.overtaken if one in self.pending]
         return min((one for one in due if one is not None), default=None)
 
     # -- logs ------------------------------------------------------------------------------------
@@ -360,6 +364,7 @@ class Engine:
         with self.lock:
             self._cancel_timers()
             put_back(self, saved)
+            self.history.restored()
             self.attempting.performing = None
             for schedule in self.schedules.by_id.values():
                 self.schedules.plan_on(schedule)

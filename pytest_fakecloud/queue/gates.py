@@ -183,8 +183,8 @@ class Gates:
         engine = self._engine
         now = engine.clock.now_us()
         while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
-            message = engine.messages[queue.waiting.popleft()]
-            if message.id not in engine.pending:
+            message = engine.pending.get(queue.waiting.popleft())
+            if message is None:
                 continue
             queue.active.add(message.id)
             due = max(now, message.not_before_us)
@@ -267,8 +267,8 @@ class Gates:
         with engine.lock:
             now = engine.clock.now_us()
             while key.waiting and key.open(now) and self._room():
-                message = engine.messages[key.waiting.popleft()]
-                if message.id in engine.pending:
+                message = engine.pending.get(key.waiting.popleft())
+                if message is not None:
                     self._let_start(message, key, now)
             opens = key.reopens_us(now)
             timer = self.flow_timers.get(key.key)

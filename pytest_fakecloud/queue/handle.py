@@ -50,7 +50,14 @@ DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3J
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
 #: A day: no system waits much longer than some weeks in one go.
 _LONGEST_CAP = 86_400.0
+_SERVED_HISTORY = "7d"
 LEAKS = ("off", "pending", "dead_letters", "all")
+
+
+def _history_us(given: Duration | None, context: Context) -> int | None:
+    if given is None and context.journal.keep is None:
+        return None
+    return duration_us(_SERVED_HISTORY if given is None else given)
 
 
 def _new_key() -> str:
@@ -70,7 +77,9 @@ class Queue(Looking, ByHand, Handle):
     The service: `profile` is `"free"` or `"payg"`, `limits` replaces single limits (see
     `limits.Limits`); `retries` is the default, `callback_retries` `"inherit"` or a number for
     callbacks; `delayed_callbacks` allows what the service refuses; `dedup_window`, `dlq_retention`
-    and `message_grace` (how long a finished message can be read) are durations;
+    and `message_grace` (how long a finished message can be read) are durations; `history` is how
+    long messages that have ended, their logs, attempts and workflow runs are remembered on the
+    queue's clock: for ever in a test, seven days in a server that keeps no whole journal either;
     `production_checks` refuses destinations without a public address, as the service does.
 
     On the wire: `dev_credentials` uses the vendor's public development token and keys;
@@ -108,6 +117,7 @@ class Queue(Looking, ByHand, Handle):
         dedup_window: Duration = "10m",
         dlq_retention: Duration | None = None,
         message_grace: Duration = "30s",
+        history: Duration | None = None,
         no_answer_status: int = 0,
         source_id: Literal["both", "service", "seed"] = "both",
         production_checks: bool = False,
@@ -171,6 +181,7 @@ class Queue(Looking, ByHand, Handle):
                 no_answer_status=no_answer_status,
                 source_spelling=source_id,
                 grace_us=duration_us(message_grace),
+                history_us=_history_us(history, context),
                 deduplication_us=duration_us(dedup_window),
                 production_checks=production_checks,
                 loop_limit=loop_limit,

@@ -33,6 +33,11 @@ _MOST_RUNS = 10_000
 STATES = tuple(dict.fromkeys(WORDS.values()))
 
 
+def _gone(engine: Engine) -> str:
+    forgets = engine.settings.history_us is not None
+    return "gone: the queue was reset or restored" + (", or its history has passed" * forgets)
+
+
 class PublishedMessage:
     """A message of a queue as it stands whenever it is looked at.
 
@@ -51,12 +56,12 @@ class PublishedMessage:
         """The engine's own record, for what has no property here."""
         found = self._engine.messages.get(self._id)
         if found is None:
-            raise ContractError(f"message {self._id} is gone: the queue was reset or restored")
+            raise ContractError(f"message {self._id} is {_gone(self._engine)}")
         return found
 
     @property
     def is_gone(self) -> bool:
-        """Whether the queue no longer has it: it was reset or restored."""
+        """Whether the queue no longer has it: it was reset or restored, or `history` has passed."""
         return self._id not in self._engine.messages
 
     @property
@@ -192,7 +197,7 @@ class PublishedMessage:
 
     def __repr__(self) -> str:
         if self.is_gone:
-            return f"<Message {self._id}, gone: the queue was reset or restored>"
+            return f"<Message {self._id}, {_gone(self._engine)}>"
         return f"<Message {self._id} {self.method} {self.url} {self.state}>"
 
 
@@ -236,7 +241,7 @@ class DeadLetterView:
 
     def __repr__(self) -> str:
         if self.message.is_gone:
-            return f"<DeadLetter {self.id}, gone: the queue was reset or restored>"
+            return f"<DeadLetter {self.id}, {_gone(self._engine)}>"
         return f"<DeadLetter {self.id} {self.url} status {self.status}>"
 
 

@@ -44,6 +44,7 @@ class Looking:
             raise ContractError(f"unknown state {state!r}, expected one of {', '.join(STATES)}")
         asked = asked_for(url=url, label=label, kind=kind, queue=queue)
         with self.engine.lock:
+            self.engine.history.sweep()
             records = list(self.engine.messages.values())
         if state is not None:
             records = [
@@ -73,10 +74,12 @@ class Looking:
             raise ContractError(f"attempts({wanted!r}): give a message or its id, or url=")
         messages = self.engine.messages
         with self.engine.lock:
+            self.engine.history.sweep()
             return Found(
                 one
                 for one in self.engine.attempts
-                if (
+                if one.message_id in messages
+                and (
                     wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
                 )
                 and (not asked or agrees(one.url, url))

@@ -310,6 +310,12 @@ class WorkflowHooks(Protocol):
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
         """Return what is added to the record of a dead letter (`failureCallbackInfo`)."""
 
+    def companions(self, message: Message) -> Iterable[Message]:
+        """Return the messages that may only be forgotten together with this one."""
+
+    def forget(self, message: Message) -> None:
+        """Hear that a message, and all that go with it, will be forgotten."""
+
     def finished(self, message: Message, at_us: int) -> None:
         """Hear that a message was delivered, has failed or was cancelled."""
 
@@ -337,6 +343,12 @@ class NoWorkflow:
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
         return {}
+
+    def companions(self, message: Message) -> Iterable[Message]:
+        return ()
+
+    def forget(self, message: Message) -> None:
+        return None
 
     def finished(self, message: Message, at_us: int) -> None:
         return None

@@ -104,7 +104,8 @@ class HistoryRoutes:
         chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=MOST)
         with engine.lock:
             no_answer = engine.settings.no_answer_status
-            rows, cursor = engine.logs.page(chosen, engine.messages.__getitem__, no_answer)
+            engine.history.sweep()
+            rows, cursor = engine.logs.page(chosen, engine.messages, no_answer)
             found = [
                 records.log_record(row, engine.messages[row.message_id], no_answer) for row in rows
             ]

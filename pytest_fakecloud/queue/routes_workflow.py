@@ -173,11 +173,13 @@ class WorkflowRoutes:
                     return False
             return True
 
-        numbers = {run.id: number for number, run in enumerate(self.runs.runs.values())}
-        rows = [run for run in self.runs.runs.values() if matches(run)]
+        self.engine.history.sweep()
+        # One that was started again under its old id keeps its place among the others, but is newer.
+        known = sorted(self.runs.runs.values(), key=lambda run: run.number)
+        rows = [run for run in known if matches(run)]
         return filters.page(
             rows,
-            lambda run: numbers[run.id],
+            lambda run: run.number,
             paging,
             latest_first=latest_first,
             default=default,
@@ -238,13 +240,12 @@ class WorkflowRoutes:
         (accepted,) = published.accepted
         if accepted.deduplicated:
             # By its deduplication id: the run is the one that the first message started.
-            started = self.engine.messages[accepted.message_id]
-            run_id = started.extra.get("workflow_run_id", run_id)
-        record: dict[str, object] = {
-            "workflowRunId": run_id,
-            "workflowCreatedAt": self.runs.get(run_id).created_ms,
-            "messageId": accepted.message_id,
-        }
+            started = self.engine.messages.get(accepted.message_id)
+            run_id = run_id if started is None else started.extra.get("workflow_run_id", run_id)
+        run = self.runs.runs.get(run_id)
+        record: dict[str, object] = {"workflowRunId": run_id, "messageId": accepted.message_id}
+        if run is not None:
+            record["workflowCreatedAt"] = run.created_ms
         return record | ({"deduplicated": True} if accepted.deduplicated else {})
 
     # -- events ----------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ class WorkflowHistoryRoutes:
 
     def _restarted(self, message: Message, headers: Headers) -> Run:
         old = self._run_of(message)
-        started = self.engine.messages[old.first_message_id]
+        started = self.runs.first_message(old)
         new_id = self.engine.new_id("wfr_")
         self._republish(started, new_id, headers, self.runs.first_body(old), init=True)
         new = self.runs.get(new_id)

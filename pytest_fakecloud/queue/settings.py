@@ -14,7 +14,8 @@ class Settings:
 
     `no_answer_status` stands for the status where no HTTP answer came.  `source_spelling` is
     `both`, `service` or `seed`.  `callback_retries` is `inherit` (from the message) or a number.
-    `grace_us` is how long a finished message can still be read.  `loop_limit` is how many messages
+    `grace_us` is how long a finished message can still be read, `history_us` how long the queue
+    remembers it at all (None: for ever).  `loop_limit` is how many messages
     may publish each other at one instant before the queue calls it an endless loop.
     """
 
@@ -26,6 +27,7 @@ class Settings:
     no_answer_status: int = 0
     source_spelling: str = "both"
     grace_us: int = 30 * SECOND
+    history_us: int | None = None
     deduplication_us: int = 600 * SECOND
     production_checks: bool = False
     loop_limit: int = 1000

@@ -184,6 +184,19 @@ class WorkflowRuns:
             answer = message.last_outcome.body if message.last_outcome else b""
             self._end(run, "RUN_FAILED", at_us, answer)
 
+    def companions(self, message: Message) -> Iterable[Message]:
+        """Return all messages of the run, which can be looked at and started anew as a whole."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        messages = self.engine.messages
+        return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
+
+    def forget(self, message: Message) -> None:
+        """Forget the run of a message that is forgotten."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        if run is not None and message.id in run.message_ids:
+            del self.runs[run.id]
+            self._release(run)
+
     def snapshot(self) -> object:
         """Return a cheap copy of the state."""
         return (
@@ -249,15 +262,21 @@ class WorkflowRuns:
             old.caller_ip,
             steps=list(kept),
             invoker=old.invoker,
+            number=self.engine.next_sequence(),
         )
         self.runs[run_id] = new
         return new, message.body if kept else self.first_body(old)
 
     def first_body(self, run: Run) -> bytes:
         """Return the body a run was started with."""
-        if run.steps:
-            return run.steps[0].body
-        return self.engine.messages[run.first_message_id].body
+        return run.steps[0].body if run.steps else self.first_message(run).body
+
+    def first_message(self, run: Run) -> Message:
+        """Return the message that started a run; 404 when the queue has forgotten it."""
+        found = self.engine.messages.get(run.first_message_id)
+        if found is None:
+            raise not_found("first message of workflow run", run.id)
+        return found
 
     def _begin(self, run_id: str, message: Message, at_us: int) -> None:
         run = Run(
@@ -267,6 +286,7 @@ class WorkflowRuns:
             message.id,
             message.settings,
             message.caller_ip,
+            number=self.engine.next_sequence(),
         )
         message.extra["workflow_created_ms"] = run.created_ms
         run.message_ids.append(message.id)
@@ -363,12 +383,7 @@ class WorkflowRuns:
 
     def _end(self, run: Run, state: RunState, at_us: int, response: bytes) -> None:
         run.state, run.completed_us, run.response = state, at_us, response
-        for event_id, waiting in list(self.waiters.items()):
-            self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
-            if not self.waiters[event_id]:
-                del self.waiters[event_id]
-        for key in [key for key in self.notified if key[0] == run.id]:
-            del self.notified[key]
+        self._release(run)
         invoker = run.invoker
         if invoker is None or invoker.run_id not in self.runs:
             return
@@ -384,8 +399,18 @@ class WorkflowRuns:
             self._append(invoker.run_id, invoker.url, invoker.headers, step)
         except QueueError as error:
             # The end of this run stands whatever becomes of the other; its timeline keeps why.
-            started = self.engine.messages[run.first_message_id]
-            started.extra.setdefault("lost_callbacks", []).append(error.message)
+            started = self.engine.messages.get(run.first_message_id)
+            if started is not None:
+                started.extra.setdefault("lost_callbacks", []).append(error.message)
+
+    def _release(self, run: Run) -> None:
+        """Let nothing wait for a run any more, nor a notification wait for it."""
+        for event_id, waiting in list(self.waiters.items()):
+            self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
+            if not self.waiters[event_id]:
+                del self.waiters[event_id]
+        for key in [key for key in self.notified if key[0] == run.id]:
+            del self.notified[key]
 
     def _append(
         self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]

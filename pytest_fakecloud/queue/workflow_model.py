@@ -79,6 +79,7 @@ class Run:
     dlq_id: str | None = None
     failed_message_id: str | None = None
     failure_message_id: str | None = None
+    number: int = 0
 
     @property
     def live(self) -> bool:

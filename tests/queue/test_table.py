@@ -1693,6 +1693,21 @@ def test_a_filter_by_state(scene: Scene) -> None:
     assert (refused.status, "HAPPY" in refused.error) == (400, True)
 
 
+@pytest.mark.parametrize("path", ["/v2/events", "/v2/logs"])
+def test_a_page_of_logs_holds_a_hundred_at_most(scene: Scene, path: str) -> None:
+    scene.ok("POST", "/v2/batch", json=[{"destination": DEST}] * 250)
+    for query in ("", "?count=1000", "?count=101"):
+        first = scene.get(path + query)
+        assert len(first["events"]) == 100
+    sizes, seen, cursor = [], set(), ""
+    while cursor is not None:
+        page = scene.get(f"{path}?count=1000" + (f"&cursor={cursor}" if cursor else ""))
+        sizes.append(len(page["events"]))
+        seen |= {row["messageId"] for row in page["events"]}
+        cursor = page.get("cursor")
+    assert (sizes, len(seen)) == ([100, 100, 50], 250)
+
+
 def test_orders_of_listings(scene: Scene) -> None:
     ids = fill(scene)
 
