@@ -7,6 +7,7 @@ from ..kernel.routing import Route
 from . import records
 from .engine import Engine
 from .errors import bad_request
+from .flow import FlowKey
 from .headers import as_wire, read_given, read_integer
 from .model import SECOND, Headers
 from .payloads import empty, endpoints_of, header_pairs, json_object, query_of, segment
@@ -236,8 +237,13 @@ class AdministrationRoutes:
                 rate=numbers["rate"],
                 period_us=None if period is None else period * SECOND,
             )
-            engine.gates.pump_flow(key)
+            self._begin_period(key)
         return empty()
+
+    def _begin_period(self, key: FlowKey) -> None:
+        # Who was let through and has not started does so in the fresh period, and counts there.
+        self.engine.gates.recall_flow(key)
+        self.engine.gates.pump_flow(key)
 
     def unpin_flow(self, request: Request) -> Answer:
         flags = {"parallelism": False, "rate": False}
@@ -254,7 +260,7 @@ class AdministrationRoutes:
         with engine.lock:
             key = engine.flow.get(segment(request, "key"))
             key.restart_period(engine.clock.now_us())
-            engine.gates.pump_flow(key)
+            self._begin_period(key)
         return empty()
 
     def global_parallelism(self, request: Request) -> object:

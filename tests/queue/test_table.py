@@ -1256,6 +1256,20 @@ def reset_rate_endpoint(scene: Scene) -> None:
     assert scene.request("POST", "/v2/flowControl/unknown/resetRate").status == 404
 
 
+@pytest.mark.parametrize("again", ["resetRate", "reset", "pin?rate=2&period=60"])
+def test_a_fresh_period_counts_who_was_let_through_and_has_not_started(
+    scene: Scene, again: str
+) -> None:
+    with_flow(scene, "rate=2,period=60s", 8)
+    scene.queue.advance(30)
+    scene.ok("POST", "/v2/flowControl/k/resetRate")
+    scene.ok("POST", f"/v2/flowControl/k/{again}")
+    shown = scene.get("/v2/flowControl/k")
+    assert (shown["rateCount"], shown["waitListSize"]) == (2, 4)
+    scene.queue.run_until_idle()
+    assert scene.times == [0, 0, 30, 30, 90, 90, 150, 150]
+
+
 def global_parallelism_endpoint(scene: Scene) -> None:
     scene.answer = lambda request: Reply(200, after=10)
     scene.publish()
