@@ -221,12 +221,20 @@ def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, st
     return None
 
 
+def go_duration_us(text: str) -> int | None:
+    """Read a duration as the Go language writes it (`1h30m`, `1.5s`); None when it is none."""
+    if not _GO_DURATION.match(text) or len(text) >= 100:
+        return None
+    total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(text))
+    return round(min(total, 1e18)) * (-1 if text.startswith("-") else 1)
+
+
 def _read_wait(value: str, now_us: int) -> int | None:
     if re.fullmatch(r"-?[0-9]{1,18}", value):
         return max(0, int(value) * SECOND)
-    if _GO_DURATION.match(value) and len(value) < 100:
-        total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(value))
-        return 0 if value.startswith("-") else round(min(total, 1e18))
+    duration = go_duration_us(value)
+    if duration is not None:
+        return max(0, duration)
     try:
         moment = parsedate_to_datetime(value)
     except (TypeError, ValueError, IndexError, OverflowError):

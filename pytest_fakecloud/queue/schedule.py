@@ -1,12 +1,13 @@
 """Schedules: cron expressions with time zones, and when they fire next.
 
-Five fields, finest step one minute, UTC unless the text begins with `CRON_TZ=<IANA zone>`; the
-names `@hourly @daily @midnight @weekly @monthly @yearly @annually`; Sunday is 0; both day fields
-restricted means either.  The prefix is the one of the common Go library, whose rules fill the gaps
-(*decided here*): a time that a change of clocks skips is not run, `?` is `*`, and what only other
-cron dialects know (seconds, `L`, `W`, `#`, 7 for Sunday) is refused.
-A fixed time that a change of clocks repeats is run once, one within a range of all hours or
-minutes (`*`) each time.
+Five fields, finest step one minute, UTC unless the text begins with `CRON_TZ=<IANA zone>` (or
+`TZ=`); the names `@hourly @daily @midnight @weekly @monthly @yearly @annually` and `@every
+<duration>`; Sunday is 0; both day fields restricted means either.  The prefix is the one of the
+common Go library, whose documented rules fill the gaps (*decided here*): a time that a change of
+clocks skips is not run, one that it repeats is run twice; `5-5/2` is 5, `10/20` is 10-59/20, a step
+of one leaves an asterisk one; `@every` counts in whole seconds from the schedule's creation.  `?` is
+`*` for days, and what only other cron dialects know (seconds, `L`, `W`, `#`, 7 for Sunday) is
+refused, as is an `@every` below the finest step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from cronsim import CronSim, CronSimError
 
 from ..kernel.instants import to_datetime
 from .errors import bad_request
-from .model import PublishSettings
+from .headers import LATEST_US
+from .model import MINUTE, SECOND, PublishSettings
+from .retry import go_duration_us
 
 _ALIASES = {
     "@hourly": "0 * * * *",
@@ -33,17 +36,38 @@ _ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 _ZONE = re.compile(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
-_FIELD = re.compile(r"[0-9*/,?-]+\Z")
-_NAMES = {
-    3: ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
-    4: ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
-}
-#: Every second day is a restriction as much as a list of days: an asterisk alone is none.
-_DAYS = {2: "1-31", 4: "0-6"}
-_STEPPED = re.compile(r"(?<![^,])[*?](/0*(?!1\b)[1-9])")
+_PIECE = re.compile(
+    r"(?:(?P<all>[*?])|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d{1,9}))?\Z", re.ASCII
+)
+_EVERY = "@every "
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    least: int
+    most: int
+    names: tuple[str, ...] = ()
+    day: bool = False
+
+    def number(self, text: str) -> int | None:
+        """Return the number a text means here, or None."""
+        if text.upper() in self.names:
+            return self.least + self.names.index(text.upper())
+        given = int(text) if text.isdecimal() and len(text) < 9 else -1
+        return given if self.least <= given <= self.most else None
+
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day-of-month", 1, 31, day=True),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day-of-week", 0, 6, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), day=True),
+)
 #: More than any change of clocks ever put them back.
 _SOON = timedelta(hours=3)
-_NAMED = re.compile(r"[A-Za-z]{3}")
 
 
 class Cron:
@@ -52,15 +76,17 @@ class Cron:
     def __init__(self, text: str) -> None:
         self.text = " ".join(text.split())
         body, self.zone = self._split_zone(self.text)
+        self.every_us = self._every(body) if body.lower().startswith(_EVERY) else None
+        if self.every_us is not None:
+            return
         if body.startswith("@"):
             expression = _ALIASES.get(body.lower())
             if expression is None:
-                raise self._bad(f"unknown name {body}, known are {', '.join(_ALIASES)}")
+                known = ", ".join([*_ALIASES, "@every <duration>"])
+                raise self._bad(f"unknown name {body}, known are {known}")
             self.expression = expression
         else:
             self.expression = self._fields(body)
-        # As in any cron: a job that runs every hour, or every so many minutes, does so throughout.
-        self._repeats = any("*" in field for field in self.expression.split()[:2])
         try:
             CronSim(self.expression, datetime(2000, 1, 1))
         except (CronSimError, ValueError) as error:
@@ -68,6 +94,9 @@ class Cron:
 
     def next_us(self, after_us: int) -> int | None:
         """Return the first instant after this one at which it fires; None when it never does."""
+        if self.every_us is not None:
+            due = after_us // SECOND * SECOND + self.every_us
+            return due if due <= LATEST_US else None
         repeated: int | None = None
         try:
             for wall in CronSim(self.expression, self._wall(after_us)):
@@ -88,18 +117,14 @@ class Cron:
         return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
     def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
-        """The instants at which the wall shows a time.
-
-        There is none when it is skipped, a second one when it is repeated and the expression does
-        not fix it.
-        """
+        """The instants at which the wall shows a time: none when it is skipped, two when repeated."""
         instants: list[int | None] = []
         for fold in (0, 1):
             there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
             exists = there.astimezone(self.zone).replace(tzinfo=None) == wall
-            instants.append(round(there.timestamp()) * 1_000_000 if exists else None)
+            instants.append(round(there.timestamp()) * SECOND if exists else None)
         first, second = instants
-        return first, second if self._repeats and second != first else None
+        return first, second if second != first else None
 
     def _split_zone(self, text: str) -> tuple[str, tzinfo]:
         found = _ZONE.match(text)
@@ -113,26 +138,57 @@ class Cron:
         except (KeyError, ValueError, OSError):
             raise self._bad(f"unknown time zone {name!r}") from None
 
+    def _every(self, body: str) -> int:
+        duration = go_duration_us(body[len(_EVERY) :])
+        if duration is None:
+            raise self._bad("expected a duration such as @every 5m or @every 1h30m")
+        if duration < MINUTE:
+            raise self._bad("the finest step is one minute")
+        return duration // SECOND * SECOND
+
     def _fields(self, body: str) -> str:
         fields = body.split()
-        if len(fields) != 5:
+        if len(fields) != len(_FIELDS):
             raise self._bad(f"expected 5 fields, got {len(fields)}")
-        for index, part in enumerate(fields):
-            plain = part
-            for name in set(_NAMED.findall(part)):
-                if name.upper() not in _NAMES.get(index, ()):
-                    raise self._bad(f"unexpected {name!r} in field {index + 1}")
-                plain = plain.replace(name, "0")
-            if not _FIELD.match(plain) or (index == 4 and re.search(r"(?<!/)(?<!\d)7", part)):
-                raise self._bad(f"unexpected {part!r} in field {index + 1}")
-            if "?" in part and index not in (2, 4):
-                raise self._bad(f"unexpected '?' in field {index + 1}")
-            if index in _DAYS:
-                fields[index] = _STEPPED.sub(rf"{_DAYS[index]}\1", part)
-        return " ".join(fields).replace("?", "*")
+        return " ".join(map(self._field, range(len(_FIELDS)), fields))
+
+    def _field(self, index: int, text: str) -> str:
+        """Return a field as a list of numbers, or an asterisk where it restricts nothing."""
+        field = _FIELDS[index]
+        values: set[int] = set()
+        unrestricted = False
+        for piece in text.split(","):
+            found = _PIECE.match(piece)
+            span = None if found is None else _span(field, found)
+            if found is None or span is None:
+                raise self._bad(
+                    f"Bad {field.name}: unexpected {piece!r} in field {index + 1}, expected numbers"
+                    f" from {field.least} to {field.most}"
+                )
+            values.update(span)
+            unrestricted = unrestricted or (found["all"] is not None and span.step == 1)
+        return "*" if unrestricted else ",".join(map(str, sorted(values)))
 
     def _bad(self, why: str) -> Exception:
         return bad_request(f"invalid cron expression {self.text!r}: {why}")
+
+
+def _span(field: _Field, piece: re.Match[str]) -> range | None:
+    """Return the numbers a piece of a field means; None when it means none."""
+    step = int(piece["step"] or 1)
+    low: int | None = field.least
+    high: int | None = field.most
+    if piece["all"] is None:
+        low = field.number(piece["low"])
+        if piece["high"] is not None:
+            high = field.number(piece["high"])
+        elif piece["step"] is None:
+            high = low
+    elif piece["all"] == "?" and not field.day:
+        return None
+    if low is None or high is None or low > high or step == 0:
+        return None
+    return range(low, high + 1, step)
 
 
 @dataclass(slots=True, eq=False)
@@ -162,6 +218,9 @@ class Schedule:
         cron = Cron(self.cron)
         runs: list[datetime] = []
         at: int | None = after_us
+        if self.next_us is not None and self.next_us > after_us:
+            # What comes every so often goes on from its next run, not from now.
+            runs, at = [to_datetime(self.next_us)][:count], self.next_us
         while len(runs) < count and (at := cron.next_us(at)) is not None:  # type: ignore[arg-type]
             runs.append(to_datetime(at))
         return runs

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .scene import CALLBACK, DEST, NOW_MS, Scene
+from .scene import CALLBACK, DEST, NOW_MS, Scene, after
 
 DEDUPLICATION = "Upstash-Deduplication-Id"
 EVERY_MINUTE = {"Upstash-Cron": "* * * * *", "Upstash-Schedule-Id": "s"}
@@ -156,3 +156,24 @@ def test_a_schedule_of_the_first_era_fires_no_failure_callbacks(scene: Scene) ->
 def test_spaces_around_and_within_an_expression_are_trimmed(scene: Scene) -> None:
     create(scene, Cron="  CRON_TZ=Europe/Berlin   0  12 *   * *  ")
     assert scene.get("/v2/schedules/s")["cron"] == "CRON_TZ=Europe/Berlin 0 12 * * *"
+
+
+def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
+    scene.queue.advance("10.5s")
+    created = scene.queue.schedule(DEST, "@every 90m", id="often")
+    shown = scene.get("/v2/schedules/often")
+    assert shown["cron"] == "@every 90m"
+    assert shown["nextScheduleTime"] == NOW_MS + 5_410_000
+    expected = [after(5_410), after(10_810), after(16_210)]
+    scene.queue.advance("1h")
+    assert created.next_runs(3) == expected
+    created.record.paused = True
+    scene.queue.advance("1h")
+    created.record.paused = False
+    scene.queue.advance("3h")
+    assert scene.at(DEST) == [10_810, 16_210]
+    saved = scene.queue.snapshot()
+    scene.queue.advance("2h")
+    scene.queue.restore(saved)
+    scene.queue.advance("90m")
+    assert len(scene.at(DEST)) == 4
