@@ -24,8 +24,9 @@ FACE = {
     "broker": f"{COMMON} username password create_topic add_partitions produce records topic group "
     "crash expire rebalance redeliver delete_records assert_produced assert_committed "
     "assert_caught_up wait_for_record aio",
-    "queue": f"{COMMON} current_signing_key next_signing_key publish messages attempts dead_letters "
-    "retry_dead_letter schedules cancel rotate_keys deliver_due run_until_idle advance destinations "
+    "queue": f"{COMMON} read_only_token current_signing_key next_signing_key publish messages "
+    "attempts dead_letters retry_dead_letter schedules cancel rotate_keys deliver_due "
+    "run_until_idle advance destinations "
     "assert_published assert_delivered assert_dead_lettered aio",
     "callback_capture": "callback_url failure_url callbacks failures wait_for_callback "
     "wait_for_failure aio",

@@ -41,6 +41,13 @@ def unauthorized() -> QueueError:
     return QueueError(401, "unable to authenticate: invalid token")
 
 
+def read_only() -> QueueError:
+    """Return the 403 for a change that is asked for with the read-only token (*decided here*)."""
+    return QueueError(
+        403, "forbidden: the read-only token can only GET, a change needs the queue's other token"
+    )
+
+
 def burst_limited(limit: int, now_us: int) -> QueueError:
     """Return the 429 of the burst limit; its headers carry no `RateLimit-Limit`."""
     headers = [

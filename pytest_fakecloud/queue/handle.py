@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from ..kernel.auth import new_token
 from ..kernel.errors import ContractError
 from ..kernel.handle import Context, Handle, Snapshot
 from ..kernel.ids import BASE62
@@ -87,6 +88,8 @@ class Queue(Looking, ByHand, Handle):
     `signature_clock` is `"receiver"`, `"real"` or `"virtual"`; `source_id` writes callbacks with
     `"both"` spellings of the source's id, the `"service"`'s or the `"seed"`'s; `no_answer_status`
     stands in callbacks and records where no HTTP answer came.
+
+    `read_only_token` may only GET; any change with it is refused with 403.
 
     Raises `ContractError` for a setting without meaning.
     """
@@ -196,7 +199,8 @@ class Queue(Looking, ByHand, Handle):
         self.engine.mishaps = PlannedMishaps(faults)
         runs = WorkflowRoutes(self.engine, workflow)
         letters = WorkflowHistoryRoutes(self.engine, workflow)
-        app = QueueApp(self.engine, lambda: self.token, [runs, letters])
+        self.read_only_token = new_token()
+        app = QueueApp(self.engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, name=name, faults=faults)
         self.faults = faults
         # The service answers for its own limits; only what is far beyond them is the server's.
@@ -217,6 +221,12 @@ class Queue(Looking, ByHand, Handle):
     def next_signing_key(self) -> str:
         """The key they will be signed with after a rotation."""
         return self.engine.keys.next
+
+    def rotate_token(self) -> str:
+        """Replace both tokens; the old ones are refused from now on."""
+        token = super().rotate_token()
+        self.read_only_token = new_token()
+        return token
 
     def rotate_keys(self) -> tuple[str, str]:
         """Make the next signing key the current one; returns (current, next)."""

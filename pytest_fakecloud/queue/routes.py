@@ -33,6 +33,8 @@ from .routes_admin import AdministrationRoutes
 from .routes_history import HistoryRoutes
 from .routes_v1 import FirstEra
 
+#: Changes that may be asked for with a GET.
+_CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
 #: Below this path anybody may call: it is what the sender of a workflow's webhook is given.
 HOOKS = "/v2/workflows/hooks/"
 
@@ -45,15 +47,21 @@ class MoreRoutes(Protocol):
 
 
 class QueueApp(App):
-    """Routes of a queue over its engine; `token` returns the one valid token."""
+    """Routes of a queue over its engine.
+
+    `tokens` returns the token that may do everything and the one that may only GET.
+    """
 
     service = "queue"
 
     def __init__(
-        self, engine: Engine, token: Callable[[], str], more: Iterable[MoreRoutes] = ()
+        self,
+        engine: Engine,
+        tokens: Callable[[], tuple[str, str]],
+        more: Iterable[MoreRoutes] = (),
     ) -> None:
         self.engine = engine
-        self._token = token
+        self._tokens = tokens
         self._more: list[MoreRoutes] = [
             FirstEra(engine),
             AdministrationRoutes(engine),
@@ -83,8 +91,13 @@ class QueueApp(App):
         given = bearer_token(request.header("Authorization"))
         if given is None:
             given = request.query("qstash_token")
-        if not same(given, self._token()):
+        token, read_only = self._tokens()
+        if same(given, token):
+            return given
+        if not same(given, read_only):
             raise errors.unauthorized()
+        if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
+            raise errors.read_only()
         return given
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
