@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,6 +14,10 @@ from .errors import bad_request, not_found
 from .headers import as_text, as_wire, check_name
 from .model import Headers
 from .publishing import Accepted
+
+
+#: Ids of messages, of workflow runs and of dead letters.
+_ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 
 
 def json_object(request: Request) -> dict[str, Any]:
@@ -70,20 +75,36 @@ def query_of(request: Request) -> list[tuple[str, str]]:
     ]
 
 
-def pairs(request: Request) -> list[tuple[str, str]]:
-    """Return the filters of query and JSON body together."""
-    return query_of(request) + filters.pairs_of(json_object(request))
+def bulk_object(request: Request, ids: str) -> dict[str, Any]:
+    """Return the JSON object of a bulk operation; 400 for anything that is none.
 
-
-def bulk_pairs(request: Request) -> list[tuple[str, str]]:
-    """Return the filters of a bulk operation on runs; empty ones in the query ask for nothing."""
-    pairs = [pair for pair in query_of(request) if pair[1]]
-    if not request.body.strip():
-        return pairs
+    An id by itself, bare or as a JSON text, and a JSON array of ids stand for the object whose `ids`
+    they are, if they look like such ids.
+    """
+    text = request.body.strip()
+    if _ID.match(text.decode("latin-1")):
+        return {ids: text.decode("latin-1")}
     try:
-        return pairs + filters.pairs_of(json_value(request.body))
+        value = json_value(text) if text else {}
     except ValueError as error:
         raise bad_request(f"invalid body: {error}") from None
+    if isinstance(value, dict):
+        return value
+    given = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str) and _ID.match(one) for one in given):
+        raise bad_request(f"invalid body: expected a JSON object, or {ids} by themselves")
+    return {ids: given}
+
+
+def pairs(request: Request, ids: str) -> list[tuple[str, str]]:
+    """Return the filters of query and JSON body together."""
+    return query_of(request) + filters.pairs_of(bulk_object(request, ids))
+
+
+def bulk_pairs(request: Request, ids: str) -> list[tuple[str, str]]:
+    """Return the filters of a bulk operation on runs; empty ones in the query ask for nothing."""
+    given = [pair for pair in query_of(request) if pair[1]]
+    return given + filters.pairs_of(bulk_object(request, ids))
 
 
 def refuse_empty_id(request: Request, what: str) -> None:
@@ -97,7 +118,7 @@ def refuse_empty_id(request: Request, what: str) -> None:
 
 def names_nothing(request: Request, *names: str) -> bool:
     """Whether ids were asked for and none was given: that must never mean all."""
-    body = json_object(request)
+    body = bulk_object(request, names[0])
     return any(name in body or request.query(name) is not None for name in names)
 
 

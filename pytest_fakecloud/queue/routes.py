@@ -29,7 +29,7 @@ from .payloads import (
     segment,
 )
 from .publishing import Published, error_item
-from .routes_admin import AdministrationRoutes
+from .routes_admin import SCHEDULES, AdministrationRoutes
 from .routes_history import HistoryRoutes
 from .routes_v1 import FirstEra
 
@@ -78,7 +78,10 @@ class QueueApp(App):
             Route("DELETE", "/v2/messages", "cancel_messages", self.cancel_messages),
             Route("GET", "/v2/messages/{id}", "get_message", self.get_message),
             Route("DELETE", "/v2/messages/{id}", "cancel_message", self.cancel_message),
-            Route("POST", "/v2/schedules/{destination*}", "create_schedule", self.create_schedule),
+            *(
+                Route("POST", f"{base}/{{destination*}}", "create_schedule", self.create_schedule)
+                for base in SCHEDULES
+            ),
             Route("GET", "/v2/keys", "get_keys", self.get_keys),
             Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
         ]
@@ -198,7 +201,9 @@ class QueueApp(App):
 
     def cancel_messages(self, request: Request) -> object:
         refuse_empty_id(request, "message")
-        chosen = filters.read_filters(pairs(request), filters.FOR_MESSAGES, most=2**62)
+        chosen = filters.read_filters(
+            pairs(request, "messageIds"), filters.FOR_MESSAGES, most=2**62
+        )
         if chosen.empty and names_nothing(request, "messageIds", "messageId"):
             return {"cancelled": 0}
         with self.engine.lock:

@@ -13,6 +13,10 @@ from .model import SECOND, Headers
 from .payloads import empty, endpoints_of, header_pairs, json_object, query_of, segment
 
 
+#: The vendor's documents write this segment both ways.
+SCHEDULES = ("/v2/schedules", "/v2/Schedules")
+
+
 class AdministrationRoutes:
     """Routes of schedules (but their creation, which is a publish), queues, groups, flow control."""
 
@@ -22,13 +26,7 @@ class AdministrationRoutes:
     def routes(self) -> list[Route]:
         """Return all of them."""
         return [
-            Route("GET", "/v2/schedules", "list_schedules", self.list_schedules),
-            Route("PATCH POST", "/v2/schedules/{id}/pause", "pause_schedule", self.pause_schedule),
-            Route(
-                "PATCH POST", "/v2/schedules/{id}/resume", "resume_schedule", self.resume_schedule
-            ),
-            Route("GET", "/v2/schedules/{id}", "get_schedule", self.get_schedule),
-            Route("DELETE", "/v2/schedules/{id}", "delete_schedule", self.delete_schedule),
+            *(route for base in SCHEDULES for route in self._of_schedules(base)),
             Route("GET", "/v2/queues", "list_queues", self.list_queues),
             Route("POST", "/v2/queues", "upsert_queue", self.upsert_queue),
             Route("GET", "/v2/queues/{name}", "get_queue", self.get_queue),
@@ -52,6 +50,15 @@ class AdministrationRoutes:
             Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
             Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", self.reset_rate),
             Route("GET", "/v2/globalParallelism", "global_parallelism", self.global_parallelism),
+        ]
+
+    def _of_schedules(self, base: str) -> list[Route]:
+        return [
+            Route("GET", base, "list_schedules", self.list_schedules),
+            Route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", self.pause_schedule),
+            Route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", self.resume_schedule),
+            Route("GET", f"{base}/{{id}}", "get_schedule", self.get_schedule),
+            Route("DELETE", f"{base}/{{id}}", "delete_schedule", self.delete_schedule),
         ]
 
     # -- schedules -------------------------------------------------------------------------------

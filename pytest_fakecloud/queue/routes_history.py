@@ -85,7 +85,7 @@ class HistoryRoutes:
 
     def _chosen_letters(self, request: Request) -> tuple[list[DeadLetter], str | None]:
         refuse_empty_id(request, "dlq message")
-        chosen = filters.read_filters(pairs(request), filters.FOR_DEAD_LETTERS)
+        chosen = filters.read_filters(pairs(request, "dlqIds"), filters.FOR_DEAD_LETTERS)
         if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
             return [], None
         return self.engine.dead_letters.select(chosen)

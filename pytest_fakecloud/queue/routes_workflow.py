@@ -110,7 +110,7 @@ class WorkflowRoutes:
 
     def cancel_runs(self, request: Request) -> object:
         refuse_empty_id(request, "workflow run")
-        pairs = bulk_pairs(request)
+        pairs = bulk_pairs(request, "workflowRunIds")
         exact = any(
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
         )

@@ -73,7 +73,7 @@ class WorkflowHistoryRoutes:
     def delete_dead_letters(self, request: Request) -> object:
         refuse_empty_id(request, "dlq message")
         with self.engine.lock:
-            rows, cursor = self._letters(bulk_pairs(request), request)
+            rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
             return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
@@ -121,7 +121,7 @@ class WorkflowHistoryRoutes:
                 rows, cursor = [self._row(segment(request, "id"))], None
             else:
                 refuse_empty_id(request, "dlq message")
-                rows, cursor = self._letters(bulk_pairs(request), request)
+                rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
             # Of a selection that the day has no room for, none is started anew.
             self.engine.allowance.check_room(len(rows))
             runs = []

@@ -1786,6 +1786,52 @@ def test_filters_combine(scene: Scene) -> None:
     assert found("url=" + quote(DEST + "?a,b", safe="")) == [comma]
 
 
+@pytest.mark.parametrize("template", ["%s", '"%s"', '["%s"]', ' "%s" \n', "%s\n"])
+def test_an_id_by_itself_is_a_body_of_a_bulk_operation(scene: Scene, template: str) -> None:
+    kept = scene.publish({"Upstash-Delay": "1h"})
+    message = scene.publish({"Upstash-Delay": "1h"})
+    cancelled = scene.ok("DELETE", "/v2/messages", body=(template % message).encode())
+    assert cancelled.json() == {"cancelled": 1}
+    assert [one.id for one in scene.queue.pending()] == [kept]
+    first, second, last = dead_letter(scene), dead_letter(scene), dead_letter(scene)
+    deleted = scene.ok("DELETE", "/v2/dlq", body=(template % first).encode())
+    assert deleted.json() == {"deleted": 1}
+    retried = scene.ok("POST", "/v2/dlq/retry", body=(template % second).encode())
+    assert len(retried.json()["responses"]) == 1
+    of_runs = scene.ok("DELETE", "/v2/workflows/dlq", body=(template % last).encode())
+    assert of_runs.json() == {"deleted": 0}
+    run = {"Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Init": "true"}
+    scene.publish(run | {"Upstash-Delay": "1h"})
+    ended = scene.ok("DELETE", "/v2/workflows/runs", body=(template % "wfr_1").encode())
+    assert ended.json() == {"cancelled": 1}
+    assert [one.id for one in scene.queue.dead_letters()] == [last]
+
+
+@pytest.mark.parametrize("path", ["/v2/messages", "/v2/dlq", "/v2/workflows/runs"])
+def test_a_body_without_an_id_never_means_all(scene: Scene, path: str) -> None:
+    scene.publish({"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "true"})
+    letter = dead_letter(scene)
+    assert set(scene.ok("DELETE", path, body=b"[]").json().values()) == {0}
+    for body in (
+        *(b'""', b'[""]', b"[null]", b'"  "', b"null", b"true", b"17", b"1.5e", b"[{}]", b"[[1]]"),
+        *(b'"', b"msg_a b", b"text", b'"text"', b"\xff", b'["msg_a", 1]'),
+    ):
+        assert scene.request("DELETE", path, body=body).status == 400
+    assert [one.id for one in scene.queue.dead_letters()] == [letter]
+    assert scene.get("/v2/workflows/events")["runs"][0]["workflowState"] == "RUN_STARTED"
+
+
+def test_the_segment_of_schedules_in_either_case(scene: Scene) -> None:
+    sent = {"Upstash-Cron": "* * * * *", "Upstash-Schedule-Id": "s"}
+    scene.ok("POST", f"/v2/Schedules/{DEST}", headers=sent)
+    for base in ("/v2/schedules", "/v2/Schedules"):
+        assert scene.get(f"{base}/s") == scene.get(base)[0]
+        scene.ok("PATCH", f"{base}/s/pause")
+        scene.ok("POST", f"{base}/s/resume")
+    scene.ok("DELETE", "/v2/Schedules/s")
+    assert scene.get("/v2/schedules") == []
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [
