@@ -22,6 +22,7 @@ from ..kernel.journal import Found
 from .deadlines import Deadlines
 from .gateway import AsgiApp, AsgiRunner, Handled, WsgiApp, call_asgi, call_wsgi, failed
 from .model import Delivery, Outcome
+from .named import named_url
 from .replies import (
     Answer,
     DeliveredRequest,
@@ -191,7 +192,8 @@ class Destinations:
     """The table of a queue's destinations; the longest prefix wins, `"*"` takes what is left.
 
     Each registering method returns the `DestinationRoute`; the same prefix again replaces it.
-    URLs are absolute `http://` or `https://` (or `"*"`); anything else is a `ContractError`.
+    URLs are absolute `http://` or `https://` (or `"*"`), or a name of the service's own destinations
+    such as `"api/llm"`; anything else is a `ContractError`.
     """
 
     def __init__(self, *, raise_exceptions: bool = False) -> None:
@@ -298,7 +300,7 @@ class Destinations:
         """Return the route that takes a URL, or None."""
         if not isinstance(url, str):
             raise ContractError(f"find({url!r}): give a URL, a text")
-        target = _split(url)
+        target = _split(named_url(url) or url)
         with self._lock:
             best: tuple[int, DestinationRoute] | None = None
             for prefix, route in self._routes.items():
@@ -371,7 +373,7 @@ class _Prefix:
     def of(cls, url: str) -> _Prefix:
         if url == "*":
             return cls("*", "", -1)
-        target = _split(url) if isinstance(url, str) else None
+        target = _split(named_url(url) or url) if isinstance(url, str) else None
         if target is None or not target.origin:
             raise ContractError(
                 f"{url!r} is not a destination: give an absolute URL such as "

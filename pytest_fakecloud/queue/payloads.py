@@ -15,7 +15,6 @@ from .headers import as_text, as_wire, check_name
 from .model import Headers
 from .publishing import Accepted
 
-
 #: Ids of messages, of workflow runs and of dead letters.
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from .allowance import check_public
-from .errors import QueueError, bad_request
+from .errors import INVALID_SCHEME, QueueError, bad_request
 from .headers import check_url, over, read_given, read_settings
 from .model import (
     MESSAGE,
@@ -23,6 +23,7 @@ from .model import (
     Message,
     PublishSettings,
 )
+from .named import LLM_URL, NAMED, named_url
 from .schedule import Schedule
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 Pairs = Iterable[tuple[str, str]]
 Api = Literal["v1", "v2"]
-
-#: Where the vendor's own language-model destination really is.
-LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +229,16 @@ class Publisher:
         group = self._group(destination)
         if group is not None:
             return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
-        if destination.rstrip("/") == "api/llm":
-            if settings.callback is None:
-                raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
-            return [Target(LLM_URL)]
+        named = named_url(destination)
+        if named == LLM_URL and settings.callback is None:
+            raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+        if named is not None:
+            return [Target(named)]
+        if destination.startswith("api/"):
+            raise bad_request(
+                f"invalid destination url: {INVALID_SCHEME}; of the service's own destinations there"
+                f" are {' and '.join(NAMED)}"
+            )
         check_url(destination, "destination")
         if self._engine.settings.production_checks:
             check_public(destination)

@@ -1,8 +1,9 @@
 """The queue's HTTP face, second era: `/v2/...`, and the first era's routes beside it.
 
 Decided here: a batch is answered 200 even when some of its items were refused, but for a step of a
-workflow run that has ended, which refuses the whole (400); an empty success is
-an empty JSON object where clients parse it and an empty body where they do not.
+workflow run that has ended, which refuses the whole (400); a chat is passed on at once, without its
+credentials, to whatever stands in for the language model (502 says why nothing does); an empty
+success is an empty JSON object where clients parse it and an empty body where they do not.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from ..kernel.auth import bearer_token, same
 from ..kernel.reading import decode_segment, json_value
 from ..kernel.routing import Route
 from . import errors, filters, records
+from .callback import failure_text
 from .engine import Engine
 from .errors import QueueError, bad_request
-from .headers import as_text, check_name, first_setting
-from .model import Headers, Message
+from .headers import HOP_BY_HOP, as_text, check_name, first_setting
+from .model import Delivery, Headers, Message, Outcome, first
+from .named import LLM_URL
 from .payloads import (
     accepted_record,
     destination_of,
@@ -82,6 +85,8 @@ class QueueApp(App):
                 Route("POST", f"{base}/{{destination*}}", "create_schedule", self.create_schedule)
                 for base in SCHEDULES
             ),
+            # It takes as long as whoever stands in for the model.
+            Route("POST", "/llm/v1/chat/completions", "chat", self.chat, lingers=True),
             Route("GET", "/v2/keys", "get_keys", self.get_keys),
             Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
         ]
@@ -227,6 +232,39 @@ class QueueApp(App):
                 if task in pending:
                     found[task] = pending[task]
         return list(found.values())
+
+    # -- the language model ----------------------------------------------------------------------
+
+    def chat(self, request: Request) -> Answer:
+        own = {"authorization", *HOP_BY_HOP}
+        delivery = Delivery(
+            message_id="chat",
+            url=LLM_URL,
+            method=request.method,
+            headers=[pair for pair in request.headers if pair[0].lower() not in own],
+            body=request.body,
+            attempt=0,
+            at_us=self.engine.clock.now_us(),
+            timeout_us=self.engine.limits.timeout_us,
+            sub=LLM_URL,
+            signed=False,
+        )
+        outcome = self._perform(delivery)
+        if outcome.status is None:
+            raise QueueError(502, f"no language model answers: {failure_text(outcome)}")
+        framing = {"content-type", *HOP_BY_HOP}
+        headers = [pair for pair in outcome.headers if pair[0].lower() not in framing]
+        content_type = first(outcome.headers, "Content-Type")
+        return Answer(outcome.body, outcome.status, headers, content_type)
+
+    def _perform(self, delivery: Delivery) -> Outcome:
+        try:
+            return self.engine.perform(delivery)
+        except Exception:
+            raise
+        except BaseException as error:
+            # A pytest.fail() in a stand-in would end the server's thread and nobody would hear it.
+            raise RuntimeError(f"a stand-in for the language model raised {error!r}") from error
 
     # -- keys ------------------------------------------------------------------------------------
 

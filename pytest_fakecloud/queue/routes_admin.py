@@ -12,7 +12,6 @@ from .headers import as_wire, read_given, read_integer
 from .model import SECOND, Headers
 from .payloads import empty, endpoints_of, header_pairs, json_object, query_of, segment
 
-
 #: The vendor's documents write this segment both ways.
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 

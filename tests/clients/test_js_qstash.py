@@ -53,6 +53,19 @@ def environment() -> Iterator[dict[str, str]]:
     with Cloud(clock="frozen", seed=1, delivery="driven") as cloud:
         # The workflow client reads a user's id out of the token, as the development one has it.
         queue: Any = cloud.queue(dev_credentials=True)
+        chat = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
+        event = (
+            "data: " + json.dumps({"choices": [{"delta": {"content": "hel"}}]}) + "\n\n"
+        ).encode()
+        queue.destinations.call(
+            "api/llm",
+            lambda request: (
+                (200, event + b"data: [DONE]\n\n", {"Content-Type": "text/event-stream"})
+                if request.json().get("stream")
+                else (200, json.dumps(chat).encode(), {"Content-Type": "application/json"})
+            ),
+        )
+        queue.set_baseline()
         with default_hub().mount(Control(cloud, queue)) as mount:
             kept = {k: v for k, v in os.environ.items() if not k.startswith("QSTASH_")}
             yield {**kept, **queue.env, "FAKE_CONTROL": mount.url}

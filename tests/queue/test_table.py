@@ -1270,6 +1270,32 @@ def test_a_fresh_period_counts_who_was_let_through_and_has_not_started(
     assert scene.times == [0, 0, 30, 30, 90, 90, 150, 150]
 
 
+def chat_endpoint(scene: Scene) -> None:
+    path = "/llm/v1/chat/completions"
+    stub = scene.queue.destinations.answers(
+        "api/llm",
+        (200, b'{"choices": []}', {"Content-Type": "application/json", "X-Model": "m"}),
+        (429, "slow down", {"x-ratelimit-limit-requests": "5"}),
+        (200, b"data: [DONE]\n\n", {"Content-Type": "text/event-stream"}),
+        ConnectionError("cut"),
+    )
+    sent = {"Content-Type": "application/json", "X-Own": "1", "Connection": "keep-alive"}
+    first = scene.ok("POST", path, headers=sent, json={"model": "m"})
+    assert (first.json(), first.headers["X-Model"]) == ({"choices": []}, "m")
+    (came,) = stub.deliveries
+    assert (came.method, came.json()) == ("POST", {"model": "m"})
+    assert came.url == "https://qstash.upstash.io/llm/v1/chat/completions"
+    assert came.header("X-Own") == "1"
+    assert came.header("Authorization") is None
+    limited = scene.request("POST", path, json={})
+    assert (limited.status, limited.headers["x-ratelimit-limit-requests"]) == (429, "5")
+    streamed = scene.ok("POST", path, json={"stream": True})
+    assert streamed.headers["Content-Type"] == "text/event-stream"
+    assert streamed.body == b"data: [DONE]\n\n"
+    broken = scene.request("POST", path, json={})
+    assert (broken.status, broken.body) == (500, b"Internal Server Error")
+
+
 def global_parallelism_endpoint(scene: Scene) -> None:
     scene.answer = lambda request: Reply(200, after=10)
     scene.publish()
@@ -1510,6 +1536,59 @@ def own_routes(queue: Queue) -> list[Any]:
         if getattr(route.endpoint, "__self__", None) is queue.app
         or isinstance(getattr(route.endpoint, "__self__", None), OWN)
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("api/llm", "https://qstash.upstash.io/llm/v1/chat/completions"),
+        ("api/email", "https://api.resend.com/emails"),
+    ],
+)
+@pytest.mark.parametrize("by", ["name", "url"])
+@pytest.mark.parametrize("way", ["/v2/publish/", "/v2/enqueue/line/", "/v2/schedules/", "batch"])
+def test_a_destination_that_has_a_name(
+    scene: Scene, name: str, url: str, by: str, way: str
+) -> None:
+    stub = scene.queue.destinations.answers(name if by == "name" else url, 200)
+    headers = {"Upstash-Callback": CALLBACK, "Upstash-Forward-X-Api-Key": "k"}
+    if way == "batch":
+        scene.ok("POST", "/v2/batch", json=[{"destination": name, "headers": headers}])
+    else:
+        cron = {"Upstash-Cron": "* * * * *"} if "schedules" in way else {}
+        scene.ok("POST", way + name, headers=headers | cron)
+    scene.queue.advance("1m")
+    (came,) = stub.deliveries
+    assert (came.url, came.header("X-Api-Key")) == (url, "k")
+    assert scene.queue.destinations.find(name) is stub
+    assert scene.to(CALLBACK)[0].json()["url"] == url
+
+
+def test_nobody_stands_in_for_a_named_destination() -> None:
+    with Scene() as scene:
+        scene.queue.destinations.clear()
+        scene.publish({"Upstash-Retries": "0"}, url="api/email")
+        (attempt,) = scene.queue.deliver_due()
+        assert "https://api.resend.com/emails" in str(attempt.exception)
+        refused = scene.request("POST", "/llm/v1/chat/completions", json={})
+        assert refused.status == 502
+        assert "nothing stands in for POST https://qstash.upstash.io/llm" in refused.error
+        assert [one.kind for one in scene.queue.context.problems] == ["unstubbed", "unstubbed"]
+        unknown = scene.request("POST", "/v2/publish/api/fax")
+        assert unknown.status == 400
+        assert "endpoint has invalid scheme" in unknown.error
+        assert "api/llm and api/email" in unknown.error
+
+
+def test_a_stand_in_for_the_language_model_that_fails_its_test(scene: Scene) -> None:
+    def fail(request: Any) -> None:
+        pytest.fail("no such model")
+
+    scene.queue.destinations.call("api/llm", fail)
+    assert scene.request("POST", "/llm/v1/chat/completions", json={}).status == 500
+    (problem,) = scene.queue.context.problems
+    assert "no such model" in problem.text
+    assert scene.get("/v2/keys")["current"]
 
 
 def test_every_endpoint_has_a_row(scene: Scene) -> None:

@@ -23,7 +23,6 @@ const surface = recorder(
     receiver,
   },
   {
-    "client.chat": "a language model behind the queue's address, not the queue",
     "receiver.verifyWithKey": "private in the type definitions; verify() calls it",
     "receiver.verifyBodyAndUrl": "private in the type definitions; verify() calls it",
   },
@@ -282,6 +281,25 @@ test("flow control", async () => {
   assert.equal((await flow.get("key")).isPinnedParallelism, false);
   await flow.resetRate("key");
   assert.equal((await flow.getGlobalParallelism()).parallelismCount, 0);
+});
+
+test("a language model that somebody stands in for", async () => {
+  const messages = [{ role: "user", content: "hi" }];
+  const provider = qstash.upstash();
+  const model = "meta-llama/Meta-Llama-3-8B-Instruct";
+  const answer = await client.chat().create({ provider, model, messages });
+  assert.equal(answer.choices[0].message.content, "hello");
+  const parts = [];
+  for await (const part of await client.chat().create({ provider, model, messages, stream: true })) {
+    parts.push(part.choices[0].delta.content);
+  }
+  assert.deepEqual(parts, ["hel"]);
+  const callback = `${handler.url}/callback`;
+  await client.publishJSON({ api: { name: "llm" }, callback, body: { model, messages } });
+  await idle();
+  const [{ body }] = handler.at("/callback");
+  const told = JSON.parse(Buffer.from(JSON.parse(body).body, "base64").toString());
+  assert.equal(told.choices[0].message.content, "hello");
 });
 
 test("the receiver", async () => {
