@@ -175,8 +175,8 @@ class WorkflowRoutes:
 
         self.engine.history.sweep()
         # One that was started again under its old id keeps its place among the others, but is newer.
-        known = sorted(self.runs.runs.values(), key=lambda run: run.number)
-        rows = [run for run in known if matches(run)]
+        in_order = sorted(self.runs.runs.values(), key=lambda run: run.number)
+        rows = [run for run in in_order if matches(run)]
         return filters.page(
             rows,
             lambda run: run.number,
