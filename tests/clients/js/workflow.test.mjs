@@ -248,7 +248,7 @@ test("failures: retries, the failure function, the dead letter, resume and resta
   const { messages } = await client.dlq.list();
   assert.equal(messages.length, 1);
   assert.equal(messages[0].workflowRunId, workflowRunId);
-  assert.equal(messages[0].failureCallbackInfo?.state ?? "CALLBACK_SUCCESS", "CALLBACK_SUCCESS");
+  assert.equal(messages[0].failureCallbackInfo.state, "CALLBACK_SUCCESS");
 
   broken = false;
   const resumed = await client.dlq.resume({ dlqId: messages[0].dlqId, retries: 2 });
@@ -293,14 +293,43 @@ test("a failure function that fails can be called again", async () => {
     },
   });
   const { workflowRunId } = await client.trigger({ url: url("fails"), retries: 0 });
-  await idle();
+  await advance("3s");
   assert.equal((await logOf(workflowRunId)).failureFunction.state, "CALLBACK_FAIL");
   broken = false;
-  const [letter] = (await client.dlq.list({ filter: { workflowRunId } })).messages;
+  const letters = (await client.dlq.list({ filter: { workflowRunId } })).messages;
+  assert.equal(letters.length, 1);
+  const [letter] = letters;
+  assert.equal(letter.failureCallbackInfo.state, "CALLBACK_FAIL");
+  assert.equal(letter.failureCallbackInfo.responseStatus, 500);
   await client.dlq.retryFailureFunction({ dlqId: letter.dlqId });
   await idle();
   assert.deepEqual(failures, ["called"]);
   assert.equal((await logOf(workflowRunId)).failureFunction.state, "CALLBACK_SUCCESS");
+});
+
+test("a failure URL that fails shows in the dead letter of the run", async () => {
+  workflow("fails", async () => {
+    throw new Error("boom");
+  }, { failureFunction: undefined });
+  const failureUrl = `${third.url}/failure`;
+  third.statuses.push(500);
+  const { workflowRunId } = await client.trigger({ url: url("fails"), retries: 0, failureUrl });
+  await advance("3s");
+  assert.equal(third.at("/failure").length, 1);
+  const [letter] = (await client.dlq.list({ filter: { workflowRunId } })).messages;
+  assert.equal(letter.failureCallbackInfo.state, "CALLBACK_FAIL");
+});
+
+test("a run that is cancelled while a step of it runs ends without an error", async () => {
+  workflow("cut", async (context) => {
+    await context.run("first", () => client.cancel(context.workflowRunId));
+    events.push("never");
+  });
+  const { workflowRunId } = await client.trigger({ url: url("cut"), retries: 0 });
+  await idle();
+  assert.deepEqual([events, failures], [[], []]);
+  assert.equal((await logOf(workflowRunId)).workflowState, "RUN_CANCELED");
+  assert.equal((await client.dlq.list()).messages.length, 0);
 });
 
 test("errors that say when, or that never, to try again", async () => {
