@@ -254,9 +254,7 @@ class _Reading:
         """Take over what was not given here: single settings, and headers by their name."""
         if self.forward_all is None:
             self.forward_all = defaults.forward_all
-        if self.forward_all:
-            taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
-            self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]
+        self.forward_plain()
         replaced = {other for one, other in _EXCLUDES if one in self.given}
         self.given = {
             **{name: value for name, value in defaults.given.items() if name not in replaced},
@@ -270,6 +268,12 @@ class _Reading:
             self.flow_key = defaults.flow_key
         if self.flow_value is None:
             self.flow_value = defaults.flow_value
+
+    def forward_plain(self) -> None:
+        """Forward the headers without a prefix where that is wanted."""
+        if self.forward_all:
+            taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
+            self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]
 
     def finish(self) -> dict[str, Any]:
         if self.flow_key is not None:
@@ -363,7 +367,7 @@ _SETTINGS: Mapping[str, tuple[str, Any]] = {
 def read_given(
     headers: Iterable[tuple[str, str]],
     query: Iterable[tuple[str, str]] = (),
-    defaults: Iterable[tuple[str, str]] = (),
+    defaults: Headers | None = None,
 ) -> dict[str, Any]:
     """Return only what the headers (and `upstash-*` query keys) ask for, as settings fields.
 
@@ -376,10 +380,13 @@ def read_given(
     for name, value in query:
         if name.lower().startswith("upstash-"):
             reading.take(name, value)
-    known = _Reading()
-    for name, value in defaults:
-        known.take(name, value)
-    reading.default(known)
+    if defaults:
+        known = _Reading()
+        for name, value in defaults:
+            known.take(name, value)
+        reading.default(known)
+    else:
+        reading.forward_plain()
     return reading.finish()
 
 

@@ -98,7 +98,7 @@ class Publisher:
         engine = self._engine
         with engine.lock:
             group = self._group(destination)
-            defaults = () if group is None else group.headers
+            defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
             if counted:
                 engine.allowance.count_request()
