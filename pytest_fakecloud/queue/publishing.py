@@ -8,7 +8,7 @@ headers of a URL group are read as if they had been sent, and what was sent wins
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,12 +24,12 @@ from .model import (
     PublishSettings,
 )
 from .named import LLM_URL, NAMED, named_url
-from .schedule import Schedule
+from .schedule import Schedule, as_scheduled
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-Pairs = Iterable[tuple[str, str]]
+Pairs = Sequence[tuple[str, str]]
 Api = Literal["v1", "v2"]
 
 
@@ -107,7 +107,11 @@ class Publisher:
             engine.allowance.check(settings, body)
             targets = self._targets(destination, settings)
             if settings.cron is not None or schedule_only:
-                return self._schedule(destination, settings, body, caller_ip, api)
+                published = self._schedule(destination, settings, body, caller_ip, api)
+                if not published.repeated:
+                    created = engine.schedules.get(str(published.schedule_id))
+                    created.extra["sent"] = [*headers, *query]
+                return published
             now = engine.clock.now_us()
             drafts = [
                 self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
@@ -133,6 +137,13 @@ class Publisher:
     def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
         """Create the messages of one run of a schedule; returns their ids."""
         settings = schedule.settings
+        group = self._group(schedule.destination)
+        if group is not None:
+            # The defaults of now, as for any publish to the group.
+            given = read_given(schedule.extra["sent"], defaults=group.headers)
+            settings = as_scheduled(PublishSettings(**given))
+            settings = replace(settings, queue_name=schedule.settings.queue_name)
+            self._engine.allowance.check(settings, schedule.body)
         api: Api = schedule.extra.get("api", "v2")
         drafts = [
             self._draft(

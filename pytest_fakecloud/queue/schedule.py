@@ -191,6 +191,17 @@ def _span(field: _Field, piece: re.Match[str]) -> range | None:
     return range(low, high + 1, step)
 
 
+def as_scheduled(settings: PublishSettings) -> PublishSettings:
+    """Return the settings of the messages that a schedule with these settings creates."""
+    return replace(
+        settings,
+        cron=None,
+        schedule_id=None,
+        deduplication_id=None,
+        content_based_deduplication=False,
+    )
+
+
 @dataclass(slots=True, eq=False)
 class Schedule:
     """One schedule; `settings` are those of the messages it creates."""

@@ -4,20 +4,19 @@ Vendor's docs: the same id overwrites everything, the body included; a paused sc
 runs without catching up; a delay applies to the messages it creates, deduplication to its creation
 only.
 
-Decided here: the destination is looked up at each run; a run that cannot create its messages leaves
-its reason in `error` and the schedule goes on.
+Decided here: the destination is looked up at each run, with the default headers of a URL group; a
+run that cannot create its messages leaves its reason in `error` and the schedule goes on.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..kernel.clock import Timer
 from .errors import QueueError, bad_request, not_found, quota
 from .model import PublishSettings
-from .schedule import Cron, Schedule
+from .schedule import Cron, Schedule, as_scheduled
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -60,18 +59,11 @@ class Schedules:
         most = engine.limits.schedules
         if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
             raise quota("maxSchedules", most)
-        plain = replace(
-            settings,
-            cron=None,
-            schedule_id=None,
-            deduplication_id=None,
-            content_based_deduplication=False,
-        )
         schedule = Schedule(
             id=schedule_id,
             cron=cron.text,
             destination=destination,
-            settings=plain,
+            settings=as_scheduled(settings),
             body=body,
             created_us=now,
             caller_ip=caller_ip,

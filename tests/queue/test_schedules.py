@@ -177,3 +177,26 @@ def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     scene.queue.restore(saved)
     scene.queue.advance("90m")
     assert len(scene.at(DEST)) == 4
+
+
+def test_default_headers_of_a_group_are_those_of_each_run(scene: Scene) -> None:
+    scene.ok("POST", "/v2/topics/news/endpoints", json={"endpoints": [{"url": DEST}]})
+    defaults = {"Upstash-Retries": "1", "Upstash-Header-Forward": "true", "X-Team": "a"}
+    scene.ok("PATCH", "/v2/topics/news", json={"headers": defaults})
+    sent = {**EVERY_MINUTE, "X-Plain": "p", "Upstash-Timeout": "9s"}
+    scene.ok("POST", "/v2/enqueue/line/news", headers=sent, body=b"x")
+    assert scene.get("/v2/schedules/s")["retries"] == 1
+    scene.queue.advance("1m")
+    scene.ok("PATCH", "/v2/topics/news", json={"headers": {"Upstash-Retries": "2", "X-Team": "b"}})
+    scene.queue.advance("1m")
+    scene.ok("PATCH", "/v2/topics/news", json={"headers": {}})
+    scene.queue.advance("1m")
+    assert [one.header("X-Team") for one in scene.came] == ["a", "b", None]
+    assert [one.header("X-Plain") for one in scene.came] == ["p", None, None]
+    assert [one.max_retries for one in scene.queue.messages()] == [1, 2, 3]
+    assert {one.queue for one in scene.queue.messages()} == {"line"}
+    assert {one.record.timeout_us for one in scene.queue.messages()} == {9_000_000}
+    scene.ok("PATCH", "/v2/topics/news", json={"headers": {"Upstash-Retries": "99"}})
+    scene.queue.advance("1m")
+    assert scene.get("/v2/schedules/s")["error"] == "quota maxRetries exceeded"
+    assert len(scene.came) == 3
