@@ -165,6 +165,7 @@ class Engine:
     def accept(self, message: Message) -> None:
         """Store a new message and plan its first attempt; the caller holds the lock."""
         self.history.sweep()
+        self.history.began(message)
         now = self.clock.now_us()
         message.number = self.next_sequence()
         message.public_id = message.public_id or message.id

@@ -5,7 +5,7 @@ what is above goes to the key's wait list in order.  The configuration of the la
 wins, unless it is pinned.  Pinning and `resetRate` start a new period; a pause keeps it running.
 
 Decided here: periods follow each other without gaps from the instant the key was first seen; every
-attempt, retries included, counts; a key stays known for the life of the queue.
+attempt, retries included, counts; a key stays known as long as a message that used it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How long the queue remembers what has ended: a span on its clock, or for ever.
 
-A message goes with its log, its attempts and its place in a workflow run.  What can still be asked
+A message goes with its log, its attempts and its place in a workflow run; a flow-control key with the
+last message that used it, unless somebody has pinned or paused it.  What can still be asked
 for stays: a message until its dead letter has expired and the callbacks about it have ended, all
 messages of a run until the last of them may go.
 
@@ -10,6 +11,7 @@ Decided here: nothing goes while time is being moved, so that a driving call rep
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from .model import SECOND, Message
@@ -29,6 +31,12 @@ class History:
         self._span_us = span_us
         self._due: list[tuple[int, str]] = []
         self._rows = 0
+        self._users: Counter[str] = Counter()
+
+    def began(self, message: Message) -> None:
+        """Hear of a new message."""
+        if self._span_us is not None and message.settings.flow is not None:
+            self._users[message.settings.flow.key] += 1
 
     def ended(self, message: Message) -> None:
         """Hear that nothing more happens to a message."""
@@ -38,10 +46,11 @@ class History:
     def restored(self) -> None:
         """Hear that the engine has other messages now."""
         self._due, self._rows = [], 0
+        self._users.clear()
         if self._span_us is not None:
             for message in self._engine.messages.values():
-                if message.finished:
-                    self.ended(message)
+                self.began(message)
+                self.ended(message)
 
     def sweep(self) -> None:
         """Forget what ended too long ago."""
@@ -88,7 +97,18 @@ class History:
             if not tasks:
                 del engine.groups_of_tasks[message.public_id]
         engine.workflow.forget(message)
+        if message.settings.flow is not None:
+            self._leave(message.settings.flow.key)
         self._rows += len(message.log) + len(message.attempts)
+
+    def _leave(self, name: str) -> None:
+        self._users[name] -= 1
+        if self._users[name]:
+            return
+        del self._users[name]
+        key = self._engine.flow.keys.get(name)
+        if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
+            del self._engine.flow.keys[name]
 
     def _compact(self) -> None:
         engine = self._engine

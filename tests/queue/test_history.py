@@ -206,6 +206,29 @@ def test_cancelled_ones_are_forgotten_and_their_queue_goes_on() -> None:
         assert {one.message_id for one in scene.came} == set(last)
 
 
+def test_a_flow_control_key_goes_with_its_last_message() -> None:
+    with Scene(history="1h") as scene:
+        for name in ("used", "paused", "pinned"):
+            scene.publish({"Upstash-Flow-Control-Key": name})
+        scene.ok("POST", "/v2/flowControl/paused/pause")
+        scene.ok("POST", "/v2/flowControl/pinned/pin?rate=1")
+        scene.publish({"Upstash-Flow-Control-Key": "used", "Upstash-Delay": "2h"})
+        scene.queue.advance("90m")
+        names = lambda: {one["flowControlKey"] for one in scene.get("/v2/flowControl")}  # noqa: E731
+        scene.queue.messages()
+        assert names() == {"used", "paused", "pinned"}
+        saved = scene.queue.snapshot()
+        scene.queue.advance("3h")
+        scene.queue.messages()
+        assert names() == {"paused", "pinned"}
+        scene.queue.restore(saved)
+        assert names() == {"used", "paused", "pinned"}
+        scene.queue.advance("30m")
+        scene.queue.advance("1h")
+        scene.queue.messages()
+        assert names() == {"paused", "pinned"}
+
+
 def test_a_snapshot_brings_back_what_is_forgotten_later() -> None:
     with Scene(history="1h") as scene:
         message = scene.publish()
