@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from .kernel.app import Problem, Problems
 from .kernel.clock import Clock, Mode
 from .kernel.dispatch import Dispatcher
-from .kernel.errors import ContractError
+from .kernel.errors import ContractError, shown
 from .kernel.handle import Context, Delivery, Handle, Snapshot
 from .kernel.ids import Ids
 from .kernel.instants import Instant
@@ -141,7 +141,7 @@ class Cloud:
 
     def _delivery_failed(self, error: BaseException) -> None:
         self._recorded.report(
-            "bug", f"a delivery in the background failed: {error!r}", exception=error
+            "bug", f"a delivery in the background failed: {shown(error)}", exception=error
         )
 
     def _intercept(self, handle: Handle, origin: str) -> Interception:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .kernel.asserting import never_awaited
-from .kernel.errors import ContractError
+from .kernel.errors import ContractError, shown
 from .kernel.journal import Call, Found
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class Failure:
 
     def __repr__(self) -> str:
         outcome = "held" if self.held else f"BROKEN: {self.broken}"
-        raised = f", raised {self.exception!r}" if self.exception and self.held else ""
+        gave_up = self.exception is not None and self.held
+        raised = f", raised {shown(self.exception)}" if gave_up else ""
         what = self.call.facts.get("command") or f"{self.call.method} {self.call.path}"
         return f"<call {self.number} ({self.call.handle} {what}) {self.fault}: {outcome}{raised}>"
 

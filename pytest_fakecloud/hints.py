@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -91,6 +92,12 @@ _LIBRARIES = (
 )
 
 
+_CAUSE, _CONTEXT, _ARGS = (
+    vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
+)
+_EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
+
+
 def hints(cloud: Cloud, error: BaseException) -> list[str]:
     """What stood between the test and its fakes, and how to let requests through."""
     found = []
@@ -113,7 +120,8 @@ def suspicions(cloud: Cloud, fixtures: Iterable[str], names: Iterable[object]) -
     """What may have stood between a test and those of its fakes that nobody called.
 
     ``fixtures`` are the test's, ``names`` the values its module knows: an application may well have
-    swallowed what the library raised.
+    swallowed what the library raised. Nothing is evaluated that is not ours: a lazy object of the
+    tester's (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) stays as lazy as it was.
     """
     silent = [handle for handle in cloud.handles if not len(handle.journal)]
     if not silent:
@@ -132,9 +140,19 @@ def suspicions(cloud: Cloud, fixtures: Iterable[str], names: Iterable[object]) -
     return found
 
 
-def _root(value: object) -> str:
-    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return name.partition(".")[0] if isinstance(name, str) else ""
+def _root(value: Any) -> str:
+    """The package something of a module's comes from, found without asking the thing itself."""
+    kind = type(value)
+    name: object
+    if issubclass(kind, ModuleType):
+        name = inspect.getattr_static(value, "__name__", None)
+    elif kind is MethodType:
+        return _root(value.__self__)
+    elif kind is FunctionType or kind is BuiltinFunctionType:
+        name = value.__module__
+    else:
+        name = inspect.getattr_static(value, "__module__", None)
+    return name.partition(".")[0] if type(name) is str else ""
 
 
 def _request_of(error: BaseException) -> str:
@@ -163,7 +181,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(one))
         yield one
-        waiting += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
-        waiting += [arg for arg in one.args if isinstance(arg, BaseException)]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
+        # By the slots of the built-in classes: a subclass may have made anything of the names.
+        linked = [_CAUSE(one), _CONTEXT(one), *_ARGS(one)]
+        if issubclass(type(one), BaseExceptionGroup):
+            linked += _EXCEPTIONS(one)
+        waiting += [each for each in linked if issubclass(type(each), BaseException)]

@@ -6,6 +6,7 @@ where it is used.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Generator
@@ -21,6 +22,7 @@ from .run import (
     begin,
     check_settings,
     end,
+    misuse,
     present,
     publish_env,
     run_of,
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from .queue.capture import CallbackCapture, Destination
     from .queue.handle import Queue
     from .vector.handle import VectorIndex
+
+
+UNTOLD = "what the fakes saw cannot be told"
 
 
 class FakecloudWarning(pytest.PytestWarning):
@@ -136,13 +141,22 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         # Without a configured run, as where a conftest cannot be imported, there is no other end.
         early_config.add_cleanup(partial(end, early_config))
         check_settings(early_config)
-        run_of(early_config).start_early(early)
+        from .kernel.errors import ContractError
+
+        try:
+            run_of(early_config).start_early(early)
+        except (ContractError, OSError) as error:
+            raise pytest.UsageError(f"fakecloud_early: {error}") from error
     yield
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the session's fakes."""
-    end(config)
+    from .kernel.errors import telling
+
+    # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
+    with telling("fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)):
+        end(config)
 
 
 # -- hooks -----------------------------------------------------------------------------------------
@@ -175,6 +189,22 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _check(run: Run) -> None:
+    if not run.has_fakes:
+        return
+    from .kernel.errors import telling
+
+    untold: list[str] = []
+    failure: BaseException | None = None
+    with telling("whether the test left problems behind cannot be told", untold.append):
+        failure = _failure(run)
+    if untold:
+        failure = misuse(untold[0])
+    if failure is not None:
+        raise failure
+
+
+def _failure(run: Run) -> BaseException | None:
+    """What a passing test fails for, if anything."""
     clouds = run.clouds()
     found = [
         (cloud, problem)
@@ -185,7 +215,7 @@ def _check(run: Run) -> None:
     if not found:
         for cloud in clouds:
             _warn_of_refused_clients(cloud)
-        return
+        return None
     from .masking import Mask
 
     masks = {id(cloud): Mask(cloud) for cloud in clouds}
@@ -200,7 +230,8 @@ def _check(run: Run) -> None:
         f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n{text}",
         pytrace=False,
     )
-    raise failure from next((p.exception for _, p in found if p.exception is not None), None)
+    failure.__cause__ = next((p.exception for _, p in found if p.exception is not None), None)
+    return failure
 
 
 def _warn_of_refused_clients(cloud: Cloud) -> None:
@@ -226,49 +257,34 @@ def pytest_runtest_makereport(
     """Add the journal of the test's fakes to its report."""
     report = yield
     run = run_of(item.config)
-    clouds = run.clouds()
-    if clouds:
-        _try_to_explain(run, clouds, item, call, report)
+    if run.has_fakes:
+        from .kernel.errors import telling
+
+        # A server elsewhere may be gone. An error here would end the whole run.
+        with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
+            _explain(run, item, call, report)
     if call.when == "teardown":
         run.end_test()
     return report
 
 
-def _try_to_explain(
-    run: Run,
-    clouds: list[Cloud],
-    item: pytest.Item,
-    call: pytest.CallInfo[None],
-    report: pytest.TestReport,
-) -> None:
-    from .kernel.errors import ContractError
-
-    try:
-        _explain(run, clouds, item, call, report)
-    except (ContractError, OSError) as error:
-        # A server elsewhere may be gone, a disk full. An error here would end the whole run.
-        report.sections.append(("fakecloud", f"what the fakes saw cannot be told: {error}"))
-
-
 def _explain(
-    run: Run,
-    clouds: list[Cloud],
-    item: pytest.Item,
-    call: pytest.CallInfo[None],
-    report: pytest.TestReport,
+    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
+    clouds = run.clouds()
+    if not clouds:
+        return
     in_call = call.when == "call"
     # Each cloud has a clock of its own, so the run's has a page of its own beside the test's.
     names = [item.nodeid, f"{item.nodeid} (session)"]
     if run.recordings and (in_call or (call.when == "setup" and report.failed)):
         from .control.record import write as record
+        from .kernel.errors import telling
         from .timeline import file_name
 
         for cloud, name in zip(clouds, names, strict=False):
-            try:
+            with telling(f"the recording of {name} could not be written", _warn):
                 record(cloud, run.recordings / f"{file_name(name)}.har")
-            except (OSError, ValueError) as error:
-                _warn(f"the recording of {name} could not be written: {error}")
     wanted = run.journal_when
     if (wanted == "always" and in_call) or (
         wanted == "failed" and report.failed and not (call.when == "teardown" and run.told)
@@ -288,25 +304,27 @@ def _told(
     call: pytest.CallInfo[None],
     report: pytest.TestReport,
 ) -> str:
+    from .kernel.errors import telling
     from .report import section
 
-    link = ""
+    links: list[str] = []
     if run.timelines and report.failed:
         from .timeline import write
 
-        try:
-            link = str(write(cloud, run.timelines, name, str(report.longrepr)))
-        except (OSError, ValueError) as error:
-            link = f"(it could not be written: {error})"
-    found: list[str] = []
+        with telling("(it could not be written", lambda line: links.append(f"{line})")):
+            links.append(str(write(cloud, run.timelines, name, str(report.longrepr))))
+    lines: list[str] = []
     if call.excinfo is not None:
         from .hints import hints, suspicions
 
-        found = hints(cloud, call.excinfo.value)
-        if not found and call.when == "call" and cloud is run.cloud:
-            known = vars(getattr(item, "module", None) or object).values()
-            found = suspicions(cloud, getattr(item, "fixturenames", ()), known)
-    return "\n".join([*found, section(cloud, link=link)])
+        with telling("what kept requests from their fakes cannot be told", lines.append):
+            lines += hints(cloud, call.excinfo.value)
+            if not lines and call.when == "call" and cloud is run.cloud:
+                known = list(vars(getattr(item, "module", None) or object).values())
+                lines += suspicions(cloud, getattr(item, "fixturenames", ()), known)
+    with telling(UNTOLD, lines.append):
+        lines.append(section(cloud, link="".join(links)))
+    return "\n".join(lines)
 
 
 # -- fixtures --------------------------------------------------------------------------------------

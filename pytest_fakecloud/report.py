@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from .kernel.errors import shown, telling
 from .kernel.instants import to_datetime
 from .kernel.journal import Call, Entry, Event
 from .masking import HIDDEN, Mask, hides_words
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .cloud import Cloud
     from .kernel.handle import Handle
 
-__all__ = ["CLIENT", "Row", "refused", "rows", "section"]
+__all__ = ["CLIENT", "Row", "findings", "parts_of", "refused", "rows", "section"]
 
 WIDTH = 80
 # What a terminal would obey instead of showing it.
@@ -69,11 +70,27 @@ def rows(cloud: Cloud, entries: Iterable[Entry] | None = None) -> list[Row]:
     received = {id(attempt) for attempt in attempts.values()}
     found = []
     for entry in source:
-        if isinstance(entry, Call):
-            found.append(_call_row(entry, mask, attempts.get(id(entry))))
-        elif id(entry) not in received:
-            found.append(_event_row(entry, mask, homes))
+        if id(entry) in received:
+            continue
+        # One entry that cannot be told must not take the others along.
+        failures: list[str] = []
+        with telling("this entry cannot be told", failures.append):
+            if isinstance(entry, Call):
+                found.append(_call_row(entry, mask, attempts.get(id(entry))))
+            else:
+                found.append(_event_row(entry, mask, homes))
+        for text in map(mask.text, failures):
+            lane = entry.handle
+            found.append(Row(entry.number, entry.at_us, lane, lane, text, "", False))
     return found
+
+
+def parts_of(url: str) -> SplitResult:
+    """A URL taken apart; all of it is the path where it is none that ``urlsplit`` takes."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", url, "", "")
 
 
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
@@ -86,7 +103,7 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
             if message is not None:
                 waiting.setdefault((message, entry.target), []).append(entry)
         elif entry.kind == "attempt":
-            parts = urlsplit(str(entry.data.get("url", "")))
+            parts = parts_of(str(entry.data.get("url", "")))
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             calls = waiting.get((entry.data.get("message_id"), target))
             if calls:
@@ -119,12 +136,12 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
 def _event_row(event: Event, mask: Mask, homes: dict[str, str]) -> Row:
     data = {key: value for key, value in event.data.items() if value is not None}
     trace = str(data.pop("traceback", ""))
-    details = json.dumps(data, indent=2, default=repr, ensure_ascii=False) if data else ""
+    details = json.dumps(data, indent=2, default=shown, ensure_ascii=False) if data else ""
     details += f"\n\n{trace}" if trace else ""
     target, what, answer, ok = event.handle, f"{event.kind}: {event.text}", "", True
     if event.kind == "attempt" and "url" in data:
         head, arrow, tail = event.text.rpartition(" -> ")
-        parts = urlsplit(str(data["url"]))
+        parts = parts_of(str(data["url"]))
         origin = f"{parts.scheme}://{parts.netloc}"
         target = homes.get(origin, str(data["url"]))
         method = head.split(" ")[2] if arrow else ""
@@ -306,14 +323,24 @@ def section(cloud: Cloud, *, link: str = "") -> str:
             day = at.date()
             lines.append(f"-- {day} --")
         lines += _lines(_visible(row), times)
-    mask = Mask(cloud)
-    ends = [f"[{p.kind}] {mask.text(p.text).splitlines()[0]}" for p in cloud.problems]
-    ends += [f"[credentials] {why}" for _, why in refused(cloud)]
+    ends = findings(cloud)
     if ends:
         lines.append("")
-    for text in ends:
+    for text, _ in ends:
         lines += _wrapped(text.translate(_CONTROLS), "    ")
-    return "\n".join(lines)
+    return _printable("\n".join(lines))
+
+
+def findings(cloud: Cloud) -> list[tuple[str, str]]:
+    """What a strict test would fail for, and who was refused: a line each, and what follows it."""
+    mask = Mask(cloud)
+    found: list[tuple[str, str]] = []
+    with telling("[problems] they cannot be told", lambda line: found.append((line, ""))):
+        for problem in cloud.problems:
+            first, _, rest = problem.text.partition("\n")
+            found.append((f"[{problem.kind}] {first}", rest))
+    found += [(f"[credentials] {why}", "") for _, why in refused(cloud)]
+    return [(mask.text(first), mask.text(rest)) for first, rest in found]
 
 
 def _folded(every: list[Row]) -> list[tuple[Row, int]]:

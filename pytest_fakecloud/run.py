@@ -24,6 +24,7 @@ __all__ = [
     "begin",
     "check_settings",
     "end",
+    "misuse",
     "present",
     "run_of",
 ]
@@ -256,6 +257,11 @@ class Run:
         if not isinstance(own, Mapping):
             raise misuse(f"the fixture {SETTINGS} returns a dict of settings, got {own!r}")
         return self.settings_of(item, own), own
+
+    @property
+    def has_fakes(self) -> bool:
+        """Whether any fake is about that a report could tell of."""
+        return self.cloud is not None or self._long is not None
 
     def clouds(self) -> list[Cloud]:
         """The clouds the test used: its own, and the run's if anything happened there.

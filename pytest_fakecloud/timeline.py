@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from .kernel.instants import to_datetime
 from .masking import Mask
 from .private_files import write_private
-from .report import CLIENT, Row, refused, rows
+from .report import CLIENT, Row, findings, parts_of, rows
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -97,12 +96,7 @@ def page(cloud: Cloud, title: str, failure: str = "") -> str:
         f"<code>{now:%Y-%m-%d %H:%M:%S} UTC</code> · {len(every)} entries"
     )
     folded = [("the failure", failure)] if failure else []
-    folded += [
-        (f"[{problem.kind}] {first}", rest)
-        for problem in cloud.problems
-        for first, _, rest in [problem.text.partition("\n")]
-    ]
-    folded += [(f"[credentials] {why}", "") for _, why in refused(cloud)]
+    folded += findings(cloud)
     body = [
         f"<header><h1>{html.escape(title)}</h1>",
         f'<p class="facts">{facts}</p>',
@@ -147,7 +141,7 @@ def _lane(row_end: str, handles: Sequence[str]) -> str:
     """The lane an end of a row stands in: a handle, the client, or a destination's origin."""
     if row_end in handles or row_end == CLIENT:
         return row_end
-    parts = urlsplit(row_end)
+    parts = parts_of(row_end)
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else row_end
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
-from .errors import ContractError, ServiceError
+from .errors import ContractError, ServiceError, shown
 from .journal import Call, Journal
 from .reading import query_items
 from .routing import Found, Route, RouteTable
@@ -274,7 +274,7 @@ class App:
 
     def bug(self, request: Request, error: Exception) -> Answer:
         """The answer when the engine itself fails: a 500 in the service's envelope."""
-        return self.render_error(ServiceError(500, f"internal error: {error!r}"))
+        return self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
 
     def facts(self, request: Request) -> dict[str, Any]:
         """What faults and reports may know of a request (``command``, ``topic``, …)."""
@@ -383,7 +383,7 @@ class App:
             blame = f"was answered 500, because of what the test does while it is served: {error}"
         else:
             blame = (
-                f"made the fake itself fail: {error!r}\n"
+                f"made the fake itself fail: {shown(error)}\n"
                 "This is a bug of pytest-fakecloud, please report it with the traceback:"
             )
         self.problems.report(

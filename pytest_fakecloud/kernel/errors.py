@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
 
-__all__ = ["ContractError", "ServiceError"]
+__all__ = ["ContractError", "ServiceError", "shown", "telling", "words_of"]
 
 
 class ServiceError(Exception):
@@ -28,3 +31,56 @@ class ContractError(Exception):
 
     The text says what came, what was expected and what to do. Never answered to a client.
     """
+
+
+def shown(value: object) -> str:
+    """The repr of an object that may be a tester's; only its type where its repr raises."""
+    try:
+        return repr(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # what pytest.fail() raises is no Exception
+        return f"<{type(value).__name__}, whose repr raises>"
+
+
+def words_of(error: BaseException) -> str:
+    """An error that came up while something was explained, in one line that never raises itself.
+
+    What nobody wrote for a reader has its type, and the place that raised it.
+    """
+    try:
+        text = str(error).partition("\n")[0]
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        text = "its own text raises"
+    if issubclass(type(error), ContractError | OSError) and text:
+        return text
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {text}{place}"
+
+
+class telling:
+    """A with-block that explains something: what it raises becomes one line and goes no further.
+
+    ``failed`` begins that line, ``tell`` gets it. For reports: explaining calls code of the tester's
+    (a ``repr``, a predicate, an error's text), and an error in a hook would end the whole run.
+    """
+
+    __slots__ = ("_failed", "_tell")
+
+    def __init__(self, failed: str, tell: Callable[[str], object]) -> None:
+        self._failed = failed
+        self._tell = tell
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
+        if error is None or kind is KeyboardInterrupt:
+            return False
+        self._tell(f"{self._failed}: {words_of(error)}")
+        return True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
-from .errors import ContractError
+from .errors import ContractError, shown
 
 if TYPE_CHECKING:
     from .app import Request, Response
@@ -103,9 +103,9 @@ class Fault:
     def __repr__(self) -> str:
         limits = {"times": self.times, "skip": self.skip or None, "route": self.route, **self.facts}
         if self.when is not None:
-            limits["when"] = getattr(self.when, "__name__", repr(self.when))
+            limits["when"] = getattr(self.when, "__name__", None) or shown(self.when)
         given = ", ".join(
-            f"{name}={value!r}" for name, value in limits.items() if value is not None
+            f"{name}={shown(value)}" for name, value in limits.items() if value is not None
         )
         text = f"{self.description}{f' [{given}]' if given else ''}, {self.hits} hit(s)"
         return f"<{text}, set at {self.origin}>" if self.origin else f"<{text}>"
@@ -126,7 +126,7 @@ class Fault:
                     return False
             return self.when is None or bool(self.when(request))
         except BaseException as error:  # what pytest.fail() raises is no Exception
-            raise ContractError(f"a predicate of {self!r} failed: {error!r}") from error
+            raise ContractError(f"a predicate of {self!r} failed: {shown(error)}") from error
 
     def wants(self, request: Any) -> bool:
         """Whether a matching request is one it fires on; called in turn, with the plan's lock held."""

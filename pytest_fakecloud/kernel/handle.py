@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 from .app import App, Problem, Problems
 from .auth import new_token
 from .clock import Clock, Mode
-from .errors import ContractError
+from .errors import ContractError, shown
 from .faults import FaultPlan
 from .hub import default_hub
 from .ids import Ids
@@ -389,7 +389,7 @@ class Handle:
     def _server_failed(self, error: BaseException) -> None:
         self.context.problems.report(
             "bug",
-            f"{self.name}: the server of the fake failed: {error!r}\n"
+            f"{self.name}: the server of the fake failed: {shown(error)}\n"
             "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
             + "".join(traceback.format_exception(error)),
             exception=error,
