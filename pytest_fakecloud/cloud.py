@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from .kernel.app import Problem, Problems
 from .kernel.clock import Clock, Mode
 from .kernel.dispatch import Dispatcher
-from .kernel.errors import ContractError, shown
+from .kernel.errors import ContractError, check_function, shown
 from .kernel.handle import Context, Delivery, Handle, Snapshot
 from .kernel.ids import Ids
 from .kernel.instants import Instant
@@ -89,12 +89,14 @@ class Cloud:
         share_tls_context: bool = True,
     ) -> None:
         if transport not in ("socket", "inprocess"):
-            raise ContractError(f"transport={transport!r} is unknown: give 'socket' or 'inprocess'")
+            raise ContractError(
+                f"transport={shown(transport)} is unknown: give 'socket' or 'inprocess'"
+            )
         if delivery not in ("background", "driven"):
-            raise ContractError(f"delivery={delivery!r} is unknown: give 'background' or 'driven'")
+            raise ContractError(
+                f"delivery={shown(delivery)} is unknown: give 'background' or 'driven'"
+            )
         _check_switches(process_time=process_time, tls=tls, share_tls_context=share_tls_context)
-        if seed is not None and type(seed) is not str and not isinstance(seed, int):
-            raise ContractError(f"seed={seed!r} is no seed: give a whole number or a text")
         self.seed = secrets.randbits(32) if seed is None else seed
         self.clock = Clock(now, clock)
         self.journal = Journal(self.clock.now_us)
@@ -170,7 +172,7 @@ class Cloud:
         return connect(url, token)
 
     def reseed(self, seed: int | str) -> None:
-        """Start all randomness over from another seed."""
+        """Start all randomness over from another seed; raises ``ContractError`` for what is none."""
         self._context.ids.reseed(seed)
         self.seed = seed
 
@@ -208,7 +210,11 @@ class Cloud:
         """
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
-        handle_class = _handle_class(fixture)
+        handle_class = _handle_class(_service(fixture))
+        if not isinstance(settings, Mapping):
+            raise ContractError(
+                f"{shown(settings)} are no settings of {fixture}: give a dict, empty for none"
+            )
         if settings:
             check_settings(fixture, handle_class, settings)
         own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
@@ -229,8 +235,11 @@ class Cloud:
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """The one handle of a fixture in this cloud, started with the fixture's settings."""
-        handle = self._fixture_handles.get(fixture)
+        """The one handle of a fixture in this cloud, started with the fixture's settings.
+
+        Raises ``ContractError`` for a name that is no fixture's.
+        """
+        handle = self._fixture_handles.get(_service(fixture))
         if handle is None:
             handle = self.start(fixture, self.fixture_settings.get(fixture, {}))
             self._fixture_handles[fixture] = handle
@@ -274,7 +283,7 @@ class Cloud:
         """
         if kind not in PROBLEM_KINDS:
             raise ContractError(
-                f"{kind!r} is no kind of problem; the kinds are: {', '.join(PROBLEM_KINDS)}"
+                f"{shown(kind)} is no kind of problem; the kinds are: {', '.join(PROBLEM_KINDS)}"
             )
         self._allowed.append((kind, where))
 
@@ -300,7 +309,7 @@ class Cloud:
     def restore(self, snapshot: CloudSnapshot) -> None:
         """Put the data of a snapshot back into the handles that are still open."""
         if not isinstance(snapshot, CloudSnapshot):
-            raise ContractError(f"{snapshot!r} is no snapshot of a cloud")
+            raise ContractError(f"{shown(snapshot)} is no snapshot of a cloud")
         for handle in self._context.handles:
             if handle.name in snapshot.handles:
                 handle.restore(snapshot.handles[handle.name])
@@ -316,6 +325,13 @@ class Cloud:
 
     def keep_only(self, known: Iterable[Handle]) -> None:
         """Close the handles that are neither known nor a fixture's."""
+        known = (
+            [known] if isinstance(known, str) or not isinstance(known, Iterable) else list(known)
+        )
+        if strange := [each for each in known if not isinstance(each, Handle)]:
+            raise ContractError(
+                f"{', '.join(map(shown, strange))} are no handles: give those that are to stay open"
+            )
         kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
         for handle in self.handles:
             if id(handle) not in kept:
@@ -348,7 +364,7 @@ class Cloud:
         See ``control.record.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
         """
         if not isinstance(file, str | Path):
-            raise ContractError(f"{file!r} is no file: give the path of an HTTP archive (HAR)")
+            raise ContractError(f"{shown(file)} is no file: give the path of an HTTP archive (HAR)")
         from .control.record import replay
 
         return replay(self, file, **options)
@@ -408,8 +424,7 @@ def listen(
     listeners: list[Callable[[Handle], None]], listener: Callable[[Handle], None]
 ) -> Callable[[], None]:
     """Add a listener to those that hear of new handles; the result takes it off again."""
-    if not callable(listener):
-        raise ContractError(f"{listener!r} is no function: give one that takes a handle")
+    check_function(listener, "that takes a handle")
     listeners.append(listener)
 
     def stop() -> None:
@@ -422,12 +437,18 @@ def listen(
 def _check_switches(**switches: object) -> None:
     for name, value in switches.items():
         if not isinstance(value, bool):
-            raise ContractError(f"{name}={value!r} is no switch: give True or False")
+            raise ContractError(f"{name}={shown(value)} is no switch: give True or False")
+
+
+def _service(fixture: str) -> str:
+    if not isinstance(fixture, str) or fixture not in SERVICES:
+        raise ContractError(
+            f"{shown(fixture)} is no service; the services are: {', '.join(SERVICES)}"
+        )
+    return fixture
 
 
 @cache
 def _handle_class(fixture: str) -> type[Handle]:
-    if fixture not in SERVICES:
-        raise ContractError(f"{fixture!r} is no service; the services are: {', '.join(SERVICES)}")
     module, name = SERVICES[fixture]
     return cast("type[Handle]", getattr(importlib.import_module(module), name))

@@ -61,7 +61,7 @@ class Failures(Found[Failure]):
     def assert_held(self) -> None:
         """Fails when the promise was broken in any run, listing all of them."""
         if self.broken:
-            listing = "\n".join(f"  {failure!r}" for failure in self)
+            listing = "\n".join(f"  {shown(failure)}" for failure in self)
             raise AssertionError(
                 f"the promise was broken in {len(self.broken)} of {len(self)} runs:\n{listing}"
             )
@@ -155,10 +155,12 @@ def _plan(
     faults = cast("Sequence[FailureName]", _names("faults", faults))
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
-        raise ContractError(f"{unknown!r} is no failure: give names out of {', '.join(FAILURES)}")
+        raise ContractError(
+            f"{shown(unknown)} is no failure: give names out of {', '.join(FAILURES)}"
+        )
     for name, given in (("run", run), ("check", check)):
         if given is not None and not callable(given):
-            raise ContractError(f"{name}={given!r} is no function: give one without arguments")
+            raise ContractError(f"{name}={shown(given)} is no function: give one without arguments")
     handles = _chosen(cloud, services)
     start = cloud.snapshot()
     before = _count(handles)
@@ -237,7 +239,7 @@ def _names(what: str, given: str | Iterable[str]) -> list[str]:
         return [given]
     names = list(given) if isinstance(given, Iterable) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise ContractError(f"{what}={given!r} are no names: give one or a list of them")
+        raise ContractError(f"{what}={shown(given)} are no names: give one or a list of them")
     return names
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .kernel.errors import ContractError
+from .kernel.errors import ContractError, shown
 
 if TYPE_CHECKING:
     from .kernel.handle import Handle
@@ -58,10 +58,10 @@ def check_settings(fixture: str, handle_class: type[Handle], settings: Mapping[s
     """
     annotations = _annotations(handle_class)
     known = [*annotations, *PLACE_SETTINGS]
-    unknown = sorted(set(settings) - set(known))
+    unknown = sorted(set(settings) - set(known), key=shown)
     if unknown:
         raise ContractError(
-            f"{fixture} has no setting {', '.join(map(repr, unknown))}; it has: {', '.join(known)}"
+            f"{fixture} has no setting {', '.join(map(shown, unknown))}; it has: {', '.join(known)}"
         )
     for name, value in settings.items():
         if value is None and name in PLACE_SETTINGS:
@@ -69,15 +69,15 @@ def check_settings(fixture: str, handle_class: type[Handle], settings: Mapping[s
         if name == "port":
             if type(value) is not int or not 0 <= value <= MOST_PORT:
                 raise ContractError(
-                    f"port={value!r} of {fixture} must be 0 (any free) to {MOST_PORT}"
+                    f"port={shown(value)} of {fixture} must be 0 (any free) to {MOST_PORT}"
                 )
         elif name in (*PLACE_SETTINGS, "name"):
             if value is not None and (not isinstance(value, str) or not value):
                 raise ContractError(
-                    f"{name}={value!r} of {fixture} must be a text that is not empty"
+                    f"{name}={shown(value)} of {fixture} must be a text that is not empty"
                 )
             if name == "token" and value is not None and not value.isprintable():
-                raise ContractError(f"token={value!r} of {fixture}: no header can hold that")
+                raise ContractError(f"token={shown(value)} of {fixture}: no header can hold that")
         else:
             _check_type(fixture, name, value, annotations[name])
 
@@ -89,7 +89,7 @@ def _check_type(fixture: str, name: str, value: Any, annotation: str) -> None:
     if any(_TYPES[part][1](value) for part in parts):
         return
     wanted = " or ".join(dict.fromkeys(_TYPES[part][0] for part in parts))
-    raise ContractError(f"{name}={value!r} of {fixture} must be {wanted}")
+    raise ContractError(f"{name}={shown(value)} of {fixture} must be {wanted}")
 
 
 def _texts(value: Iterable[Any]) -> bool:

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .errors import ContractError
+from .errors import ContractError, shown
 
 __all__ = ["SHOWN", "Predicate", "brief", "check_times", "differences", "never_awaited"]
 
@@ -22,7 +22,7 @@ _ABSENT = object()
 def brief(value: object, length: int = SHOWN) -> str:
     """A value in a message: a function by its name, anything else as its repr, cut where too long."""
     text = getattr(value, "__name__", "") if callable(value) else ""
-    text = text or repr(value)
+    text = text or shown(value)
     return text if len(text) <= length else f"{text[:length]}…"
 
 

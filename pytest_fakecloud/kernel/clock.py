@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .errors import ContractError
+from .errors import ContractError, check_function, shown
 from .instants import (
     LAST_US,
     Duration,
     Instant,
+    check_seconds,
     duration_us,
     instant_us,
     monotonic,
@@ -129,11 +130,13 @@ class Clock:
     time; work that a timer creates joins the same advance. Timers of lane ``"state"`` (pure changes
     of an engine) also fire in ``settle()``; those of lane ``"driven"`` only in driving calls; those
     of lane ``"background"`` also in the dispatcher's thread.
+
+    Time ends with the year 9999, as datetimes do (decided here): a running clock stands there, a move
+    beyond is refused, and what would fall due later never does.
     """
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        self.wait_cap = 1.0
-        """Real seconds a wait may last while time is frozen or held."""
+        self._wait_cap = 1.0
         self._lock = threading.Lock()
         self._settling = threading.RLock()
         self._timers: dict[Lane, list[Timer]] = {lane: [] for lane in LANES}
@@ -152,6 +155,16 @@ class Clock:
         self._frozen_us, self._offset_us = _begun(self._start_us, self._starts_frozen)
 
     # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def wait_cap(self) -> float:
+        """Real seconds a wait may last while time is frozen or held; may be set."""
+        return self._wait_cap
+
+    @wait_cap.setter
+    def wait_cap(self, seconds: float) -> None:
+        check_seconds("wait_cap", seconds)
+        self._wait_cap = seconds
 
     @property
     def mode(self) -> Mode:
@@ -175,7 +188,8 @@ class Clock:
         frozen = self._frozen_us
         if frozen is not None:
             return frozen
-        return int(time.time() * 1_000_000) + self._offset_us
+        running = int(time.time() * 1_000_000) + self._offset_us
+        return running if running < LAST_US else LAST_US
 
     def now_ms(self) -> int:
         """The present instant in milliseconds since the Unix epoch."""
@@ -188,6 +202,8 @@ class Clock:
 
         For whatever lives in real time and cannot follow: engines that are real servers.
         """
+        if not isinstance(reason, str):
+            raise ContractError(f"reason={shown(reason)} is no text: say why time cannot be moved")
         with self._lock:
             self._ties = (*self._ties, reason)
 
@@ -258,7 +274,7 @@ class Clock:
         """The target of an advance: the instant that far from the moment it begins."""
         self._check_free()
         span = duration_us(duration)
-        return lambda: self._within_reach(self.now_us() + span)
+        return lambda: self.now_us() + span
 
     def until(self, instant: Instant) -> Callable[[], int]:
         """The target of a move: the instant itself, refused when it is past by then."""
@@ -302,6 +318,7 @@ class Clock:
 
     def next_due_us(self, lanes: Iterable[Lane] = LANES) -> int | None:
         """``next_due()`` in microseconds."""
+        lanes = _known(lanes)
         with self._lock:
             heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
@@ -313,10 +330,7 @@ class Clock:
 
     def run_due(self, lanes: Iterable[Lane] = LANES) -> list[Fired]:
         """Fire everything that is due now, in order, without moving time."""
-        wanted = tuple(lanes)
-        if unknown := [lane for lane in wanted if lane not in LANES]:
-            raise ContractError(f"{unknown!r} is no lane of a clock; there are: {', '.join(LANES)}")
-        return self._run(self.now_us, wanted)
+        return self._run(self.now_us, _known(lanes))
 
     def dispatch(
         self,
@@ -328,6 +342,7 @@ class Clock:
         For the thread that delivers in the background. Waits for an advance that is under way, and
         an advance waits for it. Fires nothing more once ``stopped()``.
         """
+        check_function(stopped, "without arguments")
         fired = 0
         while (
             not stopped() and (due := self.next_due_us(lanes)) is not None and due <= self.now_us()
@@ -361,6 +376,7 @@ class Clock:
 
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call the listener after each move of this clock; returns what takes it off again."""
+        check_function(listener, "without arguments")
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
@@ -383,12 +399,19 @@ class Clock:
     ) -> Timer:
         """Plan ``callback(due_us)`` for an instant; a due time in the past fires at the next chance.
 
+        One beyond the end of time is not even planned: nobody would see it pass.
         ``async_callback`` is used instead when an awaitable driver fires the timer. Callbacks run
         without any lock of the clock held.
         """
+        _check_instant("due_us", due_us)
+        if not callable(callback):
+            raise ContractError(f"{shown(callback)} is no function: give one that takes an instant")
+        (lane,) = _known((lane,))
         with self._lock:
             self._sequence += 1
             timer = Timer(due_us, self._sequence, callback, lane, label, async_callback)
+            if due_us > LAST_US:
+                return timer
             timers = self._timers[lane]
             heapq.heappush(timers, timer)
             if len(timers) > self._compact_at[lane]:
@@ -418,10 +441,14 @@ class Clock:
         The wait ends at the deadline on this clock, when the signal is closed, and, while time is
         frozen or held, after ``wait_cap`` real seconds. ``poll`` is called without any lock held.
         """
+        if not isinstance(signal, Signal):
+            raise ContractError(f"{shown(signal)} is no signal: give what signal() returned")
+        check_function(poll, "without arguments")
+        _check_instant("deadline_us", deadline_us)
         # Even a running clock never waits longer than the span that was left at the start: the
         # process clock it follows may be set back.
         running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
-        standing_left = self.wait_cap
+        standing_left = self._wait_cap
         while True:
             seen = signal.version
             found = poll()
@@ -453,10 +480,12 @@ class Clock:
         synchronous and an awaitable driver share the rules. Raises ``ContractError`` when another
         advance is under way, and for an instant yet to come where time cannot be moved.
         """
+        check_function(target, "without arguments")
+        lanes = _known(lanes)
         with self._drive():
             with self._lock:
                 now = self.now_us()
-            target_us = target()
+            target_us = self._within_reach(target())
             if target_us > self.now_us():
                 self._check_free()
             self._held_us = now
@@ -576,6 +605,24 @@ class Clock:
             return heapq.heappop(self._timers[first.lane])
 
 
+def _known(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
+    if type(lanes) is not tuple:
+        lanes = tuple(lanes) if isinstance(lanes, Iterable) else (lanes,)
+    for lane in lanes:
+        if lane not in LANES:
+            raise ContractError(
+                f"{shown(lane)} is no lane of a clock; there are: {', '.join(LANES)}"
+            )
+    return lanes
+
+
+def _check_instant(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ContractError(
+            f"{name}={shown(value)} is no instant: give whole microseconds since the Unix epoch"
+        )
+
+
 def _nap() -> float:
     # Tools that move the process's clock tell nobody, so where one is about, waits look up often.
     return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
@@ -584,7 +631,7 @@ def _nap() -> float:
 def _start(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
     """Where a clock starts (None: at the process's time), and whether frozen."""
     if mode not in (None, "running", "frozen"):
-        raise ContractError(f"clock={mode!r} is not a mode: give 'running' or 'frozen'")
+        raise ContractError(f"clock={shown(mode)} is not a mode: give 'running' or 'frozen'")
     frozen = mode == "frozen" or (mode is None and now is not None)
     return (None if now is None else instant_us(now)), frozen
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["ContractError", "ServiceError", "shown", "telling", "words_of"]
+__all__ = ["ContractError", "ServiceError", "check_function", "shown", "telling", "words_of"]
 
 
 class ServiceError(Exception):
@@ -41,6 +42,19 @@ def shown(value: object) -> str:
         raise
     except BaseException:  # what pytest.fail() raises is no Exception
         return f"<{type(value).__name__}, whose repr raises>"
+
+
+def check_function(value: object, kind: str) -> None:
+    """Refuse what cannot be called, or would have to be awaited where nobody does; ``ContractError``.
+
+    ``kind`` ends the sentence "give one ...".
+    """
+    if not callable(value):
+        raise ContractError(f"{shown(value)} is no function: give one {kind}")
+    if inspect.iscoroutinefunction(value):
+        raise ContractError(
+            f"{shown(value)} is to be awaited, and nobody would: give a function {kind}"
+        )
 
 
 def words_of(error: BaseException) -> str:

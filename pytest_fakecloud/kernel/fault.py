@@ -71,12 +71,12 @@ class Fault:
         self.route: str | None = matchers.get("route")
         if not isinstance(self.route, str | None):
             raise ContractError(
-                f"route={self.route!r} is no route: give its name, a path or 'POST /path' as text"
+                f"route={shown(self.route)} is no route: give its name, a path or 'POST /path' as text"
             )
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):
             raise ContractError(
-                f"when={self.when!r} is no function: give a predicate on the request"
+                f"when={shown(self.when)} is no function: give a predicate on the request"
             )
         self.facts = {
             name: wanted
@@ -126,7 +126,7 @@ class Fault:
                     return False
             return self.when is None or bool(self.when(request))
         except BaseException as error:  # what pytest.fail() raises is no Exception
-            raise ContractError(f"a predicate of {self!r} failed: {shown(error)}") from error
+            raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
     def wants(self, request: Any) -> bool:
         """Whether a matching request is one it fires on; called in turn, with the plan's lock held."""
@@ -161,7 +161,9 @@ def count(name: str, value: object, least: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ContractError(f"{name}={value!r} is no count: give a whole number from {least} up")
+        raise ContractError(
+            f"{name}={shown(value)} is no count: give a whole number from {least} up"
+        )
     return value
 
 

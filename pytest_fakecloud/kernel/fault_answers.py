@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from .app import Answer, Headers
-from .errors import ContractError
+from .errors import ContractError, shown
 
 __all__ = ["checked", "checked_body", "checked_headers", "checked_status", "checked_type"]
 
@@ -16,7 +16,9 @@ _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 def checked_status(status: object) -> int:
     """A status from 200 to 599; raises ``ContractError``."""
     if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
-        raise ContractError(f"{status!r} is no status of an answer: give a number from 200 to 599")
+        raise ContractError(
+            f"{shown(status)} is no status of an answer: give a number from 200 to 599"
+        )
     return status
 
 
@@ -34,7 +36,7 @@ def checked_headers(headers: object) -> Headers:
             value = str(value)
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(value, str):
             raise ContractError(
-                f"{name!r}: {value!r} is no header: give a name without spaces and a text"
+                f"{shown(name)}: {shown(value)} is no header: give a name without spaces and a text"
             )
         listed.append((name, _sendable(value)))
     return tuple(listed)
@@ -62,14 +64,14 @@ def checked_type(content_type: object) -> str | None:
         return None
     if not isinstance(content_type, str) or not content_type.isprintable():
         raise ContractError(
-            f"content_type={content_type!r} is none: give a text such as 'text/html'"
+            f"content_type={shown(content_type)} is none: give a text such as 'text/html'"
         )
     return _sendable(content_type)
 
 
 def _dumped(body: object, dump: Callable[[object], bytes] | None) -> bytes:
     if dump is None:
-        raise ContractError(f"this plan sends bytes only, not {body!r}")
+        raise ContractError(f"this plan sends bytes only, not {shown(body)}")
     try:
         return dump(body)
     except (TypeError, ValueError, RecursionError) as error:

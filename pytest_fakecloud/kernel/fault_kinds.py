@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from .app import Answer, Effect, Headers, Request, Response, Stream
-from .errors import ContractError
+from .errors import ContractError, shown
 from .fault import CUT, SPOIL, WAIT, Fault, Serve
 
 if TYPE_CHECKING:
@@ -242,15 +242,15 @@ class CallFault(Fault):
         try:
             result = self._function(request) if self._takes_request else self._function()
         except BaseException as error:  # what pytest.fail() raises is no Exception
-            raise ContractError(f"the function of {self!r} failed: {error!r}") from error
+            raise ContractError(f"the function of {shown(self)} failed: {shown(error)}") from error
         if inspect.iscoroutine(result):
             result.close()
-            raise ContractError(f"the function of {self!r} is to be awaited: give a plain one")
+            raise ContractError(f"the function of {shown(self)} is to be awaited: give a plain one")
         if isinstance(result, Answer):
             try:
                 return self._dumped(result)
             except ContractError as error:
-                raise ContractError(f"the answer of {self!r}: {error}") from error
+                raise ContractError(f"the answer of {shown(self)}: {error}") from error
         return result
 
 

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from .app import JSON_TYPE, Answer, Effect, Headers, Request, Response
-from .errors import ContractError, ServiceError
+from .errors import ContractError, ServiceError, shown
 from .fault import Fault, Matchers, Serve, count
 from .fault_answers import checked, checked_body, checked_headers, checked_status, checked_type
 from .fault_kinds import (
@@ -34,7 +34,7 @@ from .fault_kinds import (
     lost,
     truncated,
 )
-from .instants import Duration, duration_us
+from .instants import Duration, check_seconds, duration_us
 
 if TYPE_CHECKING:
     from .clock import Clock
@@ -160,7 +160,7 @@ class FaultPlan:
         limit = count("requests", requests, 0) or 0
         per_us = duration_us(per)
         if not per_us:
-            raise ContractError(f"per={per!r} is no span: give one that lasts")
+            raise ContractError(f"per={shown(per)} is no span: give one that lasts")
         self._answer_maker(status, body, headers or (), None)
 
         def make(usual: Headers) -> Answer:
@@ -175,21 +175,23 @@ class FaultPlan:
         round again.
         """
         if isinstance(steps, str | bytes) or not isinstance(steps, Iterable):
-            raise ContractError(f"{steps!r} are no steps: give a list such as [503, None, 429]")
+            raise ContractError(
+                f"{shown(steps)} are no steps: give a list such as [503, None, 429]"
+            )
         listed = list(steps)
         if not listed:
             raise ContractError("sequence() got no steps: give for example [503, None, 429]")
-        shown = ", ".join("ok" if step is None else str(step) for step in listed)
+        told = ", ".join("ok" if step is None else str(step) for step in listed)
         taken = [self._step(step) for step in listed]
-        return self.add(SequenceFault(self, taken, f"sequence [{shown}]", matchers))
+        return self.add(SequenceFault(self, taken, f"sequence [{told}]", matchers))
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
         """Do the step to this share of the matching requests, drawn from the test's seed."""
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-            raise ContractError(f"rate={rate!r} is no share: give a number from 0 to 1")
+            raise ContractError(f"rate={shown(rate)} is no share: give a number from 0 to 1")
         taken = self._step(step)
-        shown = f"random {step} at {rate:g}"
-        return self.add(RandomFault(self, rate, taken, self._stream, shown, matchers))
+        told = f"random {step} at {rate:g}"
+        return self.add(RandomFault(self, rate, taken, self._stream, told, matchers))
 
     def call(
         self,
@@ -203,9 +205,9 @@ class FaultPlan:
         endpoint's.
         """
         if not callable(function):
-            raise ContractError(f"call() needs a function, got {function!r}")
+            raise ContractError(f"call() needs a function, got {shown(function)}")
         if moment not in ("before", "after"):
-            raise ContractError(f"call() runs a function 'before' or 'after', not {moment!r}")
+            raise ContractError(f"call() runs a function 'before' or 'after', not {shown(moment)}")
         return self.add(CallFault(self, function, moment, self._dumped, matchers))
 
     # -- looking ---------------------------------------------------------------------------------
@@ -238,7 +240,8 @@ class FaultPlan:
         self._look_at_gate()
 
     def pause(self, seconds: float) -> None:
-        """Wait so many real seconds, or until the handle closes."""
+        """Wait so many real seconds, or until the handle closes; ``ContractError`` for no number."""
+        check_seconds("pause", seconds)
         with self._lock:
             if self._closing is None:
                 # An event's wait is not moved by tools that freeze the process's time.
@@ -269,6 +272,7 @@ class FaultPlan:
 
     def add(self, fault: Fault) -> Fault:
         """Put a prepared fault into the plan."""
+        _check_fault(fault)
         with self._lock:
             self.active = tuple(sorted((*self.active, fault), key=lambda each: each.order))
             self._all.append(fault)
@@ -276,8 +280,7 @@ class FaultPlan:
 
     def remove(self, fault: Fault) -> None:
         """Take a fault back; it fires no more."""
-        if not isinstance(fault, Fault):
-            raise ContractError(f"{fault!r} is no fault: give what a method of faults returned")
+        _check_fault(fault)
         with self._lock:
             fault.taken_back = True
             self._retire(fault)
@@ -357,7 +360,7 @@ class FaultPlan:
             make = self._answer_maker(step, None, (), None)
         else:
             raise ContractError(
-                f"{step!r} is no step: give a status, None, (status, body), an Answer, "
+                f"{shown(step)} is no step: give a status, None, (status, body), an Answer, "
                 "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
             )
         return lambda serve: make()
@@ -377,8 +380,8 @@ class FaultPlan:
             hit = fault.hits
             if not fault.active:
                 self._retire(fault)
-        call, shown = request.call, fault.description
-        call.fault = shown if call.fault is None else f"{call.fault}, {shown}"
+        call, told = request.call, fault.description
+        call.fault = told if call.fault is None else f"{call.fault}, {told}"
         return hit
 
     def _retire(self, fault: Fault) -> None:
@@ -393,7 +396,7 @@ class FaultPlan:
 
 def _switch(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise ContractError(f"{name}={value!r} is no switch: give True or False")
+        raise ContractError(f"{name}={shown(value)} is no switch: give True or False")
     return value
 
 
@@ -406,3 +409,8 @@ def _phrase(status: int) -> str:
 
 def _plain_error(error: ServiceError) -> Answer:
     return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
+
+
+def _check_fault(fault: object) -> None:
+    if not isinstance(fault, Fault):
+        raise ContractError(f"{shown(fault)} is no fault: give what a method of faults returned")

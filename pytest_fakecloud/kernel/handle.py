@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 from .app import App, Problem, Problems
 from .auth import new_token
 from .clock import Clock, Mode
-from .errors import ContractError, shown
+from .errors import ContractError, check_function, shown
 from .faults import FaultPlan
 from .hub import default_hub
 from .ids import Ids
@@ -142,7 +142,9 @@ class Context:
         taken = [handle.name for handle in self.handles]
         if given is not None:
             if given in taken:
-                raise ContractError(f"there is a handle named {given!r} already: give another name")
+                raise ContractError(
+                    f"there is a handle named {shown(given)} already: give another name"
+                )
             return given
         for number in self._numbers.setdefault(fixture, itertools.count(1)):
             name = fixture if number == 1 else f"{fixture}_{number}"
@@ -280,7 +282,7 @@ class Handle:
             raise ContractError("intercept() needs a handle that was made by a Cloud")
         if self.closed:
             # Nothing would ever take it back.
-            raise ContractError(f"{self.name} is closed and cannot answer for {origin!r}")
+            raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
         interception = self.context.interceptor(self, origin)
         self._stack().push(interception)
         return interception
@@ -299,7 +301,8 @@ class Handle:
         """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
-                f"{snapshot!r} is no snapshot of a {self.fixture}: give what its snapshot() returned"
+                f"{shown(snapshot)} is no snapshot of a {self.fixture}: "
+                "give what its snapshot() returned"
             )
         self.engine.restore(snapshot.data)
 
@@ -326,8 +329,7 @@ class Handle:
 
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call this when the handle closes."""
-        if not callable(callback):
-            raise ContractError(f"{callback!r} is no function: give one without arguments")
+        check_function(callback, "without arguments")
         self._at_close(callback)
 
     def _at_close(self, callback: Callable[[], object]) -> None:
@@ -345,7 +347,7 @@ class Handle:
         found = [
             Problem(
                 "unused_fault",
-                f"{self.name}: the fault {fault!r} never fired; remove it, or allow it with "
+                f"{self.name}: the fault {shown(fault)} never fired; remove it, or allow it with "
                 'fakecloud.allow("unused_fault")',
                 {"handle": self.name},
             )

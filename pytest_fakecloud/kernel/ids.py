@@ -9,12 +9,26 @@ from collections.abc import Callable, MutableSequence, Sequence
 from functools import cached_property, partial
 from typing import TypeVar
 
-__all__ = ["BASE58", "BASE62", "Ids", "RandomStream"]
+from .errors import ContractError, shown
+
+__all__ = ["BASE58", "BASE62", "Ids", "RandomStream", "check_seed"]
 
 T = TypeVar("T")
 
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_MOST_BITS = 4096  # of a seed: what nobody can print is no help in repeating a test
+
+
+def check_seed(seed: object) -> None:
+    """Refuse what is no seed; raises ``ContractError``."""
+    whole = isinstance(seed, int) and not isinstance(seed, bool)
+    if not whole and not isinstance(seed, str):
+        raise ContractError(f"seed={shown(seed)} is no seed: give a whole number or a text")
+    if isinstance(seed, int) and seed.bit_length() > _MOST_BITS:
+        raise ContractError(
+            f"a whole number of {seed.bit_length()} bits is no seed: give one of at most {_MOST_BITS}"
+        )
 
 
 class RandomStream:
@@ -81,6 +95,7 @@ class Ids:
     """
 
     def __init__(self, seed: int | str) -> None:
+        check_seed(seed)
         self.seed = seed
         self._streams: list[weakref.ref[RandomStream]] = []
 
@@ -91,7 +106,11 @@ class Ids:
         return stream
 
     def reseed(self, seed: int | str) -> None:
-        """Start every stream over from another seed, those handed out before included."""
+        """Start every stream over from another seed, those handed out before included.
+
+        Raises ``ContractError`` for what is no seed.
+        """
+        check_seed(seed)
         self.seed = seed
         self._streams = [reference for reference in self._streams if reference() is not None]
         for reference in self._streams:
@@ -100,4 +119,6 @@ class Ids:
                 stream.restart()
 
     def _digest(self, purpose: tuple[str, ...]) -> bytes:
-        return hashlib.sha256("/".join((str(self.seed), *purpose)).encode()).digest()
+        return hashlib.sha256(
+            "/".join((str(self.seed), *purpose)).encode("utf-8", "surrogatepass")
+        ).digest()

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from .errors import ContractError
+from .errors import ContractError, shown
 
 __all__ = [
     "LAST_US",
     "Duration",
     "Instant",
+    "check_seconds",
     "duration_us",
     "instant_us",
     "monotonic",
@@ -72,10 +73,17 @@ def duration_us(value: Duration) -> int:
     else:
         raise _bad_duration(value)
     if microseconds < 0:
-        raise ContractError(f"a duration cannot be negative: {value!r}")
+        raise ContractError(f"a duration cannot be negative: {shown(value)}")
     if microseconds > _LONGEST_US:
-        raise ContractError(f"a duration above 100 years is surely a mistake: {value!r}")
+        raise ContractError(f"a duration above 100 years is surely a mistake: {shown(value)}")
     return microseconds
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Refuse what is no number of real seconds from 0 up; raises ``ContractError``."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not value >= 0:  # type: ignore[operator]
+        raise ContractError(f"{name}={shown(value)} are no seconds: give a number from 0 up")
 
 
 def instant_us(value: Instant) -> int:
@@ -93,33 +101,42 @@ def instant_us(value: Instant) -> int:
         moment = value
     else:
         raise _bad_instant(value)
-    if moment.utcoffset() is None:
+    try:
+        offset = moment.utcoffset()
+    except Exception as error:  # the tester's own tzinfo
+        raise ContractError(f"the time zone of {shown(value)} is of no use: {error}") from error
+    if offset is None:
         raise ContractError(
-            f"{value!r} names no time zone: give an aware datetime (tzinfo=UTC) or text with an "
+            f"{shown(value)} names no time zone: give an aware datetime (tzinfo=UTC) or text with an "
             "offset, such as '2026-01-01T00:00:00Z'"
         )
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if not _FIRST_US <= microseconds <= LAST_US:
         # The first hours of year 1 east of Greenwich, or the last of 9999 west of it.
-        raise ContractError(f"{value!r} is outside of the years 1 to 9999 in UTC")
+        raise ContractError(f"{shown(value)} is outside of the years 1 to 9999 in UTC")
     return microseconds
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """The aware UTC datetime of a number of microseconds since the Unix epoch."""
+    """The aware UTC datetime of a number of microseconds since the Unix epoch.
+
+    The nearest there is, where no datetime reaches: services keep instants far beyond the year 9999.
+    """
+    if not _FIRST_US <= microseconds <= LAST_US:
+        microseconds = _FIRST_US if microseconds < 0 else LAST_US
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _bad_duration(value: object) -> ContractError:
     return ContractError(
-        f"{value!r} is not a duration: give a timedelta, a number of seconds, "
+        f"{shown(value)} is not a duration: give a timedelta, a number of seconds, "
         "or text such as '24h', '1d2h' or '200ms'"
     )
 
 
 def _bad_instant(value: object) -> ContractError:
     return ContractError(
-        f"{value!r} is not an instant: give an aware datetime or ISO text with an offset, "
+        f"{shown(value)} is not an instant: give an aware datetime or ISO text with an offset, "
         "such as '2026-01-01T00:00:00Z'"
     )
 

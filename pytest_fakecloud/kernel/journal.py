@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
 from .asserting import check_times
-from .errors import ContractError
+from .errors import ContractError, check_function
 from .instants import to_datetime
 
 __all__ = ["Call", "Event", "Found", "Journal"]
@@ -260,6 +260,7 @@ class Journal:
 
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
         """Call the watcher with each new entry; returns what takes it off again."""
+        check_function(watcher, "that takes an entry")
         with self._lock:
             self._watchers = (*self._watchers, watcher)
 

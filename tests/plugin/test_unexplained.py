@@ -357,3 +357,28 @@ def test_early_fakes_that_cannot_start_are_a_usage_error(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*fakecloud_early: *"])
     assert "Traceback" not in result.stderr.str()
+
+
+@pytest.mark.parametrize("mode", ["running", "frozen"])
+def test_a_failure_at_the_end_of_time_is_told(run: Run, tmp_path: Path, mode: str) -> None:
+    text = went_on(
+        run(
+            f"""
+            import pytest
+
+            @pytest.mark.fakecloud(now="9999-12-31T23:59:59.999Z", clock={mode!r})
+            def test_it(kv_server, queue):
+                kv_server.client().set("a", "1", ex=60)
+                queue.publish("https://app.test/", delay="1d")
+                assert False
+
+            def test_after():
+                pass
+            """,
+            f"--fakecloud-report={tmp_path}",
+            f"--fakecloud-record={tmp_path}",
+        )
+    )
+    assert "cannot be told" not in text
+    assert "9999-12-31" in text
+    assert len(list(tmp_path.iterdir())) == 2

@@ -1,0 +1,200 @@
+"""What the public calls of Cloud, Clock, Journal, faults and handles are given, they check.
+
+Every call here gets a value of each wrong kind. It must refuse each with ``ContractError`` and
+words: an acceptance would go wrong later and elsewhere, a bare error says nothing of what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kernel.instants import instant_us
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+class Unshowable:
+    """Not even to be put into the message that refuses it, if one is not careful."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+async def coroutine(*_: object) -> None:
+    """What nobody would await."""
+
+
+KINDS: dict[str, Any] = {
+    "none": None,
+    "bool": True,
+    "int": 5,
+    "negative": -1,
+    "float": 1.5,
+    "nan": float("nan"),
+    "text": "nonsense\0",
+    "empty": "",
+    "bytes": b"x",
+    "list": [],
+    "numbers": [5],
+    "texts": ["a"],
+    "dict": {"a": 1},
+    "object": object(),
+    "function": lambda *_: None,
+    "coroutine": coroutine,
+}
+SECONDS = "int float"
+FUNCTIONS = "function"
+
+CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
+    # what is called, and the kinds that it takes
+    "Cloud(seed=)": (lambda cloud, v: Cloud(seed=v).close(), "none int negative text empty"),
+    "Cloud(now=)": (lambda cloud, v: Cloud(now=v).close(), "none"),
+    "Cloud(clock=)": (lambda cloud, v: Cloud(clock=v).close(), "none"),
+    "Cloud(process_time=)": (lambda cloud, v: Cloud(process_time=v).close(), "bool"),
+    "Cloud(delivery=)": (lambda cloud, v: Cloud(delivery=v).close(), ""),
+    "Cloud(transport=)": (lambda cloud, v: Cloud(transport=v).close(), ""),
+    "Cloud(tls=)": (lambda cloud, v: Cloud(tls=v).close(), "bool"),
+    "Cloud.connect(url)": (lambda cloud, v: Cloud.connect(v, "token"), ""),
+    "Cloud.reseed": (lambda cloud, v: cloud.reseed(v), "int negative text empty"),
+    "Cloud.start(fixture)": (lambda cloud, v: cloud.start(v, {}), ""),
+    "Cloud.start(settings)": (lambda cloud, v: cloud.start("kv_server", v), ""),
+    "Cloud.start(a name)": (
+        lambda cloud, v: cloud.start("kv_server", {v if _hashable(v) else "": 1, "x": 1}),
+        "",
+    ),
+    "Cloud.start(name=)": (lambda cloud, v: cloud.kv_server(name=v), "none text"),
+    "Cloud.start(port=)": (lambda cloud, v: cloud.kv_server(port=v), "none int"),
+    "Cloud.start(token=)": (lambda cloud, v: cloud.kv_server(token=v), "none"),
+    "Cloud.fixture_handle": (lambda cloud, v: cloud.fixture_handle(v), ""),
+    "Cloud.on_start": (lambda cloud, v: cloud.on_start(v), FUNCTIONS),
+    "Cloud.allow": (lambda cloud, v: cloud.allow(v), ""),
+    "Cloud.restore": (lambda cloud, v: cloud.restore(v), ""),
+    "Cloud.keep_only": (lambda cloud, v: cloud.keep_only(v), "list"),
+    "Cloud.begin(now)": (lambda cloud, v: cloud.begin(v), "none"),
+    "Cloud.begin(clock)": (lambda cloud, v: cloud.begin(None, v), "none"),
+    "Cloud.every_failure(run)": (lambda cloud, v: cloud.every_failure(v), ""),
+    "Cloud.replay": (lambda cloud, v: cloud.replay(v), ""),
+    "Ids": (lambda cloud, v: Ids(v), "int negative text empty"),
+    "Ids.reseed": (lambda cloud, v: Ids(1).reseed(v), "int negative text empty"),
+    "Clock(now)": (lambda cloud, v: Clock(v), "none"),
+    "Clock(mode)": (lambda cloud, v: Clock(None, v), "none"),
+    "Clock.wait_cap": (lambda cloud, v: setattr(cloud.clock, "wait_cap", v), SECONDS),
+    "Clock.advance": (lambda cloud, v: cloud.clock.advance(v), "int float"),
+    "Clock.move_to": (lambda cloud, v: cloud.clock.move_to(v), ""),
+    "Clock.after": (lambda cloud, v: cloud.clock.after(v), "int float"),
+    "Clock.until": (lambda cloud, v: cloud.clock.until(v), ""),
+    "Clock.rewind(now)": (lambda cloud, v: cloud.clock.rewind(v), "none"),
+    "Clock.rewind(mode)": (lambda cloud, v: cloud.clock.rewind(None, v), "none"),
+    "Clock.next_due": (lambda cloud, v: cloud.clock.next_due(v), "list empty"),
+    "Clock.next_due_us": (lambda cloud, v: cloud.clock.next_due_us(v), "list empty"),
+    "Clock.run_due": (lambda cloud, v: cloud.clock.run_due(v), "list empty"),
+    "Clock.dispatch(lanes)": (lambda cloud, v: cloud.clock.dispatch(v), "list empty"),
+    "Clock.dispatch(stopped)": (lambda cloud, v: cloud.clock.dispatch((), v), FUNCTIONS),
+    "Clock.on_move": (lambda cloud, v: cloud.clock.on_move(v), FUNCTIONS),
+    "Clock.tie_to_real_time": (lambda cloud, v: cloud.clock.tie_to_real_time(v), "text empty"),
+    "Clock.steps(target)": (lambda cloud, v: list(cloud.clock.steps(v)), FUNCTIONS),
+    "Clock.steps(lanes)": (
+        lambda cloud, v: list(cloud.clock.steps(cloud.clock.now_us, v)),
+        "list empty",
+    ),
+    "Clock.call_at(due_us)": (
+        lambda cloud, v: cloud.clock.call_at(v, print),
+        "int negative",
+    ),
+    "Clock.call_at(callback)": (
+        lambda cloud, v: cloud.clock.call_at(instant_us(NOON), v),
+        "function coroutine",
+    ),
+    "Clock.call_at(lane)": (lambda cloud, v: cloud.clock.call_at(5, print, lane=v), ""),
+    "Clock.wait(signal)": (lambda cloud, v: cloud.clock.wait(v, lambda: 1, 0), ""),
+    "Clock.wait(poll)": (
+        lambda cloud, v: cloud.clock.wait(cloud.clock.signal(), v, 0),
+        FUNCTIONS,
+    ),
+    "Clock.wait(deadline)": (
+        lambda cloud, v: cloud.clock.wait(cloud.clock.signal(), lambda: 1, v),
+        "int negative",
+    ),
+    "Journal.watch": (lambda cloud, v: cloud.journal.watch(v), FUNCTIONS),
+    "Journal.calls": (lambda cloud, v: cloud.journal.calls(v), "none function coroutine"),
+    "Journal.assert_called": (
+        lambda cloud, v: cloud.journal.assert_called(v, times=0),
+        "none text empty",
+    ),
+    "Journal.assert_called(times=)": (
+        lambda cloud, v: (
+            cloud.journal.assert_not_called() if v is None else cloud.journal.assert_called(times=v)
+        ),
+        "none int",
+    ),
+    "Handle.on_close": (lambda cloud, v: _kv(cloud).on_close(v), FUNCTIONS),
+    "Handle.restore": (lambda cloud, v: _kv(cloud).restore(v), ""),
+    "Handle.intercept": (lambda cloud, v: _kv(cloud).intercept(v), ""),
+    "Handle.assert_not_called": (
+        lambda cloud, v: _kv(cloud).assert_not_called(v),
+        "none text empty",
+    ),
+    "FaultPlan.add": (lambda cloud, v: _kv(cloud).faults.add(v), ""),
+    "FaultPlan.remove": (lambda cloud, v: _kv(cloud).faults.remove(v), ""),
+    "FaultPlan.delay": (lambda cloud, v: _kv(cloud).faults.delay(v), "int float"),
+    "FaultPlan.answer": (lambda cloud, v: _kv(cloud).faults.answer(v), ""),
+    "FaultPlan.sequence": (lambda cloud, v: _kv(cloud).faults.sequence(v), ""),
+    "FaultPlan.random": (lambda cloud, v: _kv(cloud).faults.random(v), ""),
+}
+CASES = [
+    pytest.param(call, kind, id=f"{call}-{kind}")
+    for call, (_, taken) in CALLS.items()
+    for kind in KINDS
+    if kind not in taken.split()
+]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cloud]:
+    with Cloud(seed=1, now=NOON, delivery="driven") as opened:
+        yield opened
+
+
+def _kv(cloud: Cloud) -> Any:
+    return cloud.fixture_handle("kv_server")
+
+
+def _hashable(value: object) -> bool:
+    return type(value).__hash__ is not None
+
+
+@pytest.mark.parametrize(("call", "kind"), CASES)
+def test_what_is_of_no_use_is_refused_in_words(shared: Cloud, call: str, kind: str) -> None:
+    before = shared.handles
+    with pytest.raises(ContractError) as refusal:
+        CALLS[call][0](shared, KINDS[kind])
+    assert len(str(refusal.value)) > 20
+    # What was refused has changed nothing.
+    assert shared.handles == before or "kv_server" in {handle.name for handle in shared.handles}
+    assert shared.seed == 1
+
+
+PLAIN = ("Journal.", "Cloud.connect", "Handle.intercept", "Handle.assert")
+WITH_CARE = [call for call in CALLS if not call.startswith(PLAIN)]
+
+
+@pytest.mark.parametrize("call", WITH_CARE)
+def test_what_cannot_even_be_shown_is_refused_in_words(shared: Cloud, call: str) -> None:
+    with pytest.raises(ContractError, match="<Unshowable, whose repr raises>"):
+        CALLS[call][0](shared, Unshowable())
+
+
+def test_a_number_beyond_all_printing_is_refused_in_words() -> None:
+    for call in (lambda: Cloud(seed=10**5000), lambda: Clock().advance(10**5000)):
+        with pytest.raises(ContractError, match=r"bits is no seed|above 100 years"):
+            call()
+
+
+def test_a_seed_of_any_text_will_do() -> None:
+    assert Ids("\ud800").stream("a").random() != Ids("x").stream("a").random()
