@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from .kernel.app import Problem, Problems
-from .kernel.clock import Clock, Mode
+from .kernel.clock import STANDS, Clock, Mode
 from .kernel.dispatch import Dispatcher
 from .kernel.errors import ContractError, check_function, shown
 from .kernel.handle import Context, Delivery, Handle, Snapshot
@@ -67,7 +67,9 @@ class Cloud:
 
     ``seed`` makes ids and randomness repeatable (a random one is chosen, and kept in ``seed``,
     when none is given); ``now`` and ``clock`` set up the clock; ``process_time=True`` makes
-    ``time.time()`` and ``datetime.now()`` of this process follow it. ``delivery`` says who delivers
+    ``time.time()`` and ``datetime.now()`` of this process follow it, and freezes it: both stand until
+    the clock is told to move (decided here; ``clock="running"`` and ``resume()`` are refused then,
+    since a clock cannot follow the time that follows it). ``delivery`` says who delivers
     the queues' messages: ``"background"`` or ``"driven"``. ``transport="inprocess"`` lets requests of
     this process skip the socket; ``tls=True`` serves HTTPS with an authority made for the run (in
     ``authority``); ``share_tls_context=False`` leaves the cost of clients as it is. A with-block;
@@ -97,6 +99,8 @@ class Cloud:
                 f"delivery={shown(delivery)} is unknown: give 'background' or 'driven'"
             )
         _check_switches(process_time=process_time, tls=tls, share_tls_context=share_tls_context)
+        if process_time and clock == "running":
+            raise ContractError(f"clock='running' is refused: {STANDS}")
         self.seed = secrets.randbits(32) if seed is None else seed
         self.clock = Clock(now, clock)
         self.journal = Journal(self.clock.now_us)

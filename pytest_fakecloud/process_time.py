@@ -15,9 +15,9 @@ __all__ = ["ProcessTime"]
 class ProcessTime:
     """Makes ``time.time()`` and ``datetime.now()`` of this process follow the clock.
 
-    ``start()`` freezes the clock, since a process time that follows a clock that follows process
-    time has no anchor; the tester moves both with the clock. Raises ``ContractError`` without
-    time-machine.
+    ``start()`` freezes the clock for good, since a process time that follows a clock that follows
+    process time has no anchor; the tester moves both with the clock. Raises ``ContractError``
+    without time-machine.
     """
 
     def __init__(self, clock: Clock) -> None:

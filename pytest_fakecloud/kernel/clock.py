@@ -33,6 +33,10 @@ __all__ = ["Clock", "Fired", "Lane", "Mode", "Signal", "Timer"]
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
 Lane = Literal["state", "driven", "background"]
+STANDS = (
+    "with process_time=True the process's time follows it, and both stand until they are told to move. "
+    "Move them with advance() or move_to(), or leave out process_time"
+)
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
 _COMPACT = 64  # timers of a lane below which cancelled ones are left alone
 _STANDS = 0.02  # real seconds after which an unmoved clock is seen to stand
@@ -147,6 +151,7 @@ class Clock:
         self._driver: int | None = None
         self._dispatching = False
         self._idle: threading.Condition | None = None
+        self._anchored = False
         self._breach: ContractError | None = None
         self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
@@ -230,6 +235,10 @@ class Clock:
         if self._ties:
             raise ContractError(f"this clock cannot be stopped or moved: {self._ties[0]}")
 
+    def _check_can_run(self) -> None:
+        if self._anchored:
+            raise ContractError(f"this clock cannot run: {STANDS}")
+
     def freeze(self) -> None:
         """Stop the clock where it is."""
         self._check_free()
@@ -239,16 +248,22 @@ class Clock:
         self._moved()
 
     def anchor(self) -> None:
-        """Stop the clock where it is, and make this what ``rewind()`` returns to.
+        """Stop the clock where it is for good, and make this what ``rewind()`` returns to.
 
-        For a clock that the process's time follows, which then is nothing to run with.
+        For a clock that the process's time follows, which then is nothing to run with: from now on it
+        moves when it is told, and refuses to run.
         """
         self.freeze()
         with self._lock:
             self._start_us, self._starts_frozen = self.now_us(), True
+            self._anchored = True
 
     def resume(self) -> None:
-        """Let the clock run on from where it is."""
+        """Let the clock run on from where it is.
+
+        Raises ``ContractError`` where the process's time follows it (``process_time=True``).
+        """
+        self._check_can_run()
         with self._lock:
             if self._frozen_us is not None:
                 self._offset_us = self._frozen_us - _process_us()
@@ -300,13 +315,15 @@ class Clock:
 
         Or, for this once, to how it would begin with ``now`` and ``mode``. For a cloud that serves
         many tests, between two of them: the only way back. Timers stay; whoever owns them replaces
-        them. Raises ``ContractError`` while an advance is under way, and for another beginning
-        where time cannot be moved.
+        them. Raises ``ContractError`` while an advance is under way, for another beginning where time
+        cannot be moved, and for a running one where the process's time follows.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:
             self._check_free()
             start_us, frozen = _start(now, mode)
+            if not frozen:
+                self._check_can_run()
         with self._drive(), self._lock:
             self._frozen_us, self._offset_us = _begun(start_us, frozen)
         self._moved()

@@ -129,3 +129,65 @@ def test_without_time_machine_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "time_machine", None)
     with pytest.raises(ContractError, match=r"pip install 'pytest-fakecloud\[time\]'"):
         Cloud(process_time=True)
+
+
+STANDS = "both stand until they are told to move. Move them with advance"
+
+
+def test_a_running_clock_and_process_time_contradict_each_other() -> None:
+    before = time.time()
+    with pytest.raises(ContractError, match=rf"clock='running' is refused: .*{STANDS}"):
+        Cloud(process_time=True, clock="running")
+    with pytest.raises(ContractError, match=STANDS):
+        Cloud(process_time=True, now=NOON, clock="running")
+    assert abs(time.time() - before) < 60
+    with Cloud(process_time=True, clock="frozen") as cloud:
+        assert cloud.clock.mode == "frozen"
+
+
+def test_a_clock_that_process_time_follows_does_not_run() -> None:
+    with Cloud(seed=1, now=NOON, process_time=True) as cloud:
+        for run in (
+            cloud.clock.resume,
+            lambda: cloud.begin(clock="running"),
+            lambda: cloud.begin(now=NOON, clock="running"),
+            lambda: cloud.clock.rewind(mode="running"),
+        ):
+            with pytest.raises(ContractError, match=f"this clock cannot run: .*{STANDS}"):
+                run()
+            # Neither half of it was obeyed.
+            assert cloud.clock.mode == "frozen"
+            assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
+        cloud.begin(now="2026-05-05T00:00:00Z")
+        assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 5, 5, tzinfo=UTC)
+        cloud.clock.advance("1s")
+        assert time.time() == cloud.clock.now().timestamp()
+        cloud.begin()
+        assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_the_marker_refuses_the_contradiction_too(run: Run, pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+
+        @pytest.mark.fakecloud(process_time=True, clock="running")
+        def test_it(kv_server):
+            pass
+
+        @pytest.mark.fakecloud(process_time=True)
+        def test_after(kv_server):
+            assert kv_server.clock.mode == "frozen"
+    """
+    result = run(source)
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines(["*ContractError: clock='running' is refused: *"])
+    # What is only the default contradicts nothing.
+    pytester.makeini("[pytest]\nfakecloud_clock = running")
+    run(source).assert_outcomes(errors=1, passed=1)
+
+
+@pytest.mark.parametrize("now", ["9999-12-31T23:59:59.999999Z", "1970-01-01T00:00:00Z"])
+def test_process_time_at_the_ends_of_time(now: str) -> None:
+    with Cloud(now=now, process_time=True) as cloud:
+        assert datetime.now(UTC) == cloud.clock.now()
+        cloud.kv_server().client().set("k", "v", ex=60)
