@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import secrets
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -210,8 +212,21 @@ class Cloud:
         """Start a handle by the name of its fixture; unknown settings are a ``ContractError``.
 
         Besides the handle's own settings: ``host`` and ``port`` to stand at a chosen address, and
-        ``token`` for chosen credentials.
+        ``token`` for chosen credentials. Raises ``ContractError`` too where the system has no file or
+        socket left for it.
         """
+        try:
+            return self._start(fixture, settings)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise ContractError(
+                f"{fixture} cannot be started: {error.strerror}. Each fake and each open connection "
+                "takes one: close clients and clouds that are done with (with-blocks do), or allow "
+                "the process more (ulimit -n)"
+            ) from error
+
+    def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
         handle_class = _handle_class(_service(fixture))
@@ -381,12 +396,20 @@ class Cloud:
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Deliver nothing more and close every handle; may be called any number of times."""
+        """Deliver nothing more and close every handle; may be called any number of times.
+
+        A handler that does not end is not waited for: a ``RuntimeWarning`` says which, and where it is.
+        """
         if self.closed:
             return
         self.closed = True
-        if self._dispatcher is not None:
-            self._dispatcher.stop()
+        if self._dispatcher is not None and not self._dispatcher.stop():
+            warnings.warn(
+                "a delivery in the background has not ended and is left alone; its handler is at\n"
+                + self._dispatcher.place,
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self.gone.last = list(self._context.handles)
         for handle in reversed(self.gone.last):
             handle.close()

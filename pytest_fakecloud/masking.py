@@ -1,4 +1,4 @@
-"""Taking credentials out of what leaves the process: reports, timelines, recordings."""
+"""Keeping credentials and requests private: in reports, timelines, recordings and their files."""
 
 from __future__ import annotations
 
@@ -56,6 +56,11 @@ class Mask:
         """The text with every known credential replaced."""
         return _SECRET_SHAPES.sub(HIDDEN, self._secrets.sub(HIDDEN, text))
 
+    def data(self, body: bytes) -> bytes:
+        """Bytes that are no text with every known credential replaced."""
+        # One character for each byte, and back.
+        return self.text(body.decode("latin-1")).encode("latin-1")
+
     def header(self, name: str, value: str) -> str:
         """A header's value, hidden when its name says that it is secret."""
         return HIDDEN if _SECRET_HEADER.search(name) else self.text(value)
@@ -82,4 +87,10 @@ def _spellings(secret: str) -> Iterator[str]:
     yield secret
     yield quote(secret, safe="")
     yield json.dumps(secret)[1:-1]
-    yield base64.b64encode(secret.encode()).decode().rstrip("=")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(secret.encode()).decode().rstrip("=")
+        # Inside of a longer value (a Basic header, a body) it begins with any of the three bytes of a
+        # group. The characters at its ends depend on its neighbours, those between never do.
+        for before in range(3):
+            whole = bytes(before) + secret.encode()
+            yield encode(whole).decode()[-(-before * 8 // 6) : len(whole) * 8 // 6]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.kernel.dispatch import Dispatcher
 
 
 @pytest.mark.parametrize(
@@ -63,3 +67,70 @@ def test_each_open_handle_has_a_name_of_its_own() -> None:
         assert names == ["kv_server", "kv_server_3"]
         store.close()
         assert cloud.broker(name="store").name == "store"
+
+
+def test_a_delivery_that_does_not_end_is_named_and_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Dispatcher.stop, "__defaults__", (0.05,))
+    begun, end = threading.Event(), threading.Event()
+
+    def stuck_handler(request: object) -> int:
+        begun.set()
+        end.wait(20)
+        return 200
+
+    cloud = Cloud(seed=1)
+    try:
+        queue = cloud.queue()
+        queue.destinations.call("https://app.test/hook", stuck_handler)
+        queue.publish("https://app.test/hook")
+        assert begun.wait(10)
+        with pytest.warns(RuntimeWarning, match="delivery in the background has not ended") as told:
+            cloud.close()
+        assert any("stuck_handler" in str(one.message) for one in told)
+        assert cloud.closed
+        assert not cloud.handles
+    finally:
+        end.set()
+        cloud.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_out_of_files_is_told_as_such_and_passes() -> None:
+    source = """
+import resource, socket
+from pytest_fakecloud import Cloud, ContractError
+
+with Cloud(seed=1) as cloud:
+    cloud.kv_server(), cloud.queue(), cloud.vector_index(), cloud.broker()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    taken = []
+    try:
+        while True:
+            taken.append(socket.socket())
+    except OSError:
+        pass
+    open_before = cloud.handles
+    for start in (cloud.kv_server, cloud.queue, cloud.vector_index, cloud.broker,
+                  cloud.callback_capture, cloud.destination):
+        try:
+            start()
+        except ContractError as error:
+            print(error)
+    assert cloud.handles == open_before
+    taken.pop().close()
+    taken.pop().close()
+    assert cloud.kv_server().url
+    for each in taken:
+        each.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6
+    for line in lines:
+        assert "Too many open files" in line
+        assert "ulimit -n" in line

@@ -113,7 +113,7 @@ def _text(body: bytes, mask: Mask) -> dict[str, str]:
     try:
         return {"text": mask.text(body.decode("utf-8"))}
     except UnicodeDecodeError:
-        return {"text": base64.b64encode(body).decode("ascii"), "encoding": "base64"}
+        return {"text": base64.b64encode(mask.data(body)).decode("ascii"), "encoding": "base64"}
 
 
 # -- replaying -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -58,6 +59,13 @@ class Dispatcher:
             else:
                 left = (due - self._clock.now_us()) / 1e6
                 self._wake.wait(min(max(left, 0.0), _LONGEST_NAP))
+
+    @property
+    def place(self) -> str:
+        """Where in its code the thread is at this moment, for who waits for it in vain."""
+        thread = self._thread
+        frame = sys._current_frames().get(thread.ident or 0) if thread is not None else None
+        return "".join(traceback.format_stack(frame)[-3:]) if frame is not None else ""
 
     def stop(self, timeout: float = 6.0) -> bool:
         """Deliver nothing more and wait for the delivery under way; whether it ended in time."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import ssl
 import tempfile
+import weakref
 from pathlib import Path
 
 from ..kernel.errors import ContractError
@@ -27,8 +30,9 @@ class Authority:
                 "tls=True needs trustme: pip install 'pytest-fakecloud[tls]'"
             ) from error
         authority = trustme.CA()
-        self._folder = tempfile.TemporaryDirectory(prefix="fakecloud-tls-")
-        self.ca_file = str(Path(self._folder.name) / "ca.pem")
+        folder = tempfile.mkdtemp(prefix="fakecloud-tls-")
+        self._remove = weakref.finalize(self, _remove, folder, os.getpid())
+        self.ca_file = str(Path(folder) / "ca.pem")
         authority.cert_pem.write_to_path(self.ca_file)
         self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert("127.0.0.1", "localhost").configure_cert(self.server_context)
@@ -44,5 +48,10 @@ class Authority:
         return ssl.create_default_context(cafile=self.ca_file)
 
     def close(self) -> None:
-        """Remove the files."""
-        self._folder.cleanup()
+        """Remove the files; in a process forked since, nothing, as they are its parent's."""
+        self._remove()
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
 import sys
@@ -137,3 +138,38 @@ def test_without_trustme_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
         ContractError, match=r"needs trustme: pip install 'pytest-fakecloud\[tls\]'"
     ):
         Cloud(tls=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("end", ["exit", "close", "forget"])
+def test_a_forked_child_leaves_its_parents_authority_alone(end: str) -> None:
+    """In a process of its own, since a fork of this one would take its threads' locks along."""
+    source = f"""
+import gc, os, sys
+from pytest_fakecloud import Cloud
+
+cloud = Cloud(tls=True)
+kv = cloud.kv_server()
+child = os.fork()
+if not child:
+    if {end!r} == "close":
+        cloud.close()
+    if {end!r} == "forget":
+        del cloud, kv
+        gc.collect()
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert os.path.exists(cloud.authority.ca_file), "the child took it along"
+import httpx
+assert httpx.get(kv.url, verify=cloud.authority.client_context()).status_code == 401
+cloud.close()
+assert not os.path.exists(os.path.dirname(cloud.authority.ca_file))
+left = Cloud(tls=True).authority.ca_file
+print(left)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", source], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    # What nobody closed ends with its process.
+    assert not Path(done.stdout.strip()).parent.exists()
