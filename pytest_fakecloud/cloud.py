@@ -144,8 +144,8 @@ class Cloud:
             raise
 
     def _give_back(self) -> None:
-        while self._exits:
-            self._exits.pop()()
+        exits, self._exits = self._exits, []
+        _call_all(reversed(exits))
 
     def _delivery_failed(self, error: BaseException) -> None:
         self._recorded.report(
@@ -399,21 +399,23 @@ class Cloud:
         """Deliver nothing more and close every handle; may be called any number of times.
 
         A handler that does not end is not waited for: a ``RuntimeWarning`` says which, and where it is.
+        What a tester's ``on_close`` raises comes up when everything is closed.
         """
         if self.closed:
             return
         self.closed = True
+        self.gone.last = list(self._context.handles)
+        closes = [handle.close for handle in reversed(self.gone.last)]
+        _call_all([self._stop_delivering, *closes, self._give_back])
+
+    def _stop_delivering(self) -> None:
         if self._dispatcher is not None and not self._dispatcher.stop():
             warnings.warn(
                 "a delivery in the background has not ended and is left alone; its handler is at\n"
                 + self._dispatcher.place,
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
-        self.gone.last = list(self._context.handles)
-        for handle in reversed(self.gone.last):
-            handle.close()
-        self._give_back()
 
     def __enter__(self) -> Self:
         return self
@@ -459,6 +461,19 @@ def listen(
             listeners.remove(listener)
 
     return stop
+
+
+def _call_all(ends: Iterable[Callable[[], object]]) -> None:
+    """Call each, whatever the others raise; in the end, what the first of them raised is raised."""
+    first: BaseException | None = None
+    for end in ends:
+        try:
+            end()
+        except BaseException as error:
+            if first is None:
+                first = error
+    if first is not None:
+        raise first
 
 
 def _check_switches(**switches: object) -> None:

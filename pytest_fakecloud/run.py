@@ -116,9 +116,9 @@ def end(config: pytest.Config) -> None:
     """Close what a run keeps."""
     run = config.stash.get(_RUN, None)
     if run is not None:
-        run.close()
         if run in _runs:
             _runs.remove(run)
+        run.close()
 
 
 def present() -> Run:

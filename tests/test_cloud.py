@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,3 +137,31 @@ with Cloud(seed=1) as cloud:
     for line in lines:
         assert "Too many open files" in line
         assert "ulimit -n" in line
+
+
+def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
+    before = time.time()
+    cloud = Cloud(seed=1, now="2020-01-01T00:00:00Z", process_time=True, tls=True)
+    first, second = cloud.kv_server(), cloud.queue()
+    ended: list[str] = []
+    for handle in (first, second):
+
+        def fails(name: str = handle.name) -> None:
+            ended.append(name)
+            raise RuntimeError(f"no end of {name}")
+
+        handle.on_close(lambda: ended.append("before"))
+        handle.on_close(fails)
+    with pytest.raises(RuntimeError, match="no end of queue"):
+        cloud.close()
+    assert ended == ["queue", "before", "kv_server", "before"]
+    assert first.closed
+    assert second.closed
+    assert not cloud.handles
+    for handle in (first, second):
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", int(handle.url.rpartition(":")[2])), 5)
+    assert cloud.authority is not None
+    assert not Path(cloud.authority.ca_file).exists()
+    assert time.time() >= before
+    cloud.close()

@@ -372,9 +372,20 @@ class Handle:
         if self.closed:
             return
         self.closed = True
-        if self._exits is not None:
-            self._exits.close()
-        self._mount.close()
+        try:
+            if self._exits is not None:
+                self._exits.close()
+        finally:
+            # Whatever a tester's on_close raises, nobody may find the fake still there.
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self._mount.close()
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
         if self in self.context.handles:
             self.context.handles.remove(self)
         gone = self.context.gone

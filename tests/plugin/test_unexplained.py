@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud import run as module
+
 from .conftest import Run
 
 LAZY = """
@@ -279,6 +281,7 @@ def test_a_destination_that_no_parser_takes_has_its_row(run: Run, tmp_path: Path
 def test_an_end_of_the_run_that_fails_is_told_and_the_outcomes_stand(
     run: Run, pytester: pytest.Pytester
 ) -> None:
+    outer = module.present()
     pytester.makeini("[pytest]\nfakecloud_scope = session")
     result = run(
         """
@@ -294,6 +297,8 @@ def test_an_end_of_the_run_that_fails_is_told_and_the_outcomes_stand(
     text = "\n".join([*result.outlines, *result.errlines])
     assert "cannot close" in text
     assert "Traceback" not in text
+    # Nor is this run, inside which it was, left with the other's fakes.
+    assert module.present() is outer
 
 
 def test_a_recording_that_cannot_be_made_is_a_warning(run: Run, tmp_path: Path) -> None:
