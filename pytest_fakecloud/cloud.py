@@ -260,6 +260,11 @@ class Cloud:
         """
         handle = self._fixture_handles.get(_service(fixture))
         if handle is None:
+            if not isinstance(self.fixture_settings, Mapping):
+                raise ContractError(
+                    f"fixture_settings={shown(self.fixture_settings)} are no settings: give a dict of "
+                    "dicts, by fixture name"
+                )
             handle = self.start(fixture, self.fixture_settings.get(fixture, {}))
             self._fixture_handles[fixture] = handle
         return handle

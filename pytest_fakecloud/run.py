@@ -96,8 +96,11 @@ def check_settings(config: pytest.Config) -> None:
     for option in FOLDERS:
         folder = _folder(config, option)
         place = folder
-        while place is not None and not place.exists() and place != place.parent:
-            place = place.parent
+        try:
+            while place is not None and not place.exists() and place != place.parent:
+                place = place.parent
+        except (OSError, ValueError) as error:
+            raise pytest.UsageError(f"{option}={folder} can be no folder: {error}") from None
         if place is not None and not place.is_dir():
             raise pytest.UsageError(f"{option}={folder} can be no folder: {place} is a file")
 

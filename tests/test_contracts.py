@@ -6,6 +6,7 @@ words: an acceptance would go wrong later and elsewhere, a bare error says nothi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -121,6 +122,16 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
         lambda cloud, v: cloud.clock.wait(cloud.clock.signal(), lambda: 1, v),
         "int negative",
     ),
+    "Clock.aio.advance": (
+        lambda cloud, v: asyncio.run(cloud.clock.aio.advance(v)),
+        "int float",
+    ),
+    "Clock.aio.move_to": (lambda cloud, v: asyncio.run(cloud.clock.aio.move_to(v)), ""),
+    "Clock.aio.run_due": (lambda cloud, v: asyncio.run(cloud.clock.aio.run_due(v)), "list empty"),
+    "Cloud.aio.every_failure": (lambda cloud, v: asyncio.run(cloud.aio.every_failure(v)), ""),
+    "Cloud.aio.replay": (lambda cloud, v: asyncio.run(cloud.aio.replay(v)), ""),
+    "Cloud.fixture_settings": (lambda cloud, v: _with_settings(v), "dict"),
+    "Cloud.fixture_settings of one": (lambda cloud, v: _with_settings({"queue": v}), ""),
     "Journal.watch": (lambda cloud, v: cloud.journal.watch(v), FUNCTIONS),
     "Journal.calls": (lambda cloud, v: cloud.journal.calls(v), "none function coroutine"),
     "Journal.assert_called": (
@@ -147,6 +158,14 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "FaultPlan.sequence": (lambda cloud, v: _kv(cloud).faults.sequence(v), ""),
     "FaultPlan.random": (lambda cloud, v: _kv(cloud).faults.random(v), ""),
 }
+
+
+def _with_settings(settings: Any) -> None:
+    with Cloud() as cloud:
+        cloud.fixture_settings = settings
+        cloud.fixture_handle("queue")
+
+
 CASES = [
     pytest.param(call, kind, id=f"{call}-{kind}")
     for call, (_, taken) in CALLS.items()

@@ -59,7 +59,7 @@ async def drive(
     # A loop of these calls lets other tasks, and its own cancellation, in.
     await checkpoint()
     fired = []
-    steps = clock.steps(target, tuple(lanes))
+    steps = clock.steps(target, lanes)
     try:
         for timer in steps:
             at = clock.now()

@@ -489,7 +489,7 @@ class Clock:
     # -- driving ---------------------------------------------------------------------------------
 
     def steps(
-        self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES
+        self, target: Callable[[], int], lanes: Iterable[Lane] = LANES
     ) -> Generator[Timer, None, None]:
         """The timers due on the way to an instant, one by one, time held at each one's due time.
 
