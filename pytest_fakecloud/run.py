@@ -95,14 +95,27 @@ def check_settings(config: pytest.Config) -> None:
         raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
     for option in FOLDERS:
         folder = _folder(config, option)
-        place = folder
+        if folder is None:
+            continue
         try:
-            while place is not None and not place.exists() and place != place.parent:
-                place = place.parent
+            place = _nearest(folder)
         except (OSError, ValueError) as error:
             raise pytest.UsageError(f"{option}={folder} can be no folder: {error}") from None
-        if place is not None and not place.is_dir():
+        if not place.is_dir():
             raise pytest.UsageError(f"{option}={folder} can be no folder: {place} is a file")
+
+
+def _nearest(place: Path) -> Path:
+    """The path, or the nearest above it that exists; not by exists(), which hides other errors."""
+    while True:
+        try:
+            place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            if place == place.parent:
+                return place
+            place = place.parent
+        else:
+            return place
 
 
 def _folder(config: pytest.Config, option: str) -> Path | None:
