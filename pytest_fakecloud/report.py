@@ -253,15 +253,16 @@ def _message(
     lines = [first]
     lines += [f"{name}: {mask.header(name, value)}" for name, value in headers]
     if isinstance(body, bytes | str) and body:
-        lines += ["", mask.text(_pretty(body) if isinstance(body, bytes) else body)]
+        lines += ["", _pretty(body, mask) if isinstance(body, bytes) else mask.text(body)]
     return "\n".join(lines)
 
 
-def _pretty(body: bytes) -> str:
+def _pretty(body: bytes, mask: Mask) -> str:
     try:
-        return _printable(json.dumps(json.loads(body), indent=2, ensure_ascii=False))
+        return mask.text(_printable(json.dumps(json.loads(body), indent=2, ensure_ascii=False)))
     except (ValueError, RecursionError):
-        text = body[:20_000].decode("utf-8", "replace")
+        # As with an excerpt: first hidden, then cut.
+        text = mask.text(body[:21_000].decode("utf-8", "replace"))[:20_000]
         return text if len(body) <= 20_000 else f"{text}\n… {len(body) - 20_000} more bytes"
 
 

@@ -78,6 +78,16 @@ def test_no_report_shows_a_token_in_a_base64_body_or_a_binary_one(cloud: Cloud) 
         assert not any(kv.token in each for each in decodings(text))
 
 
+def test_a_token_that_a_long_body_is_cut_in_is_hidden_whole(cloud: Cloud) -> None:
+    kv = cloud.kv_server(token="a-plain-token-of-24-chars")
+    for before in range(19_976, 20_000, 4):
+        body = b"\xff" + b"y" * (before - 1) + kv.token.encode() + b"z" * 5000
+        httpx.post(kv.url, content=body, headers=kv.headers)
+    text = page(cloud, "test")
+    assert "more bytes" in text
+    assert "a-pl" not in text
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
