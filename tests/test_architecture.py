@@ -22,6 +22,7 @@ PURE_KERNEL = {
     "ids",
     "instants",
     "journal",
+    "workers",
 }
 EDGE_NAMES = {"routes", "handle"}
 # Files of a service that stand at its edge: what they may import beyond the engine's rules.

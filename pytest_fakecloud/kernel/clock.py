@@ -9,8 +9,10 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .errors import ContractError, check_function, shown
@@ -38,6 +40,8 @@ STANDS = (
     "Move them with advance() or move_to(), or leave out process_time"
 )
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
+Begin = Callable[[int], Callable[[], object] | None]
+"""Does at once what must keep its order; returns what may take its time elsewhere, or None."""
 _COMPACT = 64  # timers of a lane below which cancelled ones are left alone
 _STANDS = 0.02  # real seconds after which an unmoved clock is seen to stand
 _PATIENCE = 10.0  # real seconds one who moves time waits for another to finish
@@ -50,7 +54,16 @@ class Timer:
     and may be called any number of times.
     """
 
-    __slots__ = ("async_callback", "callback", "cancelled", "due_us", "label", "lane", "sequence")
+    __slots__ = (
+        "async_callback",
+        "begin",
+        "callback",
+        "cancelled",
+        "due_us",
+        "label",
+        "lane",
+        "sequence",
+    )
 
     def __init__(
         self,
@@ -60,11 +73,13 @@ class Timer:
         lane: Lane,
         label: str,
         async_callback: Callable[[int], Awaitable[object]] | None,
+        begin: Begin | None,
     ) -> None:
         self.due_us = due_us
         self.sequence = sequence
         self.callback = callback
         self.async_callback = async_callback
+        self.begin = begin
         self.lane = lane
         self.label = label
         self.cancelled = False
@@ -150,6 +165,8 @@ class Clock:
         self._held_us: int | None = None
         self._driver: int | None = None
         self._dispatching = False
+        self._wanted = 0
+        self._carrying: set[object] = set()
         self._idle: threading.Condition | None = None
         self._anchored = False
         self._breach: ContractError | None = None
@@ -353,11 +370,14 @@ class Clock:
         self,
         lanes: Iterable[Lane] = ("background",),
         stopped: Callable[[], bool] = lambda: False,
+        hand_over: Callable[[Callable[[], object]], None] | None = None,
     ) -> int:
         """Fire what is due in the lanes while time goes on; how many timers fired.
 
-        For the thread that delivers in the background. Waits for an advance that is under way, and
-        an advance waits for it. Fires nothing more once ``stopped()``.
+        For the thread that delivers in the background. What a timer's ``begin`` leaves to do goes to
+        ``hand_over``, which has it done in any thread; without it, everything is done here. Waits
+        for an advance that is under way; an advance waits for this and for what was handed over.
+        Fires nothing more once ``stopped()``.
         """
         check_function(stopped, "without arguments")
         fired = 0
@@ -365,20 +385,39 @@ class Clock:
             not stopped() and (due := self.next_due_us(lanes)) is not None and due <= self.now_us()
         ):
             with self._lock:
-                if not self._wait_until_idle():
+                if not self._wait_until(lambda: self._driver is None and not self._wanted):
                     return fired
                 self._driver = threading.get_ident()
                 self._dispatching = True
+            rest: Callable[[], object] | None = None
             try:
                 timer = self._pop(lanes, self.now_us())
                 if timer is not None:
-                    timer.callback(timer.due_us)
                     fired += 1
+                    if hand_over is None or timer.begin is None:
+                        timer.callback(timer.due_us)
+                    else:
+                        rest = timer.begin(timer.due_us)
             finally:
                 with self._lock:
+                    if rest is not None:
+                        # From here on, so that no advance slips in before it is taken up.
+                        self._carrying.add(rest)
                     self._dispatching = False
                     self._go_idle()
+            if rest is not None and hand_over is not None:
+                hand_over(partial(self._carry, rest))
         return fired
+
+    def _carry(self, rest: Callable[[], object]) -> None:
+        token = _delivering.set(rest)
+        try:
+            rest()
+        finally:
+            _delivering.reset(token)
+            with self._lock:
+                self._carrying.discard(rest)
+                self._wake_idle()
 
     def settle(self) -> None:
         """Fire the due timers of lane ``"state"``; called before anybody looks at an engine."""
@@ -413,12 +452,13 @@ class Clock:
         lane: Lane = "state",
         label: str = "",
         async_callback: Callable[[int], Awaitable[object]] | None = None,
+        begin: Begin | None = None,
     ) -> Timer:
         """Plan ``callback(due_us)`` for an instant; a due time in the past fires at the next chance.
 
         One beyond the end of time is not even planned: nobody would see it pass.
-        ``async_callback`` is used instead when an awaitable driver fires the timer. Callbacks run
-        without any lock of the clock held.
+        ``async_callback`` is used instead when an awaitable driver fires the timer, ``begin`` when
+        ``dispatch()`` does and may hand over. Callbacks run without any lock of the clock held.
         """
         _check_instant("due_us", due_us)
         if not callable(callback):
@@ -426,7 +466,7 @@ class Clock:
         (lane,) = _known((lane,))
         with self._lock:
             self._sequence += 1
-            timer = Timer(due_us, self._sequence, callback, lane, label, async_callback)
+            timer = Timer(due_us, self._sequence, callback, lane, label, async_callback, begin)
             if due_us > LAST_US:
                 return timer
             timers = self._timers[lane]
@@ -535,17 +575,32 @@ class Clock:
 
     @contextmanager
     def _drive(self) -> Iterator[None]:
+        me = threading.get_ident()
         with self._lock:
-            if self._dispatching and self._driver != threading.get_ident():
-                self._wait_until_idle()
-            if self._driver is not None:
+            delivering = _delivering.get() in self._carrying
+            in_background = self._dispatching and self._driver != me
+            if not delivering and (in_background or self._carrying):
+                self._wanted += 1
+                try:
+                    self._wait_until(lambda: self._driver is None and not self._carrying)
+                finally:
+                    self._wanted -= 1
+                    self._wake_idle()
+            if self._driver is not None or delivering:
                 self._breach = ContractError(
                     "the clock is already being advanced: an advance cannot be called from inside "
                     "a handler or from a second thread. Let the outer call return first; to have "
                     "an answer take time, give the destination a duration instead"
                 )
                 raise self._breach
-            self._driver = threading.get_ident()
+            if self._carrying:
+                raise ContractError(
+                    f"the clock cannot be moved: {len(self._carrying)} attempt(s) in the background"
+                    f" have not ended within {_PATIENCE:g} s of real time, and what they change"
+                    " belongs before the move. Let their destinations answer, or end them sooner"
+                    " with a lower attempt_cap="
+                )
+            self._driver = me
             self._breach = None
         try:
             yield
@@ -553,15 +608,18 @@ class Clock:
             with self._lock:
                 self._go_idle()
 
-    def _wait_until_idle(self) -> bool:
+    def _wait_until(self, free: Callable[[], bool]) -> bool:
         if self._idle is None:
             self._idle = threading.Condition(self._lock)
-        return self._idle.wait_for(lambda: self._driver is None, _PATIENCE)
+        return self._idle.wait_for(free, _PATIENCE)
+
+    def _wake_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.notify_all()
 
     def _go_idle(self) -> None:
         self._driver = None
-        if self._idle is not None:
-            self._idle.notify_all()
+        self._wake_idle()
 
     def _forward(self, target_us: int) -> int:
         now = self.now_us()
@@ -638,6 +696,10 @@ def _check_instant(name: str, value: object) -> None:
         raise ContractError(
             f"{name}={shown(value)} is no instant: give whole microseconds since the Unix epoch"
         )
+
+
+# What was handed over and is being done here, in whatever thread or task of it.
+_delivering: ContextVar[object] = ContextVar("delivering", default=None)
 
 
 def _nap() -> float:

@@ -5,6 +5,8 @@ Deliveries are performed with no lock held, because a handler may call back into
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 CHAIN_FACTOR = 10
 
 
+#: The message whose delivery is made here, in whatever thread or task of its handler.
+_causing: ContextVar[Message | None] = ContextVar("causing", default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """An attempt that has been started, and what it sends, not yet signed."""
@@ -44,18 +50,28 @@ class Begun:
 
 
 class Attempting:
-    """Makes the attempts of an engine, in both forms: plain and awaitable."""
+    """Makes the attempts of an engine: plain, awaitable, and begun here to be ended elsewhere."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.performing: Message | None = None
+        self._under_way: dict[str, Message] = {}
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the attempt that is due, in this thread; None when it does not start now."""
+        begun = self._start(message_id)
+        return None if begun is None else self._make(begun)
+
+    def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
+        """Begin the attempt that is due; returns what makes it, in whatever thread, or None."""
+        begun = self._start(message_id)
+        return None if begun is None else partial(self._make, begun)
+
+    def _start(self, message_id: str) -> Begun | None:
+        return None if self._engine.gates.step_aside(message_id) else self.begin(message_id)
+
+    def _make(self, begun: Begun) -> Attempt:
         engine = self._engine
-        begun = None if engine.gates.step_aside(message_id) else self.begin(message_id)
-        if begun is None:
-            return None
+        token = _causing.set(begun.message)
         try:
             delivery = self.sign(begun)
             outcome = engine.perform(delivery)
@@ -63,11 +79,13 @@ class Attempting:
                 outcome = engine.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
-            # In the dispatcher's thread nobody could catch it, and that one has more to deliver.
+            # In the background nobody could catch it, and there is more to deliver.
             alone = not engine.clock.driving
             if engine.lane == "background" and (alone or isinstance(error, Exception)):
                 return begun.attempt
             raise
+        finally:
+            _causing.reset(token)
         return self.finish(begun, outcome)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
@@ -75,9 +93,10 @@ class Attempting:
         engine = self._engine
         if engine.perform_async is None:
             return self.run(message_id, due_us)
-        begun = None if engine.gates.step_aside(message_id) else self.begin(message_id)
+        begun = self._start(message_id)
         if begun is None:
             return None
+        token = _causing.set(begun.message)
         try:
             delivery = self.sign(begun)
             outcome = await engine.perform_async(delivery)
@@ -86,7 +105,26 @@ class Attempting:
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
             raise
+        finally:
+            _causing.reset(token)
         return self.finish(begun, outcome)
+
+    def cause(self) -> tuple[Message | None, bool]:
+        """Return the message whose delivery publishes right now, and whether that is certain.
+
+        It is where the handler runs in this process.  What comes by HTTP may come from any of the
+        destinations under way, or from none: then it is the one that least looks like a loop.
+        """
+        message = _causing.get()
+        if message is not None and self._under_way.get(message.id) is message:
+            return message, True
+        if len(self._under_way) > 1:
+            return min(self._under_way.values(), key=lambda one: (one.chain, one.depth)), False
+        return next(iter(self._under_way.values()), None), False
+
+    def forget(self) -> None:
+        """Drop what was under way: the data it belongs to is no more."""
+        self._under_way.clear()
 
     def begin(self, message_id: str) -> Begun | None:
         """Start the attempt that is due; None when it must not start now.
@@ -127,9 +165,8 @@ class Attempting:
             message.due_us = None
             engine.active.add(message.id)
             message.attempts.append(attempt)
-            engine.attempts.append(attempt)
             engine.log(message, "ACTIVE", now)
-            self.performing = message
+            self._under_way[message.id] = message
             return Begun(message, attempt, self._delivery(message, now))
 
     def _endless(self, message: Message) -> bool:
@@ -229,7 +266,8 @@ class Attempting:
                 exception=TimeoutError(text), virtual_us=timeout_us, where=outcome.where
             )
         with engine.lock:
-            self.performing = None
+            if self._under_way.get(message.id) is message:
+                del self._under_way[message.id]
             if engine.messages.get(message.id) is not message:
                 return attempt
             attempt.where = outcome.where
@@ -250,7 +288,7 @@ class Attempting:
         """Apply an outcome that takes virtual time when that has passed."""
         engine = self._engine
         engine.timers[message_id] = engine.clock.call_at(
-            end_us, partial(self._ended, message_id), label="answer"
+            end_us, partial(self._ended, message_id), lane=engine.own_lane, label="answer"
         )
 
     def _ended(self, message_id: str, at_us: int) -> Attempt | None:

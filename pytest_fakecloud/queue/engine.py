@@ -94,7 +94,6 @@ class Engine:
         self.messages: dict[str, Message] = {}
         self.pending: dict[str, Message] = {}
         self.groups_of_tasks: dict[str, list[str]] = {}
-        self.attempts: list[Attempt] = []
         self.queues = Queues()
         self.flow = FlowControl()
         self.groups = UrlGroups(self.new_id, self.limits.groups, self.limits.endpoints_per_group)
@@ -115,6 +114,23 @@ class Engine:
         self.drive = 0
         self.overtaken: list[str] = []
         self.closed = False
+
+    @property
+    def own_lane(self) -> Lane:
+        """The lane of what happens in the queue itself, with no request going out.
+
+        In the background the dispatcher must see to it: nobody else looks as time passes.
+        """
+        return "background" if self.lane == "background" else "state"
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Every attempt at a message that is still known, oldest first."""
+        with self.lock:
+            return sorted(
+                (attempt for message in self.messages.values() for attempt in message.attempts),
+                key=lambda attempt: attempt.sequence,
+            )
 
     # -- ids, keys -------------------------------------------------------------------------------
     def new_id(self, prefix: str) -> str:
@@ -170,7 +186,7 @@ class Engine:
         message.number = self.next_sequence()
         message.public_id = message.public_id or message.id
         message.waiting_since_us = message.created_us
-        self.trace_back(message, self.attempting.performing, now)
+        self.trace_back(message, *self.attempting.cause(), now)
         self.messages[message.id] = message
         self.pending[message.id] = message
         self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
@@ -188,14 +204,15 @@ class Engine:
             self.plan(message, max(now, message.not_before_us), reason)
         self.changed.notify()
 
-    def trace_back(self, message: Message, source: Message | None, now: int) -> None:
+    def trace_back(self, message: Message, source: Message | None, certain: bool, now: int) -> None:
         """Note which message caused this one, so that an endless loop is seen."""
         message.drive = self.drive
         if source is None or not source.attempts:
             return
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
-        if source.drive == self.drive:
+        # In the background a client that publishes for hours would look like a chain without end.
+        if source.drive == self.drive and (certain or self.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
 
     def plan(self, message: Message, due_us: int, reason: str) -> None:
@@ -216,6 +233,7 @@ class Engine:
             lane=self.lane,
             label=message.url,
             async_callback=partial(self.attempting.run_async, message_id),
+            begin=partial(self.attempting.start, message_id),
         )
         heapq.heappush(self._planned, (timer, message_id))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
@@ -254,7 +272,10 @@ class Engine:
                     self._canceled(message.id, now)
                 else:
                     self.timers[message.id] = self.clock.call_at(
-                        due, partial(self._canceled, message.id), label="cancel"
+                        due,
+                        partial(self._canceled, message.id),
+                        lane=self.own_lane,
+                        label="cancel",
                     )
                     self.settle(message)
             self.changed.notify()
@@ -366,7 +387,7 @@ class Engine:
             self._cancel_timers()
             put_back(self, saved)
             self.history.restored()
-            self.attempting.performing = None
+            self.attempting.forget()
             for schedule in self.schedules.by_id.values():
                 self.schedules.plan_on(schedule)
             for message_id, (end_us, _) in self.in_flight.items():
@@ -378,7 +399,10 @@ class Engine:
                     self._replan(message, message.due_us, message.id)
                 elif message.state == "CANCEL_REQUESTED":
                     self.timers[message.id] = self.clock.call_at(
-                        message.due_us, partial(self._canceled, message.id), label="cancel"
+                        message.due_us,
+                        partial(self._canceled, message.id),
+                        lane=self.own_lane,
+                        label="cancel",
                     )
             for key in self.flow.keys.values():
                 self.gates.pump_flow(key)

@@ -87,7 +87,10 @@ class Gates:
                 latest = engine.clock.now_us() + SECOND
                 message.due_us = latest
                 engine.timers[message_id] = engine.clock.call_at(
-                    latest, partial(self.let_go, message_id), label="overtaken"
+                    latest,
+                    partial(self.let_go, message_id),
+                    lane=engine.own_lane,
+                    label="overtaken",
                 )
         return True
 
@@ -278,7 +281,10 @@ class Gates:
                 timer = None
             if opens is not None and timer is None:
                 self.flow_timers[key.key] = engine.clock.call_at(
-                    opens, partial(self._flow_opens, key.key), label=f"flow control {key.key}"
+                    opens,
+                    partial(self._flow_opens, key.key),
+                    lane=engine.own_lane,
+                    label=f"flow control {key.key}",
                 )
 
     def _flow_opens(self, name: str, at_us: int) -> None:

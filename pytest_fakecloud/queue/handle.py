@@ -157,6 +157,7 @@ class Queue(Looking, ByHand, Handle):
             cap=float(min(attempt_cap, _LONGEST_CAP)),
             is_fake=self._is_fake,
             time_passes=self._time_passes,
+            side_by_side=self.delivery == "background",
         )
         signer = Signer(
             keys,

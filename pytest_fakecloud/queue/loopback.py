@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -32,11 +33,18 @@ def sendable(delivery: Delivery) -> Headers:
 
 
 class LoopbackSender:
-    """Sends deliveries to loopback servers; keeps connections open within a burst."""
+    """Sends deliveries to loopback servers.
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    With `keeps` connections stay open within a burst, for deliveries made one after the other.
+    Without, each has its own: of several at a time, one left idle could keep a single-threaded
+    server from the others.
+    """
+
+    def __init__(self, deadlines: Deadlines, *, keeps: bool = True) -> None:
         self._deadlines = deadlines
+        self._keeps = keeps
         self._lock = threading.Lock()
+        self._under_way: set[_Wire] = set()
         self._manager: urllib3.PoolManager | None = None
         self._used = 0.0
         self._watched = False
@@ -45,6 +53,7 @@ class LoopbackSender:
         """Make one exchange within `limit` real seconds (the cap); never raises."""
         wire = _Wire(sendable(delivery))
         planned = self._deadlines.start(wire.cut, limit)
+        self._under_way.add(wire)
         try:
             outcome = self._exchange(delivery, wire)
         except NewConnectionError as error:
@@ -55,8 +64,10 @@ class LoopbackSender:
         except (HTTPError, OSError, ValueError) as error:
             outcome = Outcome(exception=error, where="loopback")
         finally:
+            self._under_way.discard(wire)
             in_time = self._deadlines.cancel(planned)
-            self._let_go_soon()
+            if self._keeps:
+                self._let_go_soon()
         if not in_time or _was_late(outcome.exception):
             text = (
                 f"no answer within {limit:g} s, its timeout"
@@ -73,7 +84,21 @@ class LoopbackSender:
         if host.endswith(".localhost"):
             # Not every system's resolver knows that these are loopback names.
             wire.host, host = parts.netloc.rpartition("@")[2], "127.0.0.1"
-        pool = self._pools().connection_from_host(host, parts.port, parts.scheme.lower())
+        scheme = parts.scheme.lower()
+        if self._keeps:
+            pool = self._pools().connection_from_host(host, parts.port, scheme)
+            return self._answer(pool, delivery, wire)
+        pool = (
+            _HTTPPool(host, parts.port)
+            if scheme == "http"
+            else _HTTPSPool(host, parts.port, ssl_context=_no_questions())
+        )
+        try:
+            return self._answer(pool, delivery, wire)
+        finally:
+            pool.close()
+
+    def _answer(self, pool: urllib3.HTTPConnectionPool, delivery: Delivery, wire: _Wire) -> Outcome:
         response = pool.urlopen(
             delivery.method,
             wire.target,
@@ -97,6 +122,13 @@ class LoopbackSender:
         response.release_conn()
         headers = [(str(name), str(value)) for name, value in response.headers.items()]
         return Outcome(response.status, headers, body, where="loopback")
+
+    def close(self) -> None:
+        """Close the idle connections and cut the exchanges under way."""
+        self.release()
+        for wire in list(self._under_way):
+            with contextlib.suppress(OSError):
+                wire.cut()
 
     def release(self) -> None:
         """Close the idle connections."""
@@ -140,6 +172,11 @@ class _Wire(urllib3.HTTPHeaderDict):
         self.target = "/"
         self.host: str | None = None
         self.connection: HTTPConnection | None = None
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
     def copy(self) -> Self:
         """Return this very object: urllib3 copies headers, and these know their connection."""

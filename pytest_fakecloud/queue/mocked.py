@@ -26,7 +26,10 @@ __all__ = ["through_responses"]
 
 def through_responses(delivery: Delivery) -> Outcome | str:
     """Return what an active mock answers, or else in words why none does ("" without mocks)."""
-    mock = _active_mock()
+    # Read once: in another thread the test may undo its mock at any moment, and what stands there
+    # then would go to the network.
+    send: Any = HTTPAdapter.send
+    mock = _mock_behind(send)
     if mock is None:
         return ""
     request = _prepared(delivery)
@@ -34,8 +37,7 @@ def through_responses(delivery: Delivery) -> Outcome | str:
     if reasons is not None:
         return reasons
     try:
-        # The class attribute is what `responses` has replaced; it answers in our stead.
-        response = _adapter().send(request, timeout=DEFAULT_CAP, stream=True)
+        response = send(_adapter(), request, timeout=DEFAULT_CAP, stream=True)
         return Outcome(
             response.status_code, _raw_headers(response), response.content or b"", where="responses"
         )
@@ -48,17 +50,26 @@ def through_responses(delivery: Delivery) -> Outcome | str:
         return Outcome(handled.status, handled.headers, handled.body, error, where="responses")
 
 
+class _NoNetwork(HTTPAdapter):
+    """An adapter for mocks only: what would leave through it is refused."""
+
+    def get_connection_with_tls_context(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ConnectionError(f"no mock answers {request.url} any more, and nothing was sent")
+
+    def get_connection(self, url: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ConnectionError(f"no mock answers {url} any more, and nothing was sent")
+
+
 @functools.cache
 def _adapter() -> HTTPAdapter:
-    return HTTPAdapter()
+    return _NoNetwork()
 
 
-def _active_mock() -> Any:
-    """Return the `RequestsMock` that has replaced `HTTPAdapter.send` right now, or None."""
+def _mock_behind(send: Any) -> Any:
+    """Return the active `RequestsMock` that a replaced `HTTPAdapter.send` asks, or None."""
     library = sys.modules.get("responses")
     if library is None:
         return None
-    send: Any = HTTPAdapter.send
     while send is not None:
         if getattr(send, "__module__", None) == "responses":
             # Another tool's wrapper carries the name of what it wraps, but not the mock.
@@ -81,7 +92,9 @@ def _why_no_mock(mock: Any, request: PreparedRequest) -> str | None:
     reasons = []
     for entry in mock.registered():
         matched, reason = entry.matches(request)
-        if matched:
+        if matched and getattr(entry, "passthrough", False):
+            reason = "lets it pass, but the queue goes to loopback only"
+        elif matched:
             return None
         reasons.append(f"{entry.method} {entry.url}: {reason or 'does not match'}")
     url = str(request.url)

@@ -176,7 +176,7 @@ class Publisher:
         )
         draft.kind = kind
         draft.source_id = source.id
-        engine.trace_back(draft, source, engine.clock.now_us())
+        engine.trace_back(draft, source, True, engine.clock.now_us())
         engine.allowance.count_message()
         try:
             self._check_queues([draft])

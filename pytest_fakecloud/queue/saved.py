@@ -84,10 +84,6 @@ def put_back(engine: Engine, saved: Saved) -> None:
     engine.logs.entries = list(saved.logs)
     engine.in_flight = dict(saved.in_flight)
     engine.workflow.restore(saved.workflow)
-    engine.attempts = sorted(
-        (attempt for message in engine.messages.values() for attempt in message.attempts),
-        key=lambda attempt: attempt.sequence,
-    )
     engine.crowd = deque(saved.crowd)
     engine.active = set(engine.in_flight)
     engine.overtaken = []

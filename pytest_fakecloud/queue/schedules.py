@@ -78,7 +78,10 @@ class Schedules:
         self.unplan(schedule)
         if due_us is not None and not self._engine.closed:
             self._timers[schedule.id] = self._engine.clock.call_at(
-                due_us, partial(self._fire, schedule.id), label=f"schedule {schedule.id}"
+                due_us,
+                partial(self._fire, schedule.id),
+                lane=self._engine.own_lane,
+                label=f"schedule {schedule.id}",
             )
 
     def plan_on(self, schedule: Schedule) -> None:

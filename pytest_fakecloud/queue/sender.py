@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -59,7 +60,7 @@ class Sender:
     `cap` is the most real seconds an attempt over a socket or in a loop may take.  `is_fake` tells
     the addresses of this cloud's own fakes: a route for `"*"` leaves those alone, or it would
     swallow the callbacks of a capture.  While `time_passes()` holds, a timeout below the cap is kept
-    in real seconds.
+    in real seconds.  `side_by_side` says that `send` is called from several threads at a time.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Sender:
         cap: float = DEFAULT_CAP,
         is_fake: Callable[[str], bool] = lambda url: False,
         time_passes: Callable[[], bool] = lambda: False,
+        side_by_side: bool = False,
     ) -> None:
         if unstubbed not in ("refuse", "accept"):
             raise ContractError(f"unstubbed={unstubbed!r} is unknown: give 'refuse' or 'accept'")
@@ -80,7 +82,10 @@ class Sender:
         self._is_fake = is_fake
         self._time_passes = time_passes
         self._deadlines = Deadlines(cap)
+        self._side_by_side = side_by_side
+        self._lock = threading.Lock()
         self._sockets: LoopbackSender | None = None
+        self._closed = False
 
     def send(self, delivery: Delivery) -> Outcome:
         """Perform one delivery and return what came of it.
@@ -89,6 +94,8 @@ class Sender:
         `Exception` (`KeyboardInterrupt`, `pytest.fail()` in a handler) passes through, and a
         function that returns no answer is a `ContractError`.
         """
+        if self._closed:
+            return _too_late(delivery)
         route = self._route(delivery.url)
         if route is not None:
             return route.take(delivery, self._deadlines)
@@ -106,6 +113,8 @@ class Sender:
         except that a real connection is made in a worker thread, so that a server on this very
         loop can answer.
         """
+        if self._closed:
+            return _too_late(delivery)
         route = self._route(delivery.url)
         if route is not None:
             return await route.atake(delivery, self._deadlines)
@@ -129,19 +138,21 @@ class Sender:
             self._sockets.release()
 
     def close(self) -> None:
-        """Close connections, loops and threads; a closed sender can be used no more."""
+        """End what is under way, close connections, loops and threads; nothing is sent any more."""
+        self._closed = True
         if self._sockets is not None:
-            self._sockets.release()
+            self._sockets.close()
         self._deadlines.close()
         self.destinations.close()
 
     def _loopback(self) -> LoopbackSender:
-        if self._sockets is None:
-            # Only a test that delivers over sockets pays for the HTTP client.
-            from .loopback import LoopbackSender
+        with self._lock:
+            if self._sockets is None:
+                # Only a test that delivers over sockets pays for the HTTP client.
+                from .loopback import LoopbackSender
 
-            self._sockets = LoopbackSender(self._deadlines)
-        return self._sockets
+                self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
+            return self._sockets
 
     def _limit(self, delivery: Delivery) -> float | None:
         limit = delivery.timeout_us / 1_000_000
@@ -170,6 +181,11 @@ class Sender:
         return Outcome(
             exception=UnstubbedDestination(text), refused=True, unstubbed=text, where="unstubbed"
         )
+
+
+def _too_late(delivery: Delivery) -> Outcome:
+    text = f"{published_text(delivery.url)}: the queue is closed, and nothing was sent"
+    return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
 
 
 def _mocked(delivery: Delivery) -> Outcome | str:
