@@ -1,4 +1,4 @@
-"""What the queue costs: a day of retries, thousands of deliveries, a hundred thousand waiting.
+"""What the queue costs: a day of retries, thousands of deliveries, a hundred thousand waiting, slow ones.
 
 Run from the repository: ``python -m benchmarks.queue``. Exits with 1 when a limit is missed.
 """
@@ -6,7 +6,9 @@ Run from the repository: ``python -m benchmarks.queue``. Exits with 1 when a lim
 from __future__ import annotations
 
 import gc
+import socket
 import sys
+import threading
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter, process_time, time
@@ -14,6 +16,7 @@ from typing import Any
 
 import requests
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.app import Answer, App, Request
 from pytest_fakecloud.kernel.handle import Context, Handle
 from pytest_fakecloud.kernel.routing import Route
@@ -24,6 +27,7 @@ from pytest_fakecloud.queue.signing import explain
 from .timing import compare, line
 
 START = "2026-01-01T00:00:00Z"
+UNRELATED = "https://other.example.com/hook"
 STUBBED = "https://app.example.com/hook"
 
 
@@ -205,6 +209,43 @@ def many_pending() -> bool:
     return good
 
 
+def beside_slow_ones() -> bool:
+    """An unrelated delivery beside ten of a second, and beside two that hang, in the background."""
+    good = True
+    with Cloud() as cloud:
+        queue = cloud.queue(attempt_cap=5.0)
+        came = threading.Event()
+        go_on = threading.Event()
+        queue.destinations.call(STUBBED, lambda request: go_on.wait(1.0) and None)
+        queue.destinations.call(UNRELATED, lambda request: came.set())
+
+        def unrelated() -> float:
+            came.clear()
+            start = perf_counter()
+            queue.publish(UNRELATED)
+            assert came.wait(30)
+            return perf_counter() - start
+
+        alone = median(unrelated() for _ in range(50))
+        print(f"an unrelated delivery on its own: {alone * 1000:.2f} ms")
+        for _ in range(10):
+            queue.publish(STUBBED, retries=0)
+        good &= limit("an unrelated delivery beside ten of 1 s, s", unrelated(), 1.5)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            for _ in range(2):
+                queue.publish(f"http://127.0.0.1:{silent.getsockname()[1]}/", retries=0)
+            good &= limit("an unrelated delivery beside two that hang, s", unrelated(), 1.5)
+            for _ in range(1000):
+                queue.publish(UNRELATED)
+            started = perf_counter()
+            while len(queue.engine.pending) > 12:
+                go_on.wait(0.001)
+            print(f"1,000 deliveries side by side: {perf_counter() - started:.2f} s")
+            go_on.set()
+            queue.close()
+    return good
+
+
 def _timed(work: Callable[[], Any]) -> float:
     start = perf_counter()
     work()
@@ -222,7 +263,7 @@ def limit(name: str, value: float, most: float, *, least: bool = False) -> bool:
 def main() -> int:
     """Run all; 1 when a limit is missed."""
     started = process_time()
-    results = [ladder(), four_thousand_attempts(), many_pending()]
+    results = [ladder(), four_thousand_attempts(), many_pending(), beside_slow_ones()]
     print(f"{process_time() - started:.1f} s of processor time")
     return 0 if all(results) else 1
 

@@ -288,7 +288,7 @@ def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Clock, fails: b
     assert ended == ["first"]
     assert [type(one) for one in failures] == ([KeyboardInterrupt] if fails else [])
     names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith(("fakecloud-d"))]
+    assert not [name for name in names if name.startswith("fakecloud-d")]
 
 
 def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Clock) -> None:

@@ -12,6 +12,7 @@ import requests
 import responses
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.queue import mocked
 from pytest_fakecloud.queue.sender import (
     Sender,
 )
@@ -183,3 +184,47 @@ def test_mocks_and_refusals_in_the_awaitable_form(sender: Sender) -> None:
         mock.post("https://app.example.com/", status=201)
         assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).status == 201
     assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).refused
+
+
+@responses.activate
+def test_a_response_that_lets_pass_sends_nothing_to_the_network(sender: Sender) -> None:
+    responses.add(responses.PassthroughResponse("POST", "http://app.example.com/hook"))
+    outcome = sender.send(delivery("http://app.example.com/hook"))
+    assert outcome.refused
+    assert "lets it pass, but the queue goes to loopback only" in str(outcome.exception)
+
+
+def test_a_response_that_lets_pass_to_loopback_is_delivered(
+    sender: Sender, serve: Callable[..., RawServer]
+) -> None:
+    server = serve()
+    with responses.RequestsMock() as mock:
+        mock.add(responses.PassthroughResponse("POST", server.url))
+        mock.assert_all_requests_are_fired = False
+        assert sender.send(delivery(server.url)).where == "loopback"
+
+
+@pytest.mark.parametrize("lets_pass", [False, True])
+def test_a_mock_undone_in_between_sends_nothing_to_the_network(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, lets_pass: bool
+) -> None:
+    """In the background the test may end its mock while a delivery is on its way to it."""
+    mock = responses.RequestsMock(assert_all_requests_are_fired=False)
+    mock.start()
+    mock.post("http://app.example.com/hook")
+    judged = mocked._why_no_mock
+
+    def then_undone(*args: Any) -> Any:
+        reasons = judged(*args)
+        mock.stop(allow_assert=False)
+        mock.reset()
+        if lets_pass:
+            mock.add_passthru("http://")
+        return reasons
+
+    monkeypatch.setattr(mocked, "_why_no_mock", then_undone)
+    monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("to the network"))
+    monkeypatch.setattr("socket.getaddrinfo", lambda *args: pytest.fail("to the network"))
+    outcome = sender.send(delivery("http://app.example.com/hook"))
+    assert outcome.status is None
+    assert isinstance(outcome.exception, OSError)
