@@ -1,4 +1,4 @@
-"""What the queue costs: a day of retries, thousands of deliveries, a hundred thousand waiting, slow ones.
+"""What the queue costs: a day of retries, thousands of deliveries, many waiting, slow ones beside.
 
 Run from the repository: ``python -m benchmarks.queue``. Exits with 1 when a limit is missed.
 """

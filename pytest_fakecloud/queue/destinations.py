@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ..kernel.errors import ContractError
@@ -43,6 +43,7 @@ __all__ = [
     "Reply",
 ]
 
+Lifespan: TypeAlias = Literal["auto"] | bool
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -116,18 +117,24 @@ class _Wsgi(DestinationRoute):
 
 class _Asgi(DestinationRoute):
     app: AsgiApp
+    lifespan: Lifespan
 
     def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         runner = self._table.runner()
+        elsewhere = None if self.lifespan is True else runner.elsewhere(self.app)
 
         async def whole() -> Handled:
+            state: Mapping[str, Any] = {}
             try:
-                state = await runner.lifespan(self.app)
+                if elsewhere is not None:
+                    state = elsewhere.state
+                elif self.lifespan:
+                    state = await runner.lifespan(self.app)
             except RuntimeError as error:
                 return failed(error)
             return await call_asgi(self.app, delivery, state)
 
-        handled = runner.run(whole(), deadlines)
+        handled = runner.run(whole(), deadlines, elsewhere.loop if elsewhere else None)
         return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
 
     async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
@@ -218,17 +225,28 @@ class Destinations:
         return self._add(route)
 
     def asgi(
-        self, origin: str, app: AsgiApp, *, raise_exceptions: bool | None = None
+        self,
+        origin: str,
+        app: AsgiApp,
+        *,
+        lifespan: Lifespan = "auto",
+        raise_exceptions: bool | None = None,
     ) -> DestinationRoute:
         """Deliver what goes to an origin to an ASGI application.
 
         The awaitable drivers (`.aio`) call it in the running loop, whose test owns its lifespan.
-        The plain ones call it in a loop of their own, which also runs the application's lifespan.
+        The plain ones call it in a loop of their own, which with `lifespan=True` also runs the
+        application's lifespan, from the first delivery to the end of the queue, and with `False`
+        never does.  `"auto"` runs it unless it runs already, as in a block of Starlette's
+        `TestClient`: then deliveries go to the loop it runs in.  That is seen of the very object
+        given here, not of one that wraps it: give the same to both, or say `lifespan=False`.
         """
         if not callable(app):
             raise ContractError(f"an ASGI application is a callable, got {app!r}")
+        if lifespan != "auto" and not isinstance(lifespan, bool):
+            raise ContractError(f"lifespan={lifespan!r} is unknown: give 'auto', True or False")
         route = _Asgi(self, origin, "asgi", raise_exceptions)
-        route.app = app
+        route.app, route.lifespan = app, lifespan
         return self._add(route)
 
     def call(

@@ -24,6 +24,7 @@ from collections.abc import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import CellType, CoroutineType, FrameType, FunctionType
 from typing import Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -353,14 +354,25 @@ class AsgiRunner:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._lifespans: dict[int, _Lifespan] = {}
+        self._elsewhere: dict[int, Elsewhere] = {}
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="fakecloud queue loop", daemon=True
         )
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T], deadlines: Deadlines) -> T | None:
-        """Return what the coroutine returns, or None when it exceeds the real-time cap."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+    def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        deadlines: Deadlines,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> T | None:
+        """Return what the coroutine returns, or None when it exceeds the real-time cap.
+
+        It runs in the given loop, when that is there and not this very thread's.
+        """
+        if loop is None or not loop.is_running() or loop is _running_loop():
+            loop = self._loop
+        future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             # Waits in C: freezing tools do not move this timeout.
             return future.result(deadlines.cap)
@@ -369,6 +381,17 @@ class AsgiRunner:
                 raise
             future.cancel()
             return None
+
+    def elsewhere(self, app: AsgiApp) -> Elsewhere | None:
+        """Return the lifespan of an application that runs outside of this runner, or None."""
+        if id(app) in self._lifespans:
+            return None
+        found = self._elsewhere.get(id(app))
+        if found is None or not found.runs:
+            found = lifespan_elsewhere(app)
+            if found is not None:
+                self._elsewhere[id(app)] = found
+        return found
 
     async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
         """Return the application's lifespan state, starting it when this is the first request."""
@@ -394,6 +417,90 @@ class AsgiRunner:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A lifespan that somebody else runs: the application's coroutine, its state and its loop."""
+
+    coroutine: CoroutineType[Any, Any, Any]
+    state: Mapping[str, Any]
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def runs(self) -> bool:
+        """Whether it still does."""
+        return self.coroutine.cr_frame is not None
+
+
+def lifespan_elsewhere(app: AsgiApp) -> Elsewhere | None:
+    """Return the lifespan of an application that runs right now in a loop of asyncio, or None.
+
+    The protocol does not tell.  But as long as a lifespan runs, the application's own coroutine is
+    suspended in a task, called with a scope of type "lifespan".
+    """
+    for loop in _running_loops():
+        for task in asyncio.all_tasks(loop):
+            coroutine: object = task.get_coro()
+            while isinstance(coroutine, CoroutineType):
+                frame = coroutine.cr_frame
+                scope = None if frame is None else _lifespan_scope(app, frame)
+                if scope is not None:
+                    return Elsewhere(coroutine, scope.get("state") or {}, loop)
+                coroutine = coroutine.cr_await
+    return None
+
+
+def _running_loops() -> set[asyncio.AbstractEventLoop]:
+    """Return the loops that run in the threads of this process, as their stacks show."""
+    found: set[asyncio.AbstractEventLoop] = set()
+    for top in sys._current_frames().values():
+        frame: FrameType | None = top
+        while frame is not None:
+            if frame.f_code.co_name in ("run", "run_until_complete", "run_forever"):
+                for value in list(frame.f_locals.values()):
+                    if isinstance(value, asyncio.AbstractEventLoop):
+                        found.add(value)
+                    elif isinstance(value, asyncio.Task):
+                        # A loop that is not written in Python has no frame of its own.
+                        found.add(value.get_loop())
+            frame = frame.f_back
+    return found
+
+
+def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:
+    """Return the scope when a frame is the application's call for its lifespan."""
+    function = getattr(app, "__func__", app)
+    code = getattr(function, "__code__", None) or getattr(type(app).__call__, "__code__", None)
+    if frame.f_code is not code:
+        return None
+    inside = frame.f_locals
+    owner = getattr(app, "__self__", None if function.__class__ is FunctionType else app)
+    names = code.co_varnames
+    if owner is not None and inside.get(names[0]) is not owner:
+        return None
+    # Applications that one function made have their code in common, but not what it is about.
+    about = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
+    if any(inside.get(name) is not _content(cell) for name, cell in about):
+        return None
+    for value in list(inside.values()):
+        if isinstance(value, MutableMapping) and value.get("type") == "lifespan":
+            return value
+    return None
+
+
+def _content(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class _Lifespan:

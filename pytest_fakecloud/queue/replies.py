@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json as jsonlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ..kernel.errors import ContractError
@@ -38,7 +39,7 @@ class Reply:
     `body` is bytes, text, or anything JSON can hold (which also sets the content type); `after` is
     how long the destination takes on the queue's clock.  `Reply.hang()` never answers,
     `Reply.refuse()` refuses the connection.  Raises `ContractError` for a status that is no HTTP
-    status, for a body that cannot be written and for a bad duration.
+    status, for headers that are none, for a body that cannot be written and for a bad duration.
     """
 
     status: int = 200
@@ -52,6 +53,8 @@ class Reply:
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise ContractError(f"{status!r} is not an HTTP status: give a number from 100 to 599")
         duration_us(self.after)
+        # Read once: an iterator would be used up by the first answer.
+        object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
         self._typed_body()
 
     @classmethod
@@ -76,8 +79,7 @@ class Reply:
         return Outcome(self.status, headers, body, virtual_us=took, where=where)
 
     def _encoded(self) -> tuple[Headers, bytes]:
-        given = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
-        headers = [(str(name), str(value)) for name, value in given]
+        headers: Headers = list(cast("Iterable[tuple[str, str]]", self.headers))
         kind, body = self._typed_body()
         if kind is not None and first(headers, "Content-Type") is None:
             headers.append(("Content-Type", kind))
@@ -173,6 +175,30 @@ class DeliveredRequest:
 
 
 Handler: TypeAlias = Callable[[DeliveredRequest], Any]
+
+
+def _header_pairs(headers: object, body: object) -> Headers:
+    """Read headers as pairs of text; numbers are written out.  Raises `ContractError`."""
+    given = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        if isinstance(given, str | bytes):
+            raise TypeError
+        pairs = [(name, value) for name, value in cast("Iterable[tuple[Any, Any]]", given)]
+    except (TypeError, ValueError):
+        swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)
+        hint = ", so body and headers seem to be swapped" if swapped else ""
+        raise ContractError(
+            f"{headers!r} are no headers{hint}: give a dict or a list of (name, value), in a tuple"
+            " as (status, body, headers)"
+        ) from None
+    for name, value in pairs:
+        if not isinstance(name, str) or not name or not isinstance(value, str | int | float):
+            raise ContractError(
+                f"{(name, value)!r} is no header: give a name and a value, both text"
+            )
+        if re.search(r"[\r\n]", f"{name}{value}"):
+            raise ContractError(f"{(name, value)!r} is no header: it breaks the line")
+    return [(name, str(value)) for name, value in pairs]
 
 
 def as_reply(value: object) -> Reply:

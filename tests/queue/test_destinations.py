@@ -208,11 +208,56 @@ def test_a_bad_duration(table: Table) -> None:
         ({"body": {1, 2}}, "body={1, 2} is nothing that JSON can hold"),
         ({"status": "200"}, "'200' is not an HTTP status"),
         ({"status": None}, "None is not an HTTP status"),
+        ({"headers": "x"}, "'x' are no headers: give a dict or a list of (name, value)"),
+        ({"headers": [1]}, "[1] are no headers"),
+        ({"headers": None}, "None are no headers"),
+        ({"headers": {1: "x"}}, "(1, 'x') is no header: give a name and a value"),
+        ({"headers": {"X": None}}, "('X', None) is no header"),
+        ({"headers": {"X": "a\r\nb"}}, "is no header: it breaks the line"),
     ],
 )
 def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
         Reply(**given)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (
+            (200, {"X-A": "1"}, "ok"),
+            "'ok' are no headers, so body and headers seem to be swapped: give a dict or a list of"
+            " (name, value), in a tuple as (status, body, headers)",
+        ),
+        ((200, [("X-A", "1")], b"ok"), "b'ok' are no headers, so body and headers seem to be"),
+        ((200, {}, b""), "so body and headers seem to be swapped"),
+        (("ok", 200), "('ok', 200) is not an answer: give a status, (status, body), (status, body"),
+        ((200, "ok", 5), "5 are no headers: give a dict"),
+        ({200: object}, "is nothing that JSON can hold"),
+    ],
+)
+@pytest.mark.parametrize("way", ["call", "async", "answers"])
+def test_an_answer_in_another_shape_is_told_the_right_one(
+    table: Table, answer: Any, text: str, way: str
+) -> None:
+    async def coroutine(request: DeliveredRequest) -> Any:
+        return answer
+
+    def give() -> None:
+        if way == "answers":
+            table.answers(APP, answer)
+        table.call(APP, coroutine if way == "async" else lambda request: answer)
+        table.deliver(delivery())
+
+    with pytest.raises(ContractError, match=re.escape(text)):
+        give()
+
+
+def test_headers_of_an_answer_may_be_given_in_many_ways(table: Table) -> None:
+    for headers in ({"Retry-After": 5}, [("Retry-After", "5")], iter([["Retry-After", "5"]])):
+        table.answers(APP, (503, "", headers))
+        for _ in range(2):
+            assert ("Retry-After", "5") in table.deliver(delivery()).headers
 
 
 def test_a_body_that_cannot_be_written_is_a_slip_of_the_handler(table: Table) -> None:

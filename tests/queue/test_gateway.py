@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import warnings
 from collections.abc import Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import fastapi
@@ -13,12 +16,18 @@ import flask
 import pytest
 import trio
 
+from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.queue.destinations import (
     DestinationTimeout,
 )
 from pytest_fakecloud.queue.model import SECOND, Delivery, Headers, Outcome
 
 from .edge import Table
+
+with warnings.catch_warnings():
+    # Which HTTP client its own client is built on is nothing to us.
+    warnings.simplefilter("ignore")
+    from fastapi.testclient import TestClient
 
 APP = "https://app.example.com"
 
@@ -224,8 +233,6 @@ def __getattr__(name: str) -> Any:
 
 
 def fastapi_app(events: list[str]) -> fastapi.FastAPI:
-    from contextlib import asynccontextmanager
-
     @asynccontextmanager
     async def lifespan(app: fastapi.FastAPI) -> Any:
         events.append("start")
@@ -445,6 +452,146 @@ def test_a_lifespan_that_fails_to_start_fails_the_attempt(table: Table) -> None:
     outcome = table.deliver(delivery())
     assert outcome.status == 500
     assert "lifespan did not start: no database" in str(outcome.exception)
+
+
+# -- a lifespan that runs already ------------------------------------------------------------------
+
+
+class Pooled:
+    """An application with something of its loop, made at its start."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.turn: asyncio.Lock | None = None
+        app = fastapi.FastAPI(lifespan=self._lifespan)
+
+        @app.post("/hook")
+        async def hook(request: fastapi.Request) -> Any:
+            assert self.turn is not None
+            # Contended, so that the lock insists on the loop it belongs to.
+            async with self.turn:
+                other = asyncio.create_task(self._turn())
+                await asyncio.sleep(0)
+            await other
+            return {"pool": getattr(request.state, "pool", None), "app": app.state.number}
+
+        self.app = app
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Any) -> Any:
+        self.starts += 1
+        self.turn = asyncio.Lock()
+        await self.turn.acquire()
+        self.turn.release()
+        app.state.number = self.starts
+        yield {"pool": f"pool {self.starts}"}
+        self.turn = None
+
+    async def _turn(self) -> None:
+        assert self.turn is not None
+        async with self.turn:
+            await asyncio.sleep(0)
+
+
+def test_an_application_that_a_test_client_has_started_is_not_started_again(table: Table) -> None:
+    pooled = Pooled()
+    table.asgi(APP, pooled.app)
+    with TestClient(pooled.app) as client:
+        for _ in range(3):
+            outcome = table.deliver(delivery())
+            assert (outcome.status, json.loads(outcome.body)) == (200, {"pool": "pool 1", "app": 1})
+        assert client.post("/hook").json() == {"pool": "pool 1", "app": 1}
+        assert pooled.starts == 1
+    # It has ended: now somebody else has to run it.
+    assert json.loads(table.deliver(delivery()).body) == {"pool": "pool 2", "app": 2}
+    assert json.loads(table.deliver(delivery()).body) == {"pool": "pool 2", "app": 2}
+
+
+def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
+    pooled = Pooled()
+    other = Table(table.deadlines)
+    for one in (table, other):
+        one.asgi(APP, pooled.app)
+        assert one.deliver(delivery()).status == 200
+    other.close()
+    assert pooled.starts == 1
+
+
+@pytest.mark.parametrize("lifespan", [True, False])
+def test_who_runs_the_lifespan_can_be_said(table: Table, lifespan: bool) -> None:
+    events: list[str] = []
+    app = fastapi_app(events)
+    table.asgi(APP, app, lifespan=lifespan)
+    with TestClient(app) if lifespan else contextlib.nullcontext():
+        assert table.deliver(ECHO).status == 200
+    assert events == (["start", "start", "stop"] if lifespan else [])
+    with pytest.raises(ContractError, match="lifespan='yes' is unknown: give 'auto', True or"):
+        table.asgi(APP, app, lifespan="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", ["function", "method", "wrapped"])
+def test_whatever_an_application_is_made_of_its_lifespan_is_found(table: Table, shape: str) -> None:
+    starts: list[str] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            starts.append(shape)
+            await receive()
+            scope["state"]["pool"] = len(starts)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        body = str(scope["state"]["pool"]).encode()
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": body})
+
+    class Owner:
+        async def app(self, scope: Any, receive: Any, send: Any) -> None:
+            await inner(scope, receive, send)
+
+    async def wrapper(scope: Any, receive: Any, send: Any) -> None:
+        await inner(scope, receive, send)
+
+    app: Any = {"function": inner, "method": Owner().app, "wrapped": inner}[shape]
+    started = wrapper if shape == "wrapped" else app
+    table.asgi(APP, app)
+    with TestClient(started):
+        assert table.deliver(delivery()).body == b"1"
+    assert starts == [shape]
+
+
+def test_the_lifespan_of_another_application_of_the_same_making_is_not_taken(table: Table) -> None:
+    events: list[str] = []
+
+    def made(name: str) -> Any:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan":
+                await receive()
+                events.append(name)
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body"})
+
+        return app
+
+    started, other = made("started"), made("other")
+    table.asgi(APP, other)
+    with TestClient(started):
+        assert table.deliver(delivery()).status == 200
+    assert events == ["started", "other"]
+
+
+def test_what_a_test_client_runs_under_trio_is_not_seen_and_can_be_said(table: Table) -> None:
+    events: list[str] = []
+    app = fastapi_app(events)
+    table.asgi(APP, app, lifespan=False)
+    with TestClient(app, backend="trio"):
+        assert json.loads(table.deliver(ECHO).body)["pool"] is None
+    assert events == ["start", "stop"]
 
 
 def test_cancelling_the_driver_cancels_the_application(table: Table) -> None:
