@@ -143,7 +143,7 @@ class Allowance:
 
 def check_public(url: str) -> None:
     """Refuse a destination without a public address, as far as its name tells; 400."""
-    host = urlsplit(url).hostname or ""
+    host = (urlsplit(url).hostname or "").rstrip(".")
     refused = "invalid destination url: endpoint resolves to a loopback address: "
     if host == "localhost" or host.endswith(".localhost"):
         raise bad_request(refused + "127.0.0.1")

@@ -391,7 +391,7 @@ class _Prefix:
     def of(cls, url: str) -> _Prefix:
         if url == "*":
             return cls("*", "", -1)
-        target = _split(named_url(url) or url) if isinstance(url, str) else None
+        target = _split_text(named_url(url) or url) if isinstance(url, str) else None
         if target is None or not target.origin:
             raise ContractError(
                 f"{url!r} is not a destination: give an absolute URL such as "
@@ -410,9 +410,14 @@ class _Prefix:
 
 
 def _split(url: str) -> _Target:
+    """Split a URL as it is on the wire, one character per byte."""
+    return _split_text(published_text(url))
+
+
+def _split_text(url: str) -> _Target:
     """Split into a comparable origin and the rest; an unreadable URL has no origin."""
     try:
-        parts = urlsplit(published_text(url))
+        parts = urlsplit(url)
         port = parts.port
     except ValueError:
         return _Target("", url)

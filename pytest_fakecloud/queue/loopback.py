@@ -81,9 +81,12 @@ class LoopbackSender:
         parts = urlsplit(delivery.url)
         wire.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         host = parts.hostname or ""
-        if host.endswith(".localhost"):
-            # Not every system's resolver knows that these are loopback names.
-            wire.host, host = parts.netloc.rpartition("@")[2], "127.0.0.1"
+        plain = host.rstrip(".")
+        if plain != host or plain.endswith(".localhost"):
+            # Not every system's resolver knows that these are loopback names, or takes the dot of
+            # an absolute one.
+            wire.host = parts.netloc.rpartition("@")[2]
+            host = "127.0.0.1" if plain.endswith(".localhost") else plain
         scheme = parts.scheme.lower()
         if self._keeps:
             pool = self._pools().connection_from_host(host, parts.port, scheme)

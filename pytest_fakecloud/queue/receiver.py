@@ -7,9 +7,11 @@ pytest-httpserver.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from pytest_httpserver import HTTPServer
 from pytest_httpserver.httpserver import Error, HandlerType, RequestHandler, RequestHandlerList
@@ -106,6 +108,9 @@ class Destination(Handle, HTTPServer):
     def _serve(self, request: Request) -> Answer:
         target = request.target if request.target.startswith("/") else request.path
         host = request.header("host")
+        if host and not _is_host(host):
+            text = f"400 Bad Request: the Host header {host!r} names no host\n"
+            return Answer(text.encode("utf-8", "replace"), 400, (), "text/plain; charset=utf-8")
         origin = f"{self.url.partition('://')[0]}://{host}" if host else self.url
         environ = environ_of(request.method, origin + target, list(request.headers), request.body)
         environ["fakecloud.headers"] = list(request.headers)
@@ -185,6 +190,17 @@ class Destination(Handle, HTTPServer):
     def load(self, data: Any) -> None:
         """Not for this handle: expectations are written with `expect_request()`."""
         raise ContractError("a receiver holds no data; write expectations with expect_request()")
+
+
+def _is_host(text: str) -> bool:
+    """Whether a `Host` header is a name or an address, perhaps with a port, and nothing else."""
+    try:
+        parts = urlsplit(f"http://{text}/")
+        _ = parts.port
+    except ValueError:
+        return False
+    whole = parts.netloc == text and parts.path == "/" and not parts.query and not parts.fragment
+    return whole and bool(parts.hostname) and re.search(r"[\s@\\]", text) is None
 
 
 def _answer(response: WerkzeugResponse) -> Answer:

@@ -8,10 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import werkzeug
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_fakecloud.queue.destinations import Reply
+from pytest_fakecloud.queue.destinations import DeliveredRequest, Reply
+from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.headers import as_wire
 
 from .scene import CALLBACK, DEST, Scene
@@ -47,6 +49,26 @@ def test_destinations(scene: Scene, way: str, destination: str, text: str) -> No
     assert text in response.error
     assert scene.queue.messages() == []
     assert scene.get("/v2/queues") == []
+
+
+@pytest.mark.parametrize("url", ["http://\u2100/", "http://a.\u2100.example.com:80/x"])
+def test_a_host_that_only_its_text_gives_away_is_refused_everywhere(scene: Scene, url: str) -> None:
+    text = "contains invalid characters under NFKC normalization"
+    item = {"destination": url}
+    (answer,) = scene.ok("POST", "/v2/batch", json=[item]).json()
+    assert answer["status"] == 400
+    assert answer["error"].startswith("invalid destination url: netloc '")
+    assert text in answer["error"]
+    endpoints = {"endpoints": [{"url": url}]}
+    refused = scene.request("POST", "/v2/topics/news/endpoints", json=endpoints)
+    assert (refused.status, text in refused.error) == (400, True)
+    with pytest.raises(QueueError, match="invalid destination url"):
+        scene.queue.publish(url)
+    with pytest.raises(QueueError, match="invalid callback url"):
+        scene.queue.publish(DEST, callback=url)
+    with pytest.raises(QueueError, match="invalid destination url"):
+        scene.queue.schedule(url, "* * * * *")
+    assert scene.queue.messages() == []
 
 
 def test_a_destination_is_kept_byte_for_byte(scene: Scene) -> None:
@@ -178,6 +200,7 @@ def test_production_checks() -> None:
         for url, text in (
             ("http://localhost:3000/", "resolves to a loopback address: 127.0.0.1"),
             ("http://app.localhost/", "resolves to a loopback address: 127.0.0.1"),
+            ("http://localhost./", "resolves to a loopback address: 127.0.0.1"),
             ("http://127.0.0.1:3000/", "resolves to a loopback address: 127.0.0.1"),
             ("http://[::1]/", "resolves to a loopback address: ::1"),
             ("http://backend/", "unable to resolve host: backend"),
@@ -438,3 +461,45 @@ def test_an_empty_id_never_means_all(scene: Scene, method: str, path: str) -> No
     assert [(one.id, one.state) for one in scene.queue.messages()] != before or letters != [
         one.id for one in scene.queue.dead_letters()
     ]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    host=st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=6),
+    rest=st.sampled_from(["", "/", ":80/", ":/x", ".localhost/", "]/", "?x", "#y", ".:1/"]),
+)
+def test_a_destination_is_refused_or_can_be_read_by_everybody(host: str, rest: str) -> None:
+    """What is accepted raises nowhere later: in a route, an application, a handler, a look."""
+    url = f"http://{host}{rest}"
+    with Scene() as scene:
+
+        def handler(request: DeliveredRequest) -> str:
+            return f"{request.url} {request.path} {request.query}"
+
+        def application(environ: Any, start_response: Any) -> list[bytes]:
+            start_response("200 OK", [])
+            return [werkzeug.Request(environ).url.encode()]
+
+        for way in ("call", "wsgi", "nobody", "callback"):
+            scene.queue.destinations.clear()
+            headers = {"Upstash-Retries": "0"}
+            if way == "callback":
+                headers["Upstash-Callback"] = url
+            item = {"destination": DEST if way == "callback" else url, "headers": headers}
+            (answer,) = scene.ok("POST", "/v2/batch", json=[item]).json()
+            if "error" in answer:
+                assert answer["status"] == 400
+                continue
+            if way == "wsgi":
+                scene.queue.destinations.wsgi(url, application)
+            elif way != "nobody":
+                scene.queue.destinations.call("*", handler)
+            attempts = scene.queue.run_until_idle()
+            assert attempts
+            for attempt in attempts:
+                assert attempt.status == 200 or way == "nobody", attempt.exception
+                assert not isinstance(attempt.exception, ValueError)
+            scene.get("/v2/events")
+            scene.get(f"/v2/messages/{answer['messageId']}")
+            assert str(scene.queue.messages()[-1].timeline)
+        assert {one.kind for one in scene.queue.context.problems} <= {"unstubbed"}

@@ -401,3 +401,16 @@ def test_a_server_on_the_running_loop_can_answer(sender: Sender) -> None:
 
 def test_trio_too(sender: Sender, serve: Callable[..., RawServer]) -> None:
     assert trio.run(sender.asend, delivery(serve().url)).status == 200
+
+
+@pytest.mark.parametrize("host", ["localhost.", "app.localhost.", "127.0.0.1.", "LOCALHOST."])
+def test_an_absolute_name_is_resolved_like_the_name(
+    serve: Callable[..., RawServer], sender: Sender, host: str
+) -> None:
+    server = serve()
+    outcome = sender.send(delivery(f"http://{host}:{server.port}/hook"))
+    assert outcome.status == 200, outcome.exception
+    # What the receiver is told is what was published.
+    assert f"host: {host}:{server.port}\r\n".encode() in server.requests[0].replace(
+        b"Host", b"host"
+    )

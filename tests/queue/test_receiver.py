@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import requests
 from werkzeug import Request, Response
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.queue.capture import Destination
@@ -168,3 +171,54 @@ def test_a_snapshot_of_another_kind(destination: Destination) -> None:
         destination.restore("x")  # type: ignore[arg-type]
     with pytest.raises(ContractError, match="expect_request"):
         destination.load({})
+
+
+@pytest.mark.parametrize("fixture", ["destination", "callback_capture"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[",
+        "[::1",
+        "a:b:c",
+        "a:99999",
+        "127.0.0.1:%zz",
+        "x@[",
+        "x@y",
+        "a/b",
+        "a?b",
+        "a#b",
+        "a b",
+        ":",
+    ],
+)
+def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
+    with Cloud() as cloud:
+        receiver: Any = cloud.start(fixture, {})
+        connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=10)
+        connection.putrequest("POST", "/callback", skip_host=True)
+        connection.putheader("Host", host)
+        connection.putheader("Content-Length", "2")
+        connection.endheaders(b"{}")
+        answer = connection.getresponse()
+        assert answer.status == 400
+        assert f"the Host header {host!r} names no host" in answer.read().decode()
+        connection.close()
+        assert receiver.log == []
+        assert cloud.problems == []
+
+
+@pytest.mark.parametrize(
+    "host", ["", "127.0.0.1", "[::1]:80", "my_host.", "a.b:1", "\xe4.localhost"]
+)
+def test_a_host_of_any_name_is_taken(host: str) -> None:
+    with Cloud() as cloud:
+        receiver = cloud.callback_capture()
+        connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=10)
+        connection.putrequest("POST", "/callback", skip_host=True)
+        connection.putheader("Host", host)
+        connection.putheader("Content-Length", "2")
+        connection.endheaders(b"{}")
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert len(receiver.callbacks) == 1
+        assert cloud.problems == []
