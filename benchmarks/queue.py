@@ -246,6 +246,29 @@ def beside_slow_ones() -> bool:
     return good
 
 
+def large_group() -> bool:
+    """Adding endpoints to a URL group, publishing to it and removing them, per endpoint."""
+    costs: dict[str, dict[int, float]] = {"add": {}, "publish": {}, "remove": {}}
+    for size in (1_000, 20_000):
+        queue = Queue(Context.alone(now=START))
+        groups = queue.engine.groups
+        wanted = [(f"https://e{number}.example.com/", None) for number in range(size)]
+        items = [{"url": url} for url, _ in wanted]
+        gc.collect()
+        costs["add"][size] = _timed(lambda g=groups, w=wanted: g.add_all("g", w, 0))  # type: ignore[misc]
+        costs["publish"][size] = _timed(lambda q=queue: q.publish("g"))  # type: ignore[misc]
+        costs["remove"][size] = _timed(
+            lambda g=groups, i=items: g.remove_endpoints(g.get("g"), i, 0)  # type: ignore[misc]
+        )
+        queue.close()
+    good = True
+    for what, by_size in costs.items():
+        small, large = by_size[1_000] / 1_000, by_size[20_000] / 20_000
+        print(f"{what}: 20,000 endpoints in {by_size[20_000]:.2f} s")
+        good &= limit(f"{what} per endpoint of 20,000 against 1,000", large / small, 3.0)
+    return good
+
+
 def _timed(work: Callable[[], Any]) -> float:
     start = perf_counter()
     work()
@@ -263,7 +286,13 @@ def limit(name: str, value: float, most: float, *, least: bool = False) -> bool:
 def main() -> int:
     """Run all; 1 when a limit is missed."""
     started = process_time()
-    results = [ladder(), four_thousand_attempts(), many_pending(), beside_slow_ones()]
+    results = [
+        ladder(),
+        four_thousand_attempts(),
+        many_pending(),
+        large_group(),
+        beside_slow_ones(),
+    ]
     print(f"{process_time() - started:.1f} s of processor time")
     return 0 if all(results) else 1
 

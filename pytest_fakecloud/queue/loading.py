@@ -71,10 +71,7 @@ def _group(name: str, endpoints: object) -> _Step:
 
     def step(place: ByHand) -> None:
         engine = place.engine
-        now = engine.clock.now_us()
-        group = engine.groups.create(name, now)
-        for url, endpoint_name in listed:
-            engine.groups.add(group, url, endpoint_name, now)
+        engine.groups.add_all(name, listed, engine.clock.now_us())
 
     return step
 

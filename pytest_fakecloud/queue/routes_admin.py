@@ -177,13 +177,11 @@ class AdministrationRoutes:
                 raise bad_request("invalid endpoint: url must be a string")
         engine = self.engine
         with engine.lock:
-            now = engine.clock.now_us()
-            trial = engine.groups.copy()
-            # Tried on a copy first: of a list with one bad endpoint none is added.
-            for groups in (trial, engine.groups):
-                group = groups.create(segment(request, "name"), now)
-                for item in wanted:
-                    groups.add(group, as_wire(item["url"]), item.get("name") or None, now)
+            engine.groups.add_all(
+                segment(request, "name"),
+                [(as_wire(item["url"]), item.get("name") or None) for item in wanted],
+                engine.clock.now_us(),
+            )
         return empty()
 
     def remove_endpoints(self, request: Request) -> Answer:

@@ -107,7 +107,7 @@ class FirstEra:
         with engine.lock:
             group, endpoint = engine.groups.endpoint(segment(request, "id"))
             url = as_wire(_text(_object(request), "url"))
-            endpoint.url = check_url(url, "endpoint")
+            group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
             group.updated_us = engine.clock.now_us()
             return records.endpoint_record(group, endpoint)
 
