@@ -23,6 +23,9 @@ T = TypeVar("T")
 DEFAULT_CAP = 5.0
 """Real seconds an attempt may take, whatever its timeout on the queue's clock."""
 
+#: Deadlines below which those that were dropped are left alone.
+_COMPACT = 64
+
 
 class Deadlines:
     """Calls back when a real-time deadline has passed.  `cap` is the span of one attempt."""
@@ -42,6 +45,10 @@ class Deadlines:
         with self._condition:
             number = next(self._numbers)
             self._callbacks[number] = callback
+            if len(self._heap) > 2 * len(self._callbacks) + _COMPACT:
+                # Most attempts end long before their deadline, which may be a day away.
+                self._heap = [each for each in self._heap if each[1] in self._callbacks]
+                heapq.heapify(self._heap)
             heapq.heappush(self._heap, (due, number))
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(

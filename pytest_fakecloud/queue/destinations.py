@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -50,7 +50,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class DestinationRoute:
     """One entry of the table: a URL prefix and what answers there.
 
-    `deliveries` are the requests that came here, oldest first.  `raise_exceptions` says whether a
+    `deliveries` are the requests that came here, oldest first; a server that runs for long keeps as
+    many of the last as its journal keeps entries.  `raise_exceptions` says whether a
     handler's exception leaves the driving call instead of being only a 500.
     """
 
@@ -88,13 +89,20 @@ class DestinationRoute:
 
     def take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Record a delivery and answer it in the caller's thread."""
-        self.deliveries.append(DeliveredRequest(delivery))
+        self._record(delivery)
         return self.perform(delivery, deadlines)
 
     async def atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Record a delivery and answer it in the running loop."""
-        self.deliveries.append(DeliveredRequest(delivery))
+        self._record(delivery)
         return await self.aperform(delivery, deadlines)
+
+    def _record(self, delivery: Delivery) -> None:
+        self.deliveries.append(DeliveredRequest(delivery))
+        keep = self._table.keep()
+        # Some beyond, so that it costs next to nothing for each.
+        if keep is not None and len(self.deliveries) > keep + keep // 4:
+            del self.deliveries[: -keep or None]
 
     def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Answer one delivery in the caller's thread."""
@@ -200,11 +208,15 @@ class Destinations:
 
     Each registering method returns the `DestinationRoute`; the same prefix again replaces it.
     URLs are absolute `http://` or `https://` (or `"*"`), or a name of the service's own destinations
-    such as `"api/llm"`; anything else is a `ContractError`.
+    such as `"api/llm"`; anything else is a `ContractError`. `keep` tells how many of the last
+    deliveries each route remembers, None: all.
     """
 
-    def __init__(self, *, raise_exceptions: bool = False) -> None:
+    def __init__(
+        self, *, raise_exceptions: bool = False, keep: Callable[[], int | None] = lambda: None
+    ) -> None:
         self.raise_exceptions = raise_exceptions
+        self.keep = keep
         self._routes: dict[_Prefix, DestinationRoute] = {}
         self._runner: AsgiRunner | None = None
         self._lock = threading.Lock()

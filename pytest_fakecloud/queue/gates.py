@@ -156,7 +156,9 @@ class Gates:
         now = engine.clock.now_us()
         while self._room():
             lines = [engine.crowd]
-            lines += [key.waiting for key in engine.flow.keys.values() if key.open(now)]
+            lines += [
+                key.waiting for key in engine.flow.keys.values() if key.waiting and key.open(now)
+            ]
             for line in lines:
                 while line and line[0] not in engine.pending:
                     line.popleft()

@@ -146,7 +146,9 @@ class Queue(Looking, ByHand, Handle):
         if dlq_retention is not None:
             allowed = replace(allowed, retention_us=duration_us(dlq_retention))
         keys = SigningKeys(*DEV_KEYS) if dev_credentials else SigningKeys(_new_key(), _new_key())
-        self.destinations = Destinations(raise_exceptions=raise_exceptions)
+        self.destinations = Destinations(
+            raise_exceptions=raise_exceptions, keep=lambda: context.journal.keep
+        )
         self.signature_clock = signature_clock
         self.leak_check = leak_check
         self.delivery = delivery or context.delivery

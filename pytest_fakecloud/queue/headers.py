@@ -115,8 +115,8 @@ def check_url(url: str, what: str) -> str:
     except ValueError as error:
         raise bad_request(f"invalid {what} url: {_unreadable(as_text(url)) or error}") from None
     # The text behind the bytes is what everybody else reads, and may be refused for itself.
-    if not url.isascii() and (error := _unreadable(as_text(url))) is not None:
-        raise bad_request(f"invalid {what} url: {error}")
+    if not url.isascii() and (unreadable := _unreadable(as_text(url))) is not None:
+        raise bad_request(f"invalid {what} url: {unreadable}")
     if not host:
         raise bad_request(f"invalid {what} url: endpoint has no host")
     return url

@@ -99,7 +99,7 @@ class History:
         engine.workflow.forget(message)
         if message.settings.flow is not None:
             self._leave(message.settings.flow.key)
-        self._rows += len(message.log) + len(message.attempts)
+        self._rows += len(message.log)
 
     def _leave(self, name: str) -> None:
         self._users[name] -= 1
@@ -112,9 +112,7 @@ class History:
 
     def _compact(self) -> None:
         engine = self._engine
-        rows = len(engine.logs.entries) + len(engine.attempts)
-        if self._rows > _COMPACT and 2 * self._rows > rows:
+        if self._rows > _COMPACT and 2 * self._rows > len(engine.logs.entries):
             messages = engine.messages
             engine.logs.entries = [one for one in engine.logs.entries if one.message_id in messages]
-            engine.attempts = [one for one in engine.attempts if one.message_id in messages]
             self._rows = 0

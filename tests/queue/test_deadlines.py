@@ -145,3 +145,13 @@ def test_the_words_name_the_awaitable_form_only_where_it_helps(deadlines: Deadli
 
     assert "await queue.aio.advance" in asyncio.run(inside())
     assert "await queue.aio.advance" in trio.run(inside)
+
+
+def test_deadlines_that_were_met_leave_nothing_behind() -> None:
+    deadlines = Deadlines(86_400)
+    kept = deadlines.start(lambda: None)
+    for _ in range(2_000):
+        assert deadlines.cancel(deadlines.start(lambda: None))
+    assert len(deadlines._heap) < 200
+    assert deadlines.cancel(kept)
+    deadlines.close()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.queue.destinations import (
@@ -423,3 +424,22 @@ def test_without_a_baseline_reset_leaves_no_destination() -> None:
         queue.destinations.accept()
         queue.reset()
         assert queue.destinations.routes == []
+
+
+def test_a_server_that_runs_for_long_keeps_the_last_deliveries() -> None:
+    with Cloud(delivery="driven") as cloud:
+        queue = cloud.queue()
+        route = queue.destinations.accept(APP)
+        for keep in (None, 8, 0):
+            cloud.journal.keep = keep
+            for number in range(30):
+                queue.publish(APP, body=str(number))
+            queue.run_until_idle()
+            bodies = [one.text for one in route.deliveries]
+            if keep is None:
+                assert len(bodies) == 30
+            elif keep:
+                assert 8 <= len(bodies) <= 10
+                assert bodies[-8:] == [str(number) for number in range(22, 30)]
+            else:
+                assert bodies == []

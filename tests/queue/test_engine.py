@@ -823,3 +823,11 @@ def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> N
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"
     assert len(bench.sent) == 2
+
+
+def test_attempts_go_with_their_message(bench: Bench) -> None:
+    kept, gone = bench.publish(), bench.publish()
+    bench.clock.run_due()
+    assert [one.message_id for one in bench.engine.attempts] == [kept, gone]
+    del bench.engine.messages[gone]
+    assert [one.message_id for one in bench.engine.attempts] == [kept]
