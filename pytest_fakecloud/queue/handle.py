@@ -68,7 +68,8 @@ def _new_key() -> str:
 class Queue(Looking, ByHand, Handle):
     """A fake of the HTTP message queue.
 
-    Who delivers, and where: `delivery` is `"driven"` or `"background"` (None: the cloud's);
+    Who delivers, and where: `delivery` is `"driven"` (one attempt at a time, by the driving calls) or
+    `"background"` (side by side in threads, as the clock passes), None for the cloud's;
     `unstubbed` is what happens at a destination nobody answers for, `"refuse"` or `"accept"` (200);
     `raise_exceptions` lets what leaves a handler leave the driving call too; `attempt_cap` is the
     most real seconds of an attempt over a socket or in a loop, a day at most; `loop_limit` is how
