@@ -64,15 +64,28 @@ class Attempting:
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
         """Begin the attempt that is due; returns what makes it, in whatever thread, or None."""
         begun = self._start(message_id)
-        return None if begun is None else partial(self._make, begun)
+        if begun is None:
+            return None
+        try:
+            # In the order of their instants, like all that is decided by what came before.
+            self._claim(begun)
+        except Exception as error:
+            self.finish(begun, Outcome(exception=error))
+            return None
+        return partial(self._make, begun, claimed=True)
 
     def _start(self, message_id: str) -> Begun | None:
         return None if self._engine.gates.step_aside(message_id) else self.begin(message_id)
 
-    def _make(self, begun: Begun) -> Attempt:
+    def _claim(self, begun: Begun) -> None:
+        begun.attempt.faults = self._engine.mishaps.before(begun.message, begun.delivery)
+
+    def _make(self, begun: Begun, *, claimed: bool = False) -> Attempt:
         engine = self._engine
         token = _causing.set(begun.message)
         try:
+            if not claimed:
+                self._claim(begun)
             delivery = self.sign(begun)
             outcome = engine.perform(delivery)
             if "duplicate" in begun.attempt.faults:
@@ -98,6 +111,7 @@ class Attempting:
             return None
         token = _causing.set(begun.message)
         try:
+            self._claim(begun)
             delivery = self.sign(begun)
             outcome = await engine.perform_async(delivery)
             if "duplicate" in begun.attempt.faults:
@@ -239,7 +253,7 @@ class Attempting:
         """Return the delivery with its signature, spoiled where a fault says so."""
         engine = self._engine
         delivery = begun.delivery
-        faults = begun.attempt.faults = engine.mishaps.before(begun.message, delivery)
+        faults = begun.attempt.faults
         if "unsigned" in faults:
             return replace(delivery, signed=False)
         key: str | None = None

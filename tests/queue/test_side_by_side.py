@@ -289,6 +289,32 @@ def test_a_handler_that_publishes_without_end_is_told(asynchronous: bool) -> Non
         assert "endless loop: 30 deliveries caused each other" in cloud.problems.only().text
 
 
+def test_faults_take_deliveries_in_their_order() -> None:
+    """Which one a fault strikes is no matter of which thread is quicker."""
+    with Cloud(clock="frozen") as cloud:
+        queue = cloud.queue()
+        queue.destinations.accept()
+        queue.faults.unsigned(times=20)
+        messages = [queue.publish(APP, delay="1s", retries=0) for _ in range(40)]
+        cloud.clock.resume()
+        assert until(lambda: not queue.pending())
+        struck = ["unsigned" in one.attempts.only().faults for one in messages]
+        assert struck == [True] * 20 + [False] * 20
+
+
+def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
+    with Cloud() as cloud:
+        queue = cloud.queue()
+        queue.destinations.accept()
+        queue.faults.unsigned(url=lambda url: 1 // 0)
+        message = queue.publish(APP, retries=0)
+        assert until(lambda: message.state == "dead_lettered")
+        assert "a predicate of" in str(message.attempts.only().exception)
+        told = [one.text for one in cloud.problems if one.kind == "unmet"]
+        assert len(told) == 1
+        assert "made in the background: ContractError" in told[0]
+
+
 def test_what_is_still_under_way_at_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Dispatcher.stop
     monkeypatch.setattr(Dispatcher, "stop", lambda self: stop(self, 0.01))
