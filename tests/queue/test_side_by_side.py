@@ -179,8 +179,13 @@ def test_the_checker_catches(
     fault: Patch, rated: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch)
-    found = check(history_of(1, 90, rated=rated, within=3.0))
-    assert any(words in text for text in found), found
+    found: list[str] = []
+    # A fault of order or of number shows only when it is given the chance to.
+    for seed in (1, 2, 3):
+        found += check(history_of(seed, 90, rated=rated, within=3.0))
+        if any(words in text for text in found):
+            return
+    pytest.fail(f"the checker found only {found}")
 
 
 # -- what is held up, and what is not --------------------------------------------------------------
