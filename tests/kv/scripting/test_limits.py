@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pytest_fakecloud.kv.engine import Engine
@@ -76,6 +78,70 @@ def test_a_script_without_an_end_is_stopped(lua: Lua, script: str) -> None:
     assert lua("return 1") == 1
 
 
+# One call, or one instruction, that takes long: nothing may pass by the clock.
+@pytest.mark.parametrize(
+    "script",
+    [
+        "local s = ('x'):rep(4e6) while true do string.format('%q', s) end",
+        "local s = ('x'):rep(4e6) while true do string.format('%5q', s) end",
+        "while true do string.rep('x', 4e6) end",
+        "local s = ('x'):rep(4e6) while true do redis.sha1hex(s) end",
+        "local s = ('x'):rep(4e6) while true do cjson.encode(s) end",
+        "local s = '\"' .. ('x'):rep(3e6) .. '\"' while true do cjson.decode(s) end",
+        "local s = ('1'):rep(1e6) while true do local _ = s + 1 end",
+        "local s = ('1'):rep(1e6) while true do tonumber(s) end",
+        "local s = 'x' for i = 1, 21 do s = s .. s end while true do local _ = s .. 'y' end",
+        "local t = {} for i = 1, 2e5 do t[i] = i end while true do table.maxn(t) end",
+        "local t = {} for i = 1, 2e5 do t[i] = i end while true do table.getn(t) end",
+        "local t = {} for i = 1, 900 do t[i] = i % 7 end while true do table.sort(t) end",
+        "local t = {} for i = 1, 2e5 do t[i] = 'x' .. i end while true do table.sort(t, rawequal) end",
+        # sources for which Lua's compiler takes the square of their length
+        "loadstring('if a then ' .. ('elseif a then '):rep(1e5) .. ' end')",
+        "loadstring('while a do ' .. ('if a then break end '):rep(1e5) .. ' end')",
+        "load((function() local n = 0 return function() n = n + 1 "
+        "return n == 1 and 'if a then ' or n < 1e5 and 'elseif a then ' or nil end end)())",
+    ],
+)
+def test_no_call_passes_by_the_clock(lua: Lua, script: str) -> None:
+    start = time.thread_time()
+    text = lua.error(script)
+    assert STOPPED in text or "memory" in text
+    assert time.thread_time() - start < 1.5
+    assert lua("return 1") == 1
+
+
+def test_a_source_that_takes_long_to_compile_is_refused(engine: Engine, run: Run, lua: Lua) -> None:
+    engine.scripting.limits = Limits(seconds=0.2)
+    source = "if a then " + "elseif a then " * 100_000 + " end"
+    for line in (("EVAL", source, 0), ("SCRIPT", "LOAD", source)):
+        assert "took too long to compile" in run.error(*line)
+    assert "took too long to compile" in run.error("FUNCTION", "LOAD", f"#!lua name=l\n{source}")
+    assert lua("return 1") == 1
+
+
+def test_a_long_source_compiles(run: Run) -> None:
+    lines = "".join(f"t[{number}] = 'é{number}'\n" for number in range(5000))
+    assert run("EVAL", f"local t = {{}}\n{lines}return #t", 0) == 4999
+    assert "user_script:5002: " in run.error("EVAL", f"local t = {{}}\n{lines[:-1]} +\n", 0)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "return t",
+        "return {map = {x = t}}",
+        "return redis.call('RPUSH', 'l', unpack(t))",
+        "return redis.pcall('RPUSH', 'l', unpack(t))",
+        "return redis.acl_check_cmd('RPUSH', 'l', unpack(t))",
+        "for i = 1, 1000 do redis.call('APPEND', 'l', t[i]) end",
+    ],
+)
+def test_one_string_handed_over_often_counts_as_often(run: Run, lua: Lua, script: str) -> None:
+    setting = "local s, t = ('x'):rep(1e6), {} for i = 1, 1000 do t[i] = s end "
+    assert "bytes of memory" in lua.error(setting + script)
+    assert run("STRLEN" if "APPEND" in script else "LLEN", "l") < 20_000_000
+
+
 @pytest.mark.parametrize(
     "script",
     [
@@ -105,6 +171,7 @@ def test_a_script_that_wants_all_memory_does_not_get_it(lua: Lua, script: str) -
         ("return unpack({}, 1, 1e8)", "too many results to unpack"),
         ("return unpack({}, -2^31, 2^31 - 1)", "too many results to unpack"),
         ("table.insert({}, -2^31, 1)", "table too large to shift"),
+        ("table.insert({}, 2^31, 1)", "table too large to shift"),
         ("return struct.unpack(('b'):rep(5e3), ('a'):rep(5e3))", "too many results to unpack"),
         ("return struct.pack('c1000000000', 'a')", "integral size overflow"),
         ("return string.format('%' .. ('9'):rep(100) .. 'd', 1)", "invalid format"),

@@ -33,6 +33,7 @@ for code = 0, 31 do
 end
 
 local function quote(text)
+  host.charge_bytes(#text * 10)
   return '"' .. gsub(text, '[%c"\\/\127]', ESCAPES) .. '"'
 end
 
@@ -325,6 +326,7 @@ local function decode(settings, source)
   if #source >= 2 and (byte(source, 1) == 0 or byte(source, 2) == 0) then
     error("JSON parser does not support UTF-16 or UTF-32", 0)
   end
+  host.charge_bytes(#source)
   text, at, config = source, 1, settings
   local kind, value = next_token()
   local decoded = decode_value(kind, value, 0)

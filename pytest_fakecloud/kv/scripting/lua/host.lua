@@ -6,8 +6,8 @@ local py, limits = ...
 
 local error, rawset, setmetatable, tonumber, tostring, type, xpcall =
   error, rawset, setmetatable, tonumber, tostring, type, xpcall
-local loadstring, setfenv, collectgarbage = loadstring, setfenv, collectgarbage
-local getinfo, sethook = debug.getinfo, debug.sethook
+local load, loadstring, setfenv, collectgarbage = load, loadstring, setfenv, collectgarbage
+local getinfo, gethook, sethook = debug.getinfo, debug.gethook, debug.sethook
 local floor, sub, byte, dump, format, gsub =
   math.floor, string.sub, string.byte, string.dump, string.format, string.gsub
 local create = coroutine.create
@@ -70,6 +70,18 @@ function host.check_integer(count, number, value)
   return to_integer(value)
 end
 
+-- The same, as a function of C reads it that keeps 32 bits.
+function host.check_int(count, number, value)
+  local kind = type(value)
+  if kind ~= "number" then
+    local converted = kind == "string" and tonumber(value)
+    if not converted then type_error(1, number, "number", count, value) end
+    value = converted
+  end
+  value = to_integer(value) % 2 ^ 32
+  return value < 2 ^ 31 and value or value - 2 ^ 32
+end
+
 function host.check_table(count, number, value)
   if type(value) == "table" then return value end
   type_error(1, number, "table", count, value)
@@ -84,7 +96,9 @@ end
 
 local INTERVAL = 1000 -- instructions between two looks at the limits
 local spent, deadline = 0, 0
+local handed = 0 -- bytes the running script gave to commands, and to its reply
 local stopped = nil -- the error that ended the running script
+local running = false
 local run -- the one function that goes on after a script was stopped
 
 local hook
@@ -103,6 +117,15 @@ local function check_memory()
   end
 end
 
+-- One instruction may take as long as there are bytes (a concatenation, a comparison, the length
+-- of a table), so the more there are, the fewer run between two looks.
+local function pace(more)
+  local kilobytes = collectgarbage("count") + more
+  local wanted = kilobytes < 4096 and INTERVAL or kilobytes < 16384 and 100 or 10
+  local _, _, present = gethook()
+  if present ~= wanted then sethook(hook, "", wanted) end
+end
+
 local function check_limits()
   if spent > limits.instructions then stop(limits.instructions_text) end
   if clock() > deadline then stop(limits.seconds_text) end
@@ -111,13 +134,15 @@ end
 
 function hook()
   if stopped then
-    local running = getinfo(2, "f")
-    if running and running.func == run then return end
+    local frame = getinfo(2, "f")
+    if frame and frame.func == run then return end
     sethook(hook, "l", 1)
     error(stopped, 0)
   end
-  spent = spent + INTERVAL
+  local _, _, passed = gethook()
+  spent = spent + passed
   check_limits()
+  pace(0)
 end
 
 -- What cannot be counted as instructions (a call into C or into the engine) is charged here.
@@ -128,19 +153,36 @@ local function charge(amount)
 end
 host.charge = charge
 
+-- Charges for what C does with that many bytes, before it begins.
+local function charge_bytes(bytes)
+  if bytes > 10000 then
+    charge(floor(bytes / 50))
+    pace(bytes / 1024)
+  end
+end
+host.charge_bytes = charge_bytes
+
 -- Refuses a result that could not be kept, before C tries to build it.
 function host.check_size(bytes)
   if bytes > limits.kilobytes * 1024 then error("not enough memory", 0) end
+  charge_bytes(bytes)
   if bytes > 65536 and collectgarbage("count") * 1024 + bytes > limits.kilobytes * 1024 then
     collectgarbage()
   end
+end
+
+-- Counts what leaves Lua: a string that is handed over a thousand times is a thousand strings.
+function host.hand_over(bytes)
+  handed = handed + bytes
+  if handed > 2 * limits.kilobytes * 1024 then stop(limits.memory_text) end
 end
 
 -- A new coroutine gets the hook too, and pays for the instructions it may run unseen.
 function host.create_coroutine(body)
   charge(INTERVAL)
   local thread = create(body)
-  sethook(thread, hook, "", INTERVAL)
+  local _, _, interval = gethook()
+  sethook(thread, hook, "", interval)
   return thread
 end
 
@@ -185,11 +227,14 @@ function host.on_reset(action) resets[#resets + 1] = action end
 
 -- Runs `body` under the limits. Returns true and its value, or false and an error table.
 function run(body, ...)
-  spent, deadline, stopped = 0, clock() + limits.seconds, nil
+  spent, deadline, stopped, handed = 0, clock() + limits.seconds, nil, 0
   for index = 1, #resets do resets[index]() end
   sethook(hook, "", INTERVAL)
+  pace(0)
+  running = true
   local ok, value = xpcall(body, locate)
   sethook()
+  running = false
   if stopped then
     value, stopped = stopped, nil
     collectgarbage()
@@ -203,12 +248,34 @@ host.run = run
 -- "C", "Lua" or "main": what kind of function it is.
 function host.what(body) return getinfo(body, "S").what end
 
+local PIECE = 2048
+
+-- Lua's compiler takes the square of the length for some sources, and knows no hook: so it is given
+-- the source in pieces, and the time is looked at before each.
+local function read_source(source, name)
+  if #source <= PIECE then return loadstring(source, name) end
+  local at, late = 1, false
+  local latest = clock() + limits.seconds
+  if running then
+    charge(floor(#source / 10))
+    latest = deadline
+  end
+  local body, message = load(function()
+    late = clock() > latest
+    if late then error("it took too long to compile", 0) end
+    at = at + PIECE
+    return sub(source, at - PIECE, at - 1)
+  end, name)
+  if late and running then stop(limits.seconds_text) end
+  return body, message
+end
+
 -- Source text to a function of the given environment; binary chunks are not source text.
 function host.compile(source, name, environment)
   if byte(source) == 27 then
     return nil, sub(name, 2) .. ":1: unexpected symbol near 'char(27)'"
   end
-  local body, message = loadstring(source, name)
+  local body, message = read_source(source, name)
   if not body then return nil, message end
   return setfenv(loadstring(py.keep_frames(dump(body)), name), environment)
 end

@@ -321,6 +321,7 @@ local function find(...)
     if (#text - init + 1) * #pattern <= NOTICEABLE then
       return raw_find(text, pattern, init, true)
     end
+    host.charge_bytes(#text + #pattern)
     local at = host.py.find(text, pattern, init - 1)
     if at < 0 then return nil end
     return at + 1, at + #pattern

@@ -5,7 +5,7 @@ local error, next, pairs, rawget, select, setmetatable, tostring, type, unpack =
   error, next, pairs, rawget, select, setmetatable, tostring, type, unpack
 local find, sub = string.find, string.sub
 local py, run, protect, charge = host.py, host.run, host.protect, host.charge
-local to_integer = host.to_integer
+local hand_over, to_integer = host.hand_over, host.to_integer
 
 local resp = 2 -- the protocol version redis.setresp chose
 local DEEPEST = 100 -- levels of a reply
@@ -42,9 +42,15 @@ local function table_to_reply(value, depth)
   if depth > DEEPEST then return py.failure("ERR reached lua stack limit") end
   value = host.real[value] or value
   local field = rawget(value, "err")
-  if type(field) == "string" then return py.failure(field) end
+  if type(field) == "string" then
+    hand_over(#field)
+    return py.failure(field)
+  end
   field = rawget(value, "ok")
-  if type(field) == "string" then return py.status(field) end
+  if type(field) == "string" then
+    hand_over(#field)
+    return py.status(field)
+  end
   field = rawget(value, "double")
   if type(field) == "number" then return py.double(field) end
   field = rawget(value, "map")
@@ -52,11 +58,17 @@ local function table_to_reply(value, depth)
   field = rawget(value, "set")
   if type(field) == "table" then return py.set(flatten(field, depth + 1, false)) end
   field = rawget(value, "big_number")
-  if type(field) == "string" then return py.big_number(field) end
+  if type(field) == "string" then
+    hand_over(#field)
+    return py.big_number(field)
+  end
   field = rawget(value, "verbatim_string")
   if type(field) == "table" then
     local text, format = rawget(field, "string"), rawget(field, "format")
-    if type(text) == "string" and type(format) == "string" then return py.verbatim(text, format) end
+    if type(text) == "string" and type(format) == "string" then
+      hand_over(#text + #format)
+      return py.verbatim(text, format)
+    end
   end
   local items, count = {}, 0
   while true do
@@ -71,7 +83,10 @@ end
 
 function to_reply(value, depth)
   local kind = type(value)
-  if kind == "string" then return value end
+  if kind == "string" then
+    hand_over(#value)
+    return value
+  end
   if kind == "number" then return to_integer(value) end
   if kind == "boolean" then
     if resp == 3 then return py.boolean(value) end
@@ -98,13 +113,25 @@ local function receive(protected, value, kind)
   error(failure, 0)
 end
 
-local function call(...)
+local function weigh(...)
   charge(100)
+  local count = select("#", ...)
+  local words = count > 20 and { ... }
+  local bytes = 0
+  for index = 1, count do
+    local word = words and words[index] or (select(index, ...))
+    if type(word) == "string" then bytes = bytes + #word end
+  end
+  hand_over(bytes)
+end
+
+local function call(...)
+  weigh(...)
   return receive(false, py.call(...))
 end
 
 local function protected_call(...)
-  charge(100)
+  weigh(...)
   return receive(true, py.call(...))
 end
 
@@ -139,6 +166,7 @@ function redis.sha1hex(...)
   if select("#", ...) ~= 1 then raise("ERR wrong number of arguments") end
   local value = ...
   if type(value) == "number" then value = value .. "" end
+  if type(value) == "string" then host.charge_bytes(#value * 4) end
   return py.sha1hex(type(value) == "string" and value or "")
 end
 
@@ -168,6 +196,7 @@ function redis.set_repl(...)
 end
 
 function redis.acl_check_cmd(...)
+  weigh(...)
   local allowed, kind = py.may_call(...)
   if kind then raise(allowed) end
   return allowed

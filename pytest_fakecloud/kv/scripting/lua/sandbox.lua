@@ -5,10 +5,12 @@ local host, patterns = ...
 local error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber, type,
   unpack = error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber,
   type, unpack
-local floor, find = math.floor, string.find
-local check_integer, check_string, check_table, argument_error, type_error =
-  host.check_integer, host.check_string, host.check_table, host.argument_error, host.type_error
-local charge, check_size, real, READONLY = host.charge, host.check_size, host.real, host.READONLY
+local floor, find, gsub = math.floor, string.find, string.gsub
+local check_int, check_integer, check_string, check_table, argument_error, type_error =
+  host.check_int, host.check_integer, host.check_string, host.check_table, host.argument_error,
+  host.type_error
+local charge, charge_bytes, check_size, real, READONLY =
+  host.charge, host.charge_bytes, host.check_size, host.real, host.READONLY
 
 -- Tables -----------------------------------------------------------------------------------------
 
@@ -85,22 +87,23 @@ local function concat(...)
   local count, target, separator, first, last = select("#", ...), ...
   check_table(count, 1, target)
   separator = separator == nil and "" or check_string(count, 2, separator)
-  first = first == nil and 1 or check_integer(count, 3, first)
-  last = last == nil and #target or check_integer(count, 4, last)
+  first = first == nil and 1 or check_int(count, 3, first)
+  last = last == nil and #target or check_int(count, 4, last)
   if last - first > 1000 then charge(last - first) end
   local ok, result = pcall(raw_concat, target, separator, first, last)
   if ok then return result end
   error(result, 2)
 end
 
+local MOST_UNCOUNTED = 1000 -- elements that are sorted without a look at the limits
 local MOST_RESULTS = 7900 -- what Lua's stack can carry
 
 -- Lua's own unpack counts in 32 bits, and crashes when they overflow.
 local function unpack_range(...)
   local count, target, first, last = select("#", ...), ...
   check_table(count, 1, target)
-  first = first == nil and 1 or check_integer(count, 2, first)
-  last = last == nil and #target or check_integer(count, 3, last)
+  first = first == nil and 1 or check_int(count, 2, first)
+  last = last == nil and #target or check_int(count, 3, last)
   if first > last then return end
   if last - first >= MOST_RESULTS then error("too many results to unpack", 2) end
   return unpack(target, first, last)
@@ -116,7 +119,7 @@ local function insert(...)
     return
   end
   if count ~= 3 then error("wrong number of arguments to 'insert'", 2) end
-  local position = check_integer(count, 2, (select(2, ...)))
+  local position = check_int(count, 2, (select(2, ...)))
   if length + 1 - position > LONGEST_SHIFT then error("table too large to shift", 2) end
   if length - position > 1000 then charge(length - position) end
   raw_insert(target, position, (select(3, ...)))
@@ -127,7 +130,7 @@ local function remove(...)
   check_table(count, 1, target)
   guard(target)
   local length = #target
-  position = position == nil and count < 2 and length or check_integer(count, 2, position)
+  position = position == nil and count < 2 and length or check_int(count, 2, position)
   if length - position > LONGEST_SHIFT then error("table too large to shift", 2) end
   if length - position > 1000 then charge(length - position) end
   return raw_remove(target, position)
@@ -140,25 +143,41 @@ local function sort(...)
     type_error(0, 2, "function", count, before)
   end
   guard(target)
+  local length = #target
+  if length > 50 then charge(length * 20) end
   if not before then
-    -- Comparing long strings takes long; a comparison in Lua is counted.
-    local work, length = 0, #target
+    -- The worst order takes the square of the length, and comparing long strings takes long; a
+    -- comparison in Lua is counted.
+    local work = 0
     for index = 1, length do
       local value = rawget(target, index)
       work = work + (type(value) == "string" and #value or 8)
     end
-    if work * 20 > 2e6 then
+    if length > MOST_UNCOUNTED or work > 1e5 then
       before = function(left, right)
-        if type(left) == "string" then charge(floor(#left / 100)) end
+        if type(left) == "string" then charge_bytes(#left) end
         return left < right
       end
     end
+  elseif host.what(before) == "C" then
+    local compare = before
+    before = function(left, right) return (compare(left, right)) end
   end
   local ok, message = pcall(raw_sort, target, before)
   if not ok then
     if message == "invalid order function for sorting" then error(message, 2) end
     error(message, 0)
   end
+end
+
+local function longest(...)
+  local target = ...
+  check_table(select("#", ...), 1, target)
+  local most = 0
+  for key in next, target do
+    if type(key) == "number" and key > most then most = key end
+  end
+  return most
 end
 
 local function for_each(...)
@@ -173,14 +192,14 @@ end
 
 -- Strings ----------------------------------------------------------------------------------------
 
-local raw_rep = string.rep
+local raw_format, raw_rep = string.format, string.rep
 
 -- A string function that looks at every byte.
 local function linear(name)
   local body = string[name]
   return function(...)
     local text = check_string(select("#", ...), 1, (...))
-    if #text > 10000 then charge(floor(#text / 50)) end
+    charge_bytes(#text)
     return body(text)
   end
 end
@@ -191,6 +210,23 @@ local function rep(...)
   if text == "" or times <= 0 then return "" end
   check_size(#text * times)
   return raw_rep(text, times)
+end
+
+local function first_result(ok, text)
+  if ok then return text end
+  error(gsub(text, " to '%?' ", " to 'format' ", 1), 3)
+end
+
+-- Quoting looks at every byte; all else is copied.
+local function formatted(...)
+  local template = ...
+  if type(template) == "string" and find(template, "q", 1, true) then
+    for index = 2, select("#", ...) do
+      local value = select(index, ...)
+      if type(value) == "string" then charge_bytes(#value * 4) end
+    end
+  end
+  return first_result(pcall(raw_format, ...))
 end
 
 -- Calls ------------------------------------------------------------------------------------------
@@ -313,13 +349,14 @@ end
 local protect = host.protect
 local libraries = {}
 
-local string_library = chosen(string, "byte char format len sub")
+local string_library = chosen(string, "byte char len sub")
 for _, name in ipairs({ "lower", "reverse", "upper" }) do string_library[name] = linear(name) end
 for name, body in pairs(patterns) do string_library[name] = body end
-string_library.rep = rep
+string_library.format, string_library.rep = formatted, rep
 libraries.string = protect(string_library)
 
-local table_library = chosen(table, "getn maxn setn")
+local table_library = chosen(table, "getn setn")
+table_library.maxn = longest
 table_library.concat = concat
 table_library.insert, table_library.remove, table_library.sort = insert, remove, sort
 table_library.foreach = for_each

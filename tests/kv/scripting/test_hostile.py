@@ -1,0 +1,32 @@
+"""Scripts made to hurt: each ends soon after its time is over, and takes no more memory than that."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.kv.scripting.hostile import LIMITS
+
+pytest.importorskip("resource")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_hostile_script_gets_past_the_limits(seed: int) -> None:
+    # In a process of its own: what escapes its limits would hold this one for ever.
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kv.scripting.hostile", str(seed), "80"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    summary, slowest, *_ = done.stdout.splitlines()
+    found = re.fullmatch(r"80 scripts, (\d+) stopped, (\d+) MB at most", summary)
+    assert found is not None, summary
+    assert int(found[1]) > 20
+    assert int(found[2]) < 250
+    assert float(slowest.split()[0]) < LIMITS.seconds + 1
