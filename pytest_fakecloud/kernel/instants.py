@@ -17,6 +17,7 @@ __all__ = [
     "Instant",
     "check_seconds",
     "duration_us",
+    "give_way",
     "instant_us",
     "monotonic",
     "to_datetime",
@@ -167,3 +168,8 @@ def _true_monotonic() -> Callable[[], float]:
 
 monotonic = _true_monotonic()
 """Seconds on a monotonic clock that freezegun and time-machine do not move; for real-time caps."""
+
+
+def give_way(sleep: Callable[[float], None] = time.sleep) -> None:
+    """Let other threads have the interpreter, should one wait for it."""
+    sleep(0)

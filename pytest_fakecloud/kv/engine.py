@@ -150,37 +150,64 @@ class Engine:
 
         Raises ``CommandError`` for whatever the server would answer with an error.
         """
-        with self.lock:
-            spec: CommandSpec | None = None
-            try:
-                spec = LOOKUP.get(argv[0])
-                if spec is None or spec.subcommands is not None:
-                    spec = self.resolve(argv)
-                if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
-                    check_over_rest(spec, argv)
-                if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
-                    raise CommandError(wrong_arity(spec.full_name))
-                if not session.user.unrestricted:
-                    self.permit(session, spec, argv)
-                if session.queue is not None and spec.name not in _AT_ONCE:
-                    if spec.no_multi:
-                        raise CommandError(NOT_IN_TRANSACTION)
-                    session.queue.append((spec, argv))
-                    return QUEUED
-            except CommandError as error:
-                session.aborted = True
-                self.statistics.failed(error.text)
-                if spec is not None:
-                    self.statistics.of(spec).rejected += 1
-                if spec is not None and spec.name == "EXEC":
-                    _commands.transactions.discard_transaction(session)
-                    raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
-                raise
+        if not self.take_turn(argv):
+            return self.run_beside(session, argv)
+        try:
+            spec = self._admit(session, argv)
+            if spec is None:
+                return QUEUED
             try:
                 return self.run(session, spec, argv)
             finally:
                 if self._notes_touches:
                     self._after(session)
+        finally:
+            self.lock.release()
+
+    def take_turn(self, argv: list[bytes]) -> bool:
+        """Take the lock for a line; False when a script keeps it and ``run_beside`` answers."""
+        return self.lock.acquire(blocking=False) or self.scripting.wait_for_turn(argv)
+
+    def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a line while a script holds the lock: one of the few that may, or an error."""
+        spec = self._admit(session, argv, beside=True)
+        if spec is None:
+            return QUEUED
+        assert spec.function is not None
+        return spec.function(session, argv[spec.skip :])
+
+    def _admit(
+        self, session: Session, argv: list[bytes], *, beside: bool = False
+    ) -> CommandSpec | None:
+        """The command to run; None when the line was queued in an open transaction."""
+        spec: CommandSpec | None = None
+        try:
+            spec = LOOKUP.get(argv[0])
+            if spec is None or spec.subcommands is not None:
+                spec = self.resolve(argv)
+            if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+                check_over_rest(spec, argv)
+            if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
+                raise CommandError(wrong_arity(spec.full_name))
+            if not session.user.unrestricted:
+                self.permit(session, spec, argv)
+            if beside:
+                self.scripting.refuse_beside(spec)
+            if session.queue is not None and spec.name not in _AT_ONCE:
+                if spec.no_multi:
+                    raise CommandError(NOT_IN_TRANSACTION)
+                session.queue.append((spec, argv))
+                return None
+        except CommandError as error:
+            session.aborted = True
+            self.statistics.failed(error.text)
+            if spec is not None:
+                self.statistics.of(spec).rejected += 1
+            if spec is not None and spec.name == "EXEC":
+                _commands.transactions.discard_transaction(session)
+                raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
+            raise
+        return spec
 
     def note_touches(self) -> None:
         """Let the databases note touched keys from now on, or no longer, as anybody needs it."""

@@ -256,7 +256,9 @@ class PortConnection:
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode
-        with engine.lock:
+        if not engine.take_turn(argv):
+            return self._finish(argv, self._execute(argv, beside=True), mode, put)
+        try:
             self._executing = threading.get_ident()
             try:
                 reply = self._execute(argv)
@@ -265,11 +267,13 @@ class PortConnection:
             if not isinstance(reply, Blocked):
                 return self._finish(argv, reply, mode, put)
             waiter = engine.block(session, reply)
+        finally:
+            engine.lock.release()
         reply = self._wait(waiter)
         with engine.lock:
             return self._finish(argv, reply, mode, put)
 
-    def _execute(self, argv: list[bytes]) -> Reply:
+    def _execute(self, argv: list[bytes], *, beside: bool = False) -> Reply:
         engine, session = self.engine, self.session
         try:
             with contextlib.suppress(CommandError):
@@ -278,7 +282,7 @@ class PortConnection:
                     # What is refused while a transaction is put together discards it (seed).
                     session.aborted = True
                     return refusal
-            return engine.execute(session, argv)
+            return (engine.run_beside if beside else engine.execute)(session, argv)
         except CommandError as error:
             return error
 

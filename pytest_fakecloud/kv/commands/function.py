@@ -110,15 +110,19 @@ def _shown(library: Library, with_code: bool) -> Map:
 
 @command("FUNCTION STATS")
 def function_stats(session: Session, args: Args) -> Reply:
-    """What is running (nothing, while another command does) and how much is loaded."""
+    """What is running, as other clients see it after a while, and how much is loaded."""
     scripting = session.engine.scripting
+    run = scripting.running
+    running = None
+    if run is not None and run.line is not None:
+        running = Map([b"name", run.name, b"command", run.line, b"duration_ms", run.milliseconds])
     counts = Map(
         [
             b"libraries_count", len(scripting.libraries),
             b"functions_count", len(scripting.functions),
         ]
     )  # fmt: skip
-    return Map([b"running_script", None, b"engines", Map([b"LUA", counts])])
+    return Map([b"running_script", running, b"engines", Map([b"LUA", counts])])
 
 
 @command("FUNCTION DUMP")
@@ -141,8 +145,9 @@ def function_restore(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION KILL")
 def function_kill(session: Session, args: Args) -> Reply:
-    """Stop the running function; none ever runs while another command does."""
-    raise CommandError(errors.NOT_BUSY)
+    """Stop the running function, unless it has written."""
+    session.engine.scripting.kill()
+    return OK
 
 
 @command("FUNCTION HELP")

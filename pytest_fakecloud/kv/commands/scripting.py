@@ -98,8 +98,9 @@ def script_show(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT KILL")
 def script_kill(session: Session, args: Args) -> Reply:
-    """Stop the running script; none ever runs while another command does."""
-    raise CommandError(errors.NOT_BUSY)
+    """Stop the running script, unless it has written."""
+    session.engine.scripting.kill()
+    return OK
 
 
 @command("SCRIPT DEBUG")

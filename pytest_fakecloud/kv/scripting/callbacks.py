@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ...kernel.instants import monotonic
 from ..errors import CommandError, one_line
 from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
 from .tail_calls import keep_frames
@@ -156,7 +155,6 @@ def _verbatim(text: bytes, format: bytes) -> Verbatim:
 def callbacks() -> dict[bytes, Callable[..., Any]]:
     """The functions by the names the Lua half knows them under."""
     table: dict[str, Callable[..., Any]] = {
-        "monotonic": monotonic,
         "keep_frames": keep_frames,
         "find": lambda text, wanted, start: text.find(wanted, int(start)),
         "sha1hex": lambda text: hashlib.sha1(text, usedforsecurity=False).hexdigest().encode(),

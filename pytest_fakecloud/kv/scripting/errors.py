@@ -6,6 +6,12 @@ from ..errors import CommandError, one_line
 
 NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
 NOT_BUSY = b"NOTBUSY No scripts in execution right now."
+UNKILLABLE = (
+    b"UNKILLABLE Sorry the script already executed write commands against the dataset. You can "
+    b"either wait the script termination or kill the server in a hard way using the SHUTDOWN "
+    b"NOSAVE command."
+)
+KILLED = b"ERR Script killed by user with SCRIPT KILL..."
 KEYS_NEGATIVE = b"ERR Number of keys can't be negative"
 KEYS_TOO_MANY = b"ERR Number of keys can't be greater than number of args"
 KEYS_BAD = b"ERR Bad number of keys provided"
@@ -13,6 +19,15 @@ WRITE_FLAG_IN_RO = b"ERR Can not execute a script with write flag using *_ro com
 OUT_OF_MEMORY = b"ERR not enough memory for the script"
 SCRIPT_FLUSH_MODE = b"ERR SCRIPT FLUSH only support SYNC|ASYNC option"
 SCRIPT_DEBUG_MODE = b"ERR Use SCRIPT DEBUG YES/SYNC/NO"
+
+
+def busy(function: bool) -> bytes:
+    """For a command that comes while a script runs longer than ``busy-reply-threshold``."""
+    word = b"FUNCTION" if function else b"SCRIPT"
+    return (
+        b"BUSY Redis is busy running a script. You can only call %b KILL or SHUTDOWN NOSAVE." % word
+    )
+
 
 # -- shebang ---------------------------------------------------------------------------------------
 

@@ -45,8 +45,9 @@ class LuaHost:
 
     ``call`` runs one command line for the running script, for a protocol version, and returns its
     reply or its error; ``may_call`` says whether the user may run a command line, or why that
-    cannot be said; ``clock`` is what ``os.clock`` answers, in seconds; ``flags`` are those
-    functions may carry besides Redis' own.
+    cannot be said; ``clock`` is what ``os.clock`` answers, in seconds; ``look`` is the real time in
+    seconds, asked for all the time while a script runs; ``flags`` are those functions may carry
+    besides Redis' own.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LuaHost:
         call: Callable[[list[bytes], int], Any],
         may_call: Callable[[list[bytes]], bool | bytes],
         clock: Callable[[], float],
+        look: Callable[[], float],
         limits: Limits,
         flags: tuple[bytes, ...] = (),
     ) -> None:
@@ -71,14 +73,19 @@ class LuaHost:
             max_memory=2 * limits.memory + 32 * 2**20,
         )
         self._converter = Converter(self._runtime)
-        api = self._load(clock, flags)
+        api = self._load(clock, look, flags)
         self._compile = api[b"compile"]
         self._evaluate = api[b"evaluate"]
         self._evaluate_tables = api[b"evaluate_tables"]
         self._call_function = api[b"call_function"]
         self._load_library = api[b"load_library"]
 
-    def _load(self, clock: Callable[[], float], flags: tuple[bytes, ...]) -> Any:
+    def _load(
+        self,
+        clock: Callable[[], float],
+        look: Callable[[], float],
+        flags: tuple[bytes, ...],
+    ) -> Any:
         runtime = self._runtime
         functions: dict[bytes, Callable[..., Any]] = {
             **callbacks(),
@@ -86,6 +93,7 @@ class LuaHost:
             b"may_call": self._permission,
             b"setresp": self._set_resp,
             b"clock": clock,
+            b"look": look,
         }
         limits = self.limits
         settings = {

@@ -3,14 +3,20 @@
 A script runs atomically: the engine's lock is held, and time stands still for all its commands.
 What it wrote before it failed stays, as in the real service. Decided here: a script that exceeds
 its limits (``host.Limits``) fails like one that raised an error.
+
+Other clients wait for the lock. Meanwhile SCRIPT KILL and FUNCTION KILL are answered at once, and
+after ``busy-reply-threshold`` milliseconds of real time stock Redis answers BUSY to all but a few
+commands (measured on 7.0). The vendor's service has nothing to kill and answers NOTBUSY.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...kernel.instants import give_way, monotonic
 from ..acl import Denied
 from ..dumping import VERSION, verify
 from ..errors import CommandError, one_line
@@ -31,6 +37,13 @@ __all__ = ["Function", "Library", "Script", "Scripting", "ScriptingCopy"]
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 """Not writes, yet refused to read-only scripts."""
 _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
+_KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
+"""What ends a running script, or a running function."""
+_ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
+"""Of the commands real servers run beside a script, those that touch nothing others share; the rest
+wait for its end (decided here)."""
+_GIVE_WAY_SECONDS = 0.005
+_ASK_SECONDS = 0.02
 
 
 @dataclass(eq=False)
@@ -72,9 +85,33 @@ class ScriptingCopy:
 
 @dataclass(eq=False)
 class _Run:
+    """A script that runs; ``line`` is the command line of a function, None for a script."""
+
     session: Session
     read_only: bool
     keys: frozenset[bytes] | None
+    name: bytes
+    line: list[bytes] | None
+    begun: float
+    gives_way_at: float
+    wrote: bool = False
+    killed: bool = False
+
+    @property
+    def milliseconds(self) -> int:
+        """How long it has run, in real time."""
+        return int((monotonic() - self.begun) * 1000)
+
+
+def _new_run(
+    session: Session,
+    read_only: bool,
+    keys: frozenset[bytes] | None,
+    name: bytes,
+    line: list[bytes] | None,
+) -> _Run:
+    now = monotonic()
+    return _Run(session, read_only, keys, name, line, now, now + _GIVE_WAY_SECONDS)
 
 
 class Scripting:
@@ -102,7 +139,9 @@ class Scripting:
             from .host import LuaHost  # lupa is for those who run scripts
 
             flags = (KEY_LOCKING,) if self.vendor else ()
-            self._host = LuaHost(self._command, self._may_call, self._clock, self.limits, flags)
+            self._host = LuaHost(
+                self._command, self._may_call, self._clock, self._look, self.limits, flags
+            )
         return self._host
 
     # -- scripts ---------------------------------------------------------------------------------
@@ -144,8 +183,10 @@ class Scripting:
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
         declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
-        run = _Run(session, read_only or no_writes, declared)
-        return self._guarded(run, sha, lambda: self.host.evaluate(script.compiled, keys, args))
+        return self._guarded(
+            _new_run(session, read_only or no_writes, declared, sha, None),
+            lambda: self.host.evaluate(script.compiled, keys, args),
+        )
 
     # -- libraries -------------------------------------------------------------------------------
 
@@ -223,9 +264,10 @@ class Scripting:
         if read_only and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
         declared = frozenset(keys) if KEY_LOCKING in function.flags else None
-        run = _Run(session, read_only or no_writes, declared)
+        line = [b"FCALL_RO" if read_only else b"FCALL", name, b"%d" % len(keys), *keys, *args]
         return self._guarded(
-            run, name, lambda: self.host.call_function(function.callback, keys, args)
+            _new_run(session, read_only or no_writes, declared, name, line),
+            lambda: self.host.call_function(function.callback, keys, args),
         )
 
     # -- payloads and copies ---------------------------------------------------------------------
@@ -278,7 +320,7 @@ class Scripting:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _guarded(self, run: _Run, name: bytes, action: Any) -> Reply:
+    def _guarded(self, run: _Run, action: Any) -> Reply:
         from .host import HostLost, ScriptFailure
 
         session = run.session
@@ -288,7 +330,9 @@ class Scripting:
         try:
             reply: Reply = action()
         except ScriptFailure as failure:
-            raise CommandError(self._failure_text(failure, name)) from None
+            if run.killed:
+                failure.text = errors.KILLED
+            raise CommandError(self._failure_text(failure, run.name)) from None
         except HostLost:
             self._lose_host()
             raise CommandError(errors.OUT_OF_MEMORY) from None
@@ -323,6 +367,7 @@ class Scripting:
         try:
             spec = self._allowed(run, argv)
             run.session.resp = resp
+            run.wrote = run.wrote or spec.write
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
             return error
@@ -372,6 +417,74 @@ class Scripting:
         except CommandError:
             return False
         return True
+
+    # -- meanwhile -------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> _Run | None:
+        """The script that runs, told to other clients while it does."""
+        return self._run
+
+    def wait_for_turn(self, argv: list[bytes]) -> bool:
+        """Take the engine's lock, and True; False when the line is answered beside a script."""
+        engine = self.engine
+        while not engine.lock.acquire(timeout=_ASK_SECONDS):
+            run = self._run
+            if run is None:
+                continue
+            try:
+                spec = engine.resolve(argv)
+            except CommandError:
+                if self._is_busy(run):
+                    return False
+                continue
+            function = _KILLS.get(spec.name)
+            if function is not None and (self.vendor or function is (run.line is not None)):
+                return False
+            waits = "allow_busy" in spec.flags and spec.name not in _ASIDE
+            if self._is_busy(run) and not waits:
+                return False
+        return True
+
+    def _is_busy(self, run: _Run) -> bool:
+        threshold_ms = self.engine.config.number("busy-reply-threshold")
+        return 0 < threshold_ms <= run.milliseconds and not self.vendor
+
+    def refuse_beside(self, spec: CommandSpec) -> None:
+        """Raise the BUSY error unless the command may run beside the script."""
+        if self.vendor and spec.name in _KILLS:
+            return
+        # The script may have ended since: what needs the lock must not run even so.
+        run = self._run
+        function = run is not None and run.line is not None
+        other_kind = run is not None and _KILLS.get(spec.name, function) is not function
+        if (
+            spec.name not in _ASIDE
+            or other_kind
+            or (spec.name == "FUNCTION STATS" and not function)
+        ):
+            raise CommandError(errors.busy(function))
+
+    def kill(self) -> None:
+        """End the running script at its next look; raises NOTBUSY, and UNKILLABLE once it wrote."""
+        run = self._run
+        if run is None or self.vendor:
+            raise CommandError(errors.NOT_BUSY)
+        if run.wrote:
+            raise CommandError(errors.UNKILLABLE)
+        run.killed = True
+
+    def _look(self) -> float:
+        now = monotonic()
+        run = self._run
+        if run is not None:
+            if run.killed:
+                return math.inf  # later than any deadline
+            if now > run.gives_way_at:
+                run.gives_way_at = now + _GIVE_WAY_SECONDS
+                # Lua keeps the interpreter to itself: no other thread could ask for its end.
+                give_way()
+        return now
 
     def _clock(self) -> float:
         return (self.engine.now_us - self.engine.started_us) / 1_000_000

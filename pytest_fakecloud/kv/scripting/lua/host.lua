@@ -11,7 +11,7 @@ local getinfo, gethook, sethook = debug.getinfo, debug.gethook, debug.sethook
 local floor, sub, byte, dump, format, gsub =
   math.floor, string.sub, string.byte, string.dump, string.format, string.gsub
 local create = coroutine.create
-local clock = py.monotonic
+local clock = py.look
 
 local host = { py = py, limits = limits }
 

@@ -1,0 +1,226 @@
+"""A script that runs on, and the other clients: what ends it, what is refused, what is answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kernel.instants import monotonic
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.scripting.limits import Limits
+from tests.kv.comparison.wire import Error, Status
+from tests.kv.test_resp_port import Client
+
+OK = Status(b"OK")
+FOR_EVER = "while true do end"
+LIBRARY = f"""#!lua name=lib
+redis.register_function{{
+  function_name='read', callback=function() {FOR_EVER} end, flags={{'no-writes'}}
+}}
+redis.register_function('write', function() redis.call('SET', 'k', 'v') {FOR_EVER} end)
+"""
+KILLED = b"ERR Script killed by user with SCRIPT KILL..."
+UNKILLABLE = b"UNKILLABLE Sorry the script already executed write commands against the dataset."
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context.alone()
+
+
+@pytest.fixture
+def connect(context: Context) -> Iterator[Callable[[str], Callable[[], Client]]]:
+    """A server of a dialect, and what opens connections to it."""
+    with ExitStack() as stack:
+
+        def serve(dialect: Any) -> Callable[[], Client]:
+            server = stack.enter_context(KVServer(context, dialect=dialect))
+            server.engine.scripting.limits = Limits(instructions=2**53, seconds=20)
+
+            def client() -> Client:
+                made = Client(server)
+                stack.callback(made.close)
+                return made
+
+            return client
+
+        yield serve
+        assert context.problems == []
+
+
+def runs(client: Client) -> None:
+    """Wait until the script of another client runs."""
+    engine = client.server.engine
+    deadline = monotonic() + 10
+    while engine.scripting.running is None:
+        assert monotonic() < deadline
+
+
+def busy_after(client: Client, milliseconds: int) -> None:
+    assert client("CONFIG", "SET", "busy-reply-threshold", milliseconds) == OK
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        FOR_EVER,
+        f"while true do pcall(function() {FOR_EVER} end) end",
+        f"coroutine.wrap(function() {FOR_EVER} end)()",
+        "while true do redis.call('GET', 'k') end",
+        "while true do string.rep('x', 1e6) end",
+    ],
+)
+def test_a_script_is_killed_at_once(connect: Any, script: str) -> None:
+    client = connect("redis")
+    one, other = client(), client()
+    one.send("EVAL", script, 0)
+    runs(other)
+    start = monotonic()
+    assert other("SCRIPT", "KILL") == OK
+    reply = one.read()
+    assert isinstance(reply, Error)
+    assert reply.text.startswith(KILLED + b" script: ")
+    assert monotonic() - start < 3
+    assert one("PING") == Status(b"PONG")
+    assert other("SCRIPT", "KILL") == Error(b"NOTBUSY No scripts in execution right now.")
+
+
+def test_a_new_client_can_kill(connect: Any) -> None:
+    client = connect("redis")
+    one = client()
+    busy_after(one, 1)
+    one.send("EVAL_RO", FOR_EVER, 0)
+    runs(one)
+    assert client()("SCRIPT", "KILL") == OK
+    assert one.read().text.startswith(KILLED)
+
+
+def test_a_function_is_killed_and_told_of(connect: Any) -> None:
+    client = connect("redis")
+    one, other = client(), client()
+    one("FUNCTION", "LOAD", LIBRARY)
+    busy_after(one, 20)
+    one.send("FCALL", "read", 1, "key", "word")
+    runs(other)
+    stats = other("FUNCTION", "STATS")
+    running = dict(zip(stats[1][::2], stats[1][1::2], strict=True))
+    assert running.pop(b"duration_ms") >= 20
+    assert running == {b"name": b"read", b"command": [b"FCALL", b"read", b"1", b"key", b"word"]}
+    refused = (
+        b"BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOS"
+    )
+    assert other("SCRIPT", "KILL").text.startswith(refused)
+    assert other("FUNCTION", "KILL") == OK
+    assert one.read() == Error(KILLED + b" script: read, on @user_function:3.")
+    assert other("FUNCTION", "STATS")[1] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "kill"),
+    [
+        (("EVAL", f"redis.call('SET', 'k', 'v') {FOR_EVER}", 0), "SCRIPT KILL"),
+        (("FCALL", "write", 0), "FUNCTION KILL"),
+    ],
+)
+def test_what_has_written_cannot_be_killed(connect: Any, line: tuple[Any, ...], kill: str) -> None:
+    client = connect("redis")
+    one, other = client(), client()
+    one.server.engine.scripting.limits = Limits(instructions=2**53, seconds=1.5)
+    one("FUNCTION", "LOAD", LIBRARY)
+    one.send(*line)
+    runs(other)
+    # The moment between its beginning and its write is a moment in which it can be killed.
+    while not one.server.engine.databases[0].values:
+        pass
+    assert other(*kill.split()).text.startswith(UNKILLABLE)
+    assert b"Script stopped: it ran for more than 1.5 seconds" in one.read().text
+    assert other("GET", "k") == b"v"
+
+
+def test_other_commands_are_refused_after_a_while(connect: Any) -> None:
+    client = connect("redis")
+    one, other, third = client(), client(), client()
+    busy_after(one, 30)
+    third("MULTI")
+    one.send("EVAL", FOR_EVER, 0)
+    runs(other)
+    busy = Error(
+        b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+    )
+    for line in ("GET k", "PING", "INFO", "CLIENT ID", "FUNCTION STATS", "FUNCTION KILL"):
+        assert other(line) == busy
+    assert other("EVAL", "return 1", 0) == busy
+    # as ever: what is no command at all, and what concerns the connection
+    assert other("NOSUCH").text.startswith(b"ERR unknown command")
+    assert other("GET").text.startswith(b"ERR wrong number of arguments")
+    assert other("MULTI") == OK
+    assert other("GET", "k") == busy
+    assert other("EXEC") == Error(b"EXECABORT Transaction discarded because of: " + busy.text)
+    assert third("SET", "k", "v") == busy
+    assert other("HELLO")[:2] == [b"server", b"redis"]
+    assert other("SCRIPT", "KILL") == OK
+    assert one.read().text.startswith(KILLED)
+    assert third("EXEC").text.startswith(b"EXECABORT")
+    assert other("GET", "k") is None
+
+
+def test_without_a_threshold_others_wait(connect: Any) -> None:
+    client = connect("redis")
+    one, other, third = client(), client(), client()
+    busy_after(one, 0)
+    one.send("EVAL", FOR_EVER, 0)
+    runs(other)
+    other.send("PING")
+    assert other.silent()
+    assert third("SCRIPT", "KILL") == OK
+    assert other.read() == Status(b"PONG")
+
+
+def test_the_vendor_kills_nothing_and_says_so_at_once(connect: Any) -> None:
+    client = connect("vendor")
+    one, other = client(), client()
+    one.server.engine.scripting.limits = Limits(instructions=2**53, seconds=1.5)
+    one.send("EVAL", FOR_EVER, 0)
+    runs(other)
+    start = monotonic()
+    for kill in ("SCRIPT KILL", "FUNCTION KILL"):
+        assert other(kill) == Error(b"NOTBUSY No scripts in execution right now.")
+    assert monotonic() - start < 1
+    assert other.server.engine.scripting.running is not None
+    assert other("PING") == Status(b"PONG")  # waits for the end
+    assert b"it ran for more than 1.5 seconds" in one.read().text
+
+
+def test_a_tester_can_kill(connect: Any) -> None:
+    client = connect("redis")
+    one = client()
+    one.send("EVAL", FOR_EVER, 0)
+    runs(one)
+    assert one.server.execute("SCRIPT", "KILL") == "OK"
+    assert one.read().text.startswith(KILLED)
+
+
+def test_a_kill_over_rest(context: Context) -> None:
+    with KVServer(context, dialect="redis") as server:
+        server.engine.scripting.limits = Limits(instructions=2**53, seconds=20)
+        seen: list[str] = []
+
+        def evaluate() -> None:
+            with pytest.raises(CommandError) as caught:
+                server.execute("EVAL", FOR_EVER, 0)
+            seen.append(str(caught.value))
+
+        thread = threading.Thread(target=evaluate)
+        thread.start()
+        while server.engine.scripting.running is None:
+            pass
+        with server.make_client() as redis:
+            assert redis.execute(["SCRIPT", "KILL"]) == "OK"
+        thread.join(10)
+        assert seen[0].startswith(KILLED.decode())
