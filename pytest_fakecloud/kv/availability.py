@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .errors import CommandError, not_over_rest
+from .errors import CommandError, not_available
 
 if TYPE_CHECKING:
     from .registry import CommandSpec
@@ -23,9 +23,9 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     transaction, which it discards.
     """
     if not spec.over_rest:
-        raise CommandError(not_over_rest(spec.name.split()[0]))
+        raise CommandError(not_available(spec.name.split()[0]))
     if spec.may_wait and _asks_to_wait(argv):
-        raise CommandError(not_over_rest(spec.name) + b" with BLOCK, which waits")
+        raise CommandError(not_available(spec.name) + b" with BLOCK, which waits")
 
 
 def _asks_to_wait(argv: list[bytes]) -> bool:

@@ -17,11 +17,13 @@ from .availability import check_over_rest
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
 from .config import Config
+from .documented import DOCUMENTED
 from .errors import (
     NOT_IN_TRANSACTION,
     WRONGPASS,
     CommandError,
     exec_aborted_by,
+    not_available,
     unknown_command,
     unknown_subcommand,
     wrong_arity,
@@ -62,7 +64,8 @@ class Engine:
 
     ``dialect`` is ``"vendor"`` (the REST service: one database, its own additions) or ``"redis"``
     (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester;
-    ``started_us`` is the instant since which it runs, by its own account. All
+    ``documented_only`` refuses everybody but the tester what the vendor documents no such command
+    for; ``started_us`` is the instant since which it runs, by its own account. All
     state is behind one re-entrant ``lock``.
     """
 
@@ -73,11 +76,14 @@ class Engine:
         dialect: Dialect = "vendor",
         limits: Limits | None = None,
         started_us: int | None = None,
+        *,
+        documented_only: bool = False,
     ) -> None:
         self.clock = clock
         self.ids = ids
         self.dialect = dialect
         self.limits = limits or Limits()
+        self._offered = DOCUMENTED if documented_only else None
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
@@ -187,6 +193,8 @@ class Engine:
                 spec = self.resolve(argv)
             if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
                 check_over_rest(spec, argv)
+            if self._offered is not None and not self.offers(session, spec):
+                raise CommandError(not_available(spec.name))
             if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
                 raise CommandError(wrong_arity(spec.full_name))
             if not session.user.unrestricted:
@@ -403,6 +411,10 @@ class Engine:
                 raise CommandError(unknown_subcommand(spec.name, argv[1]))
             return found
         return spec
+
+    def offers(self, session: Session, spec: CommandSpec) -> bool:
+        """Whether a session may know of a command at all."""
+        return self._offered is None or spec.name in self._offered or session.transport == "local"
 
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that was checked already: arity, permission, availability."""

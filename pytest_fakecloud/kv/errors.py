@@ -95,8 +95,8 @@ def bad_subcommand_arguments(container: str, sent: bytes) -> bytes:
     )
 
 
-def not_over_rest(name: str) -> bytes:
-    """The text for a command REST does not offer (decided here: the vendor publishes none)."""
+def not_available(name: str) -> bytes:
+    """The text for a command the service does not offer (decided here: none is published)."""
     return f"ERR Command is not available: '{name}'".encode()
 
 

@@ -34,7 +34,9 @@ class KVServer(Handle):
     ``max_request_size`` is in bytes per command, ``daily_limit`` in commands per UTC day on the
     clock, ``max_pipeline_length`` in commands per request; these and the other limits of the
     vendor's plans are told in ``Limits``, and None means no limit. ``max_key_size`` is the dialect's
-    own unless given: 32,768 bytes in the vendor's, none in the stock one. ``int_text`` is the
+    own unless given: 32,768 bytes in the vendor's, none in the stock one. ``documented_only`` refuses
+    the commands the vendor's documentation does not name (``documented``): the specification supports
+    whole groups, and so does this by default. ``int_text`` is the
     word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
     ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
     (``"redis://…"``, see ``redis_engine``) that runs the commands instead of the in-memory engine;
@@ -61,6 +63,7 @@ class KVServer(Handle):
         max_data_size: int | None = None,
         max_connections: int | None = None,
         max_pending_entries: int | None = 1000,
+        documented_only: bool = False,
         int_text: Literal["integer", "int"] = "integer",
         engine: str | None = None,
         isolation: Literal["prefix", "database", "none"] = "prefix",
@@ -90,7 +93,13 @@ class KVServer(Handle):
                     f"isolation={isolation!r} is a share of a real server: give engine= too"
                 )
             self._new_engine = partial(
-                Engine, context.clock, context.ids, dialect, limits, context.clock.now_us()
+                Engine,
+                context.clock,
+                context.ids,
+                dialect,
+                limits,
+                context.clock.now_us(),
+                documented_only=documented_only,
             )
         else:
             if (max_record_size, max_data_size, max_pending_entries) != (None, None, 1000):
@@ -98,7 +107,9 @@ class KVServer(Handle):
                     "max_record_size, max_data_size and max_pending_entries are limits of the "
                     "in-memory engine, which knows what is stored: leave out engine="
                 )
-            self._engine = _real_engine(context, engine, isolation, dialect, max_key_size)
+            self._engine = _real_engine(
+                context, engine, isolation, dialect, max_key_size, documented_only
+            )
         self.dialect = dialect
         self._credentials = Credentials()
         self._password, self._credentials.read_only = new_token(32), new_token()
@@ -351,6 +362,7 @@ def _real_engine(
     isolation: Literal["prefix", "database", "none"],
     dialect: Dialect,
     max_key_size: int | None,
+    documented_only: bool,
 ) -> Engine:
     try:
         from .redis_engine import RedisEngine
@@ -366,6 +378,7 @@ def _real_engine(
         isolation=isolation,
         dialect=dialect,
         max_key_size=max_key_size,
+        documented_only=documented_only,
     )
     return cast("Engine", real)
 

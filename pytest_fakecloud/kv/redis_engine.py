@@ -32,6 +32,7 @@ from ..kernel.instants import monotonic
 from .acl import first_user, read_only_user
 from .availability import check_over_rest
 from .contents import plain
+from .documented import DOCUMENTED
 from .errors import (
     DISCARD_WITHOUT_MULTI,
     EXEC_WITHOUT_MULTI,
@@ -39,6 +40,7 @@ from .errors import (
     NESTED_MULTI,
     CommandError,
     exec_aborted_by,
+    not_available,
 )
 from .errors import max_key_size as too_long_key
 from .redis_acl import RedisUser, RestTokens, prepare_acl
@@ -124,7 +126,8 @@ class RedisEngine:
     ``redis+sentinel://host:port/primary``; its query may hold redis-py's connection settings, and
     ``prefix=`` for a prefix that several processes share on purpose. Raises ``ContractError`` for
     an address without meaning, a server that is not there, and a clock that is not real time.
-    ``max_key_size`` is in bytes, for the names that commands over REST write; scripts may go beyond.
+    ``max_key_size`` is in bytes, for the names that commands over REST write, and
+    ``documented_only`` refuses commands the vendor does not document; scripts may go beyond.
     """
 
     def __init__(
@@ -136,6 +139,7 @@ class RedisEngine:
         isolation: Isolation = "prefix",
         dialect: str = "vendor",
         max_key_size: int | None = None,
+        documented_only: bool = False,
     ) -> None:
         if isolation not in get_args(Isolation):
             known = ", ".join(map(repr, get_args(Isolation)))
@@ -146,6 +150,7 @@ class RedisEngine:
         self.dialect = dialect
         self.isolation = isolation
         self._max_key_size = max_key_size
+        self._documented_only = documented_only
         # The server keeps commands apart by itself; nothing here needs a lock of the routes'.
         self.lock = nullcontext()
         url, prefix = _split_prefix(url)
@@ -244,9 +249,12 @@ class RedisEngine:
         (503) when it does not answer.
         """
         spec = find_spec(argv)
-        if spec is not None and session.transport == "rest":
+        if spec is not None and session.transport != "local":
             try:
-                check_over_rest(spec, argv)
+                if session.transport == "rest":
+                    check_over_rest(spec, argv)
+                if self._documented_only and spec.name not in DOCUMENTED:
+                    raise CommandError(not_available(spec.name))
             except CommandError:
                 session.aborted = True
                 raise

@@ -12,6 +12,7 @@ from pathlib import Path
 from . import engine as _engine  # noqa: F401 - binds every command's function
 from .commands.help import summary
 from .commands.process import REASONS
+from .documented import DOCUMENTED
 from .registry import COMMANDS, CommandSpec
 
 __all__ = ["support_table"]
@@ -45,8 +46,9 @@ This file is generated from the table the service itself runs on:
 *REST* says whether the command is available there: **yes**, **no** (it belongs to a connection, or
 it waits; use the database port), or **refused** (it acts on a server's process, which a fake does
 not have; the answer is a real server's refusal, and nothing changes). A transaction lasts no longer
-than its request: MULTI alone is OK and leads to nothing, EXEC alone is an error. *Since* is the
-version of the server that first had the command.
+than its request: MULTI alone is OK and leads to nothing, EXEC alone is an error. *Documented* says
+whether the vendor's own documentation names the command; `kv_server(documented_only=True)` refuses
+all others. *Since* is the version of the server that first had the command.
 """
 
 _CONDITIONS = dict.fromkeys(("MULTI", "EXEC"), "yes, within one pipeline")
@@ -68,8 +70,9 @@ def _available(spec: CommandSpec) -> str:
 def _rows(specs: list[CommandSpec]) -> Iterator[str]:
     for spec in specs:
         words = " ".join(spec.options).replace("|", "\\|")
+        documented = "yes" if spec.name in DOCUMENTED else "no"
         yield (
-            f"| {spec.name} | {_available(spec)} | {spec.arity} | {words} | {spec.since} "
+            f"| {spec.name} | {_available(spec)} | {documented} | {spec.arity} | {words} | {spec.since} "
             f"| {summary(spec)} |"
         )
 
@@ -85,8 +88,8 @@ def support_table() -> str:
         ]
         specs.sort(key=lambda spec: spec.name)
         parts.append(f"\n## {title}\n")
-        parts.append("| Command | REST | Arity | Words | Since | What it does |")
-        parts.append("|---|---|---|---|---|---|")
+        parts.append("| Command | REST | Documented | Arity | Words | Since | What it does |")
+        parts.append("|---|---|---|---|---|---|---|")
         parts += _rows(specs)
     return "\n".join(parts) + "\n"
 

@@ -377,6 +377,8 @@ class Scripting:
             spec = self.engine.resolve(argv)
         except CommandError:
             raise CommandError(errors.UNKNOWN_COMMAND) from None
+        if not self.engine.offers(run.session, spec):
+            raise CommandError(errors.UNKNOWN_COMMAND)
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
         if "noscript" in spec.flags:

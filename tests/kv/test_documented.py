@@ -1,0 +1,93 @@
+"""The setting that refuses what the vendor does not document."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kv.documented import DOCUMENTED
+from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.registry import COMMANDS
+from tests.kv.comparison.wire import Error
+from tests.kv.test_resp_port import Client
+
+LACKING = [
+    "LCS a b", "SORT a", "SORT_RO a", "OBJECT ENCODING a", "SUBSTR a 0 1", "SWAPDB 0 0",
+    "SLOWLOG GET", "MOVE a 0", "MEMORY USAGE a", "CONFIG GET *", "COMMAND DOCS", "XINFO STREAM a",
+    "WAIT 0 0", "LATENCY LATEST", "DEBUG OBJECT a", "ACL DRYRUN default GET a", "PFSELFTEST",
+]  # fmt: skip
+
+
+def test_every_documented_command_is_one() -> None:
+    assert set(COMMANDS) >= DOCUMENTED
+
+
+def test_the_official_python_client_sends_documented_commands() -> None:
+    found = find_spec("upstash_redis")
+    if found is None or found.origin is None:
+        pytest.skip("upstash_redis is not installed")
+    source = Path(found.origin).with_name("commands.py").read_text(encoding="utf-8")
+    lines = re.findall(r'command: List.*? = \[\s*"([A-Z._ ]+)"(?:,\s*"([A-Z]+)")?', source)
+    sent = {
+        f"{name} {second}" if COMMANDS[name].subcommands else name
+        for name, second in lines
+        if name in COMMANDS
+    }
+    assert len(sent) > 150
+    assert sent - DOCUMENTED == {"SUBSTR"}
+
+
+@pytest.mark.parametrize("line", LACKING)
+def test_what_the_documentation_lacks_is_refused(line: str) -> None:
+    with KVServer(Context.alone(), documented_only=True) as server:
+        answer = httpx.post(server.url, json=line.split(), headers=server.headers)
+        assert answer.status_code == 400
+        text = answer.json()["error"]
+        words = line.split()
+        assert text in {
+            f"ERR Command is not available: '{name}'" for name in (words[0], " ".join(words[:2]))
+        }
+        client = Client(server)
+        try:
+            assert client(line) == Error(text.encode())
+        finally:
+            client.close()
+
+
+def test_the_rest_and_the_tester_go_on() -> None:
+    with KVServer(Context.alone(), documented_only=True) as server:
+        with server.make_client() as redis:
+            redis.set("k", "v")
+            assert redis.xadd("s", "*", {"a": 1})
+            assert redis.xinfo_groups("s") == []
+            assert redis.eval("return redis.call('GET', KEYS[1])", keys=["k"]) == "v"
+            assert redis.script_load("return 1")
+            with pytest.raises(Exception, match="Unknown Redis command called from script"):
+                redis.eval("return redis.call('SUBSTR', KEYS[1], 0, 0)", keys=["k"])
+            with pytest.raises(Exception, match="is not available: 'SUBSTR'"):
+                redis.substr("k", 0, 1)
+        assert server.execute("OBJECT", "ENCODING", "k") == "embstr"
+        assert server.execute("LCS", "k", "k") == "v"
+
+
+def test_everything_is_offered_by_default_and_through_a_cloud_by_setting() -> None:
+    with Cloud() as cloud:
+        for setting, wanted in (({}, 200), ({"documented_only": True}, 400)):
+            server = cloud.kv_server(name=f"kv{wanted}", **setting)
+            answer = httpx.post(server.url, json=["LCS", "a", "b"], headers=server.headers)
+            assert answer.status_code == wanted
+
+
+def test_a_transaction_with_one_is_discarded() -> None:
+    with KVServer(Context.alone(), documented_only=True) as server:
+        lines = [["SET", "k", "v"], ["SWAPDB", "0", "0"]]
+        answer = httpx.post(f"{server.url}/multi-exec", json=lines, headers=server.headers)
+        assert answer.status_code == 400
+        assert "is not available: 'SWAPDB'" in answer.json()["error"]
+        assert server.keys() == []
