@@ -91,3 +91,17 @@ def test_a_transaction_with_one_is_discarded() -> None:
         assert answer.status_code == 400
         assert "is not available: 'SWAPDB'" in answer.json()["error"]
         assert server.keys() == []
+
+
+def test_a_real_server_behind_is_asked_only_what_is_documented() -> None:
+    pytest.importorskip("redis")
+    context = Context.alone()
+    with (
+        KVServer(context) as memory,
+        KVServer(context, engine=memory.database_url, documented_only=True) as server,
+    ):
+        answer = httpx.post(server.url, json=["LCS", "a", "b"], headers=server.headers)
+        assert answer.json() == {"error": "ERR Command is not available: 'LCS'"}
+        assert server.execute("SET", "k", "v") == "OK"
+        answer = httpx.post(server.url, json=["GET", "k"], headers=server.headers)
+        assert answer.json() == {"result": "v"}
