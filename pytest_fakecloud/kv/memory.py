@@ -12,10 +12,11 @@ from .values.sets import SetValue
 from .values.stream import Stream
 from .values.zset import SortedSet
 
-__all__ = ["usage"]
+__all__ = ["ENTRY", "usage"]
 
 # What the server allocates: a dictionary entry, and an object header around each value.
-_ENTRY = 24
+ENTRY = 24
+"""Bytes of an entry of a dictionary: of a key, and of its expiry."""
 _OBJECT = 16
 _HEADER = 56
 _SKIP_NODE = 40
@@ -40,7 +41,7 @@ def _text(length: int) -> int:
 
 def usage(key: bytes, value: Any) -> int:
     """Bytes for the key, its entry and its value (collections: header plus each element)."""
-    total = _ENTRY + _text(len(key))
+    total = ENTRY + _text(len(key))
     if isinstance(value, bytes | bytearray):
         number = try_int(bytes(value)) if len(value) <= 20 else None
         if number is not None:
@@ -54,14 +55,14 @@ def usage(key: bytes, value: Any) -> int:
 def _elements(value: Any) -> int:
     if isinstance(value, HashValue):
         pairs = value.fields.items()
-        return sum(_ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
+        return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
     if isinstance(value, QuickList):
         # Items of a list lie packed in nodes, each behind a length of a few bytes.
         return sum(len(item) + 3 for item in value)
     if isinstance(value, SetValue):
-        return sum(_ENTRY + _text(len(member)) for member in value)
+        return sum(ENTRY + _text(len(member)) for member in value)
     if isinstance(value, SortedSet):
-        return sum(_ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
+        return sum(ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
     if isinstance(value, Stream):
         return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
     writer = Writer()

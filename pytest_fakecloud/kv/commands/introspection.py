@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import errors
+from ..command_tips import NOTES, TIPS
 from ..errors import CommandError
 from ..glob import matcher
 from ..model import Session
@@ -23,7 +24,14 @@ def _find(name: bytes) -> CommandSpec | None:
     return COMMANDS.get(name.decode("utf-8", "replace").upper().replace("|", " "))
 
 
-def _key_spec(spec: KeySpec) -> Reply:
+def _key_spec(spec: KeySpec, note: bytes | None) -> Reply:
+    shown = _key_place(spec)
+    if note is not None:
+        shown[:0] = [b"notes", note]
+    return shown
+
+
+def _key_place(spec: KeySpec) -> Map:
     flags = SetReply([Status(flag.encode()) for flag in spec.flags])
     if spec.unknown:
         unknown = Map([b"type", b"unknown", b"spec", Map()])
@@ -59,14 +67,15 @@ def _legacy_range(spec: CommandSpec) -> list[int]:
 def _info(spec: CommandSpec) -> list[Reply]:
     flags = sorted(spec.flags) + (["movablekeys"] if _movable(spec) else [])
     children = list((spec.subcommands or {}).values())
+    notes = NOTES.get(spec.name, {})
     return [
         spec.full_name.encode(),
         spec.arity,
         SetReply([Status(flag.encode()) for flag in flags]),
         *_legacy_range(spec),
         SetReply([Status(category.encode()) for category in sorted(spec.categories)]),
-        [],
-        [_key_spec(key) for key in spec.keys],
+        list(TIPS.get(spec.name, ())),
+        [_key_spec(key, notes.get(at)) for at, key in enumerate(spec.keys)],
         [_info(child) for child in children],
     ]
 

@@ -1,0 +1,83 @@
+"""What COMMAND tells clients of clusters beside the table: tips, and notes of key positions.
+
+Read off Redis 7.0 (``COMMAND INFO``). A proxy or a client of a cluster takes from them to which
+nodes a command goes and how replies become one; other commands have no tips.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NOTES", "TIPS"]
+
+_TIPS = """
+nondeterministic_output: CLIENT|INFO CLIENT|LIST DUMP HRANDFIELD HSCAN LASTSAVE MIGRATE
+  OBJECT|ENCODING OBJECT|FREQ OBJECT|IDLETIME OBJECT|REFCOUNT PTTL SPOP SRANDMEMBER SSCAN TIME TTL
+  XADD XAUTOCLAIM XCLAIM XINFO|CONSUMERS XPENDING XTRIM ZRANDMEMBER ZSCAN
+request_policy:all_nodes nondeterministic_output: SLOWLOG|GET
+request_policy:all_nodes response_policy:agg_sum nondeterministic_output: SLOWLOG|LEN
+nondeterministic_output request_policy:all_nodes response_policy:special: LATENCY|DOCTOR
+  LATENCY|GRAPH LATENCY|HISTOGRAM LATENCY|HISTORY LATENCY|LATEST
+request_policy:all_shards nondeterministic_output: RANDOMKEY
+nondeterministic_output request_policy:all_shards response_policy:special: FUNCTION|STATS INFO
+  MEMORY|DOCTOR MEMORY|MALLOC-STATS MEMORY|STATS
+nondeterministic_output request_policy:special: SCAN
+nondeterministic_output_order: COMMAND COMMAND|DOCS COMMAND|INFO COMMAND|LIST FUNCTION|LIST HGETALL
+  HKEYS HVALS MODULE|LIST SDIFF SINTER SMEMBERS SUNION
+request_policy:all_shards nondeterministic_output_order: KEYS
+request_policy:all_nodes response_policy:all_succeeded: CONFIG|SET LATENCY|RESET SCRIPT|FLUSH
+  SCRIPT|LOAD SLOWLOG|RESET
+request_policy:all_shards response_policy:agg_logical_and: SCRIPT|EXISTS
+request_policy:all_shards response_policy:agg_min: WAIT
+request_policy:all_shards response_policy:agg_sum: DBSIZE
+request_policy:all_shards response_policy:all_succeeded: FLUSHALL FLUSHDB FUNCTION|DELETE
+  FUNCTION|FLUSH FUNCTION|LOAD FUNCTION|RESTORE MEMORY|PURGE PING
+request_policy:all_shards response_policy:one_succeeded: FUNCTION|KILL SCRIPT|KILL
+request_policy:multi_shard: MGET
+request_policy:multi_shard response_policy:agg_min: MSETNX
+request_policy:multi_shard response_policy:agg_sum: DEL EXISTS TOUCH UNLINK
+request_policy:multi_shard response_policy:all_succeeded: MSET
+"""
+
+_WORST = "We cannot tell how the keys will be used so we assume the worst, "
+
+NOTES: dict[str, dict[int, bytes]] = {
+    name: {at: note.encode() for at, note in notes.items()}
+    for name, notes in {
+        "BITFIELD": {0: "This command allows both access and modification of the key"},
+        "EVAL": {0: f"{_WORST}RW and UPDATE"},
+        "EVAL_RO": {0: f"{_WORST}RO and ACCESS"},
+        "FCALL": {0: f"{_WORST}RW and UPDATE"},
+        "FCALL_RO": {0: f"{_WORST}RO and ACCESS"},
+        "GETEX": {0: "RW and UPDATE because it changes the TTL"},
+        "PFCOUNT": {
+            0: "RW because it may change the internal representation of the key, and propagate to "
+            "replicas"
+        },
+        "SET": {0: "RW and ACCESS due to the optional `GET` argument"},
+        "SORT": {
+            1: "For the optional BY/GET keyword. It is marked 'unknown' because the key names "
+            "derive from the content of the key we sort",
+            2: "For the optional STORE keyword. It is marked 'unknown' because the keyword can "
+            "appear anywhere in the argument array",
+        },
+        "SORT_RO": {
+            1: "For the optional BY/GET keyword. It is marked 'unknown' because the key names "
+            "derive from the content of the key we sort"
+        },
+        "XADD": {0: "UPDATE instead of INSERT because of the optional trimming feature"},
+    }.items()
+}
+"""The notes of a command's key positions, by the command's name and the place of the position."""
+
+
+def _read(text: str) -> dict[str, tuple[bytes, ...]]:
+    found: dict[str, tuple[bytes, ...]] = {}
+    for line in text.strip().replace("\n  ", " ").split("\n"):
+        words, _, names = line.partition(": ")
+        tips = tuple(tip.encode() for tip in words.split())
+        for name in names.split():
+            found[name.replace("|", " ")] = tips
+    return found
+
+
+TIPS = _read(_TIPS)
+"""The tips of a command or sub-command, by its name in the table."""
