@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.glob import has_wildcard, matches
 
 
@@ -72,3 +74,45 @@ def test_many_stars_take_no_longer_than_pattern_times_text() -> None:
     started = time.perf_counter()
     assert not matches(b"a*" * 100 + b"b", b"a" * 100_000)
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        (b"a" * 1_000_000, b"a" * 1_000_000, True),
+        (b"a*" * 500_000 + b"b", b"a" * 600_000, False),
+        (b"*" + b"a" * 400_000 + b"b*", b"a" * 1_000_000, False),
+        (b"?" * 500_000, b"a" * 500_000, True),
+        (b"[a-c]" * 200_000 + b"*", b"b" * 200_000, True),
+        (b"*" + b"[^a]" * 200_000, b"a" * 200_000, False),
+        (b"[a-c]" * 200_000, b"b", False),
+        (b"?a*" * 100_000 + b"b", b"a" * 200_000, False),
+    ],
+    ids=range(8),
+)
+def test_patterns_as_long_as_a_request_take_a_moment(
+    pattern: bytes, text: bytes, expected: bool
+) -> None:
+    started = time.thread_time()
+    assert matches(pattern, text) is expected
+    assert time.thread_time() - started < 3
+
+
+def test_what_would_take_the_product_of_both_lengths_is_refused() -> None:
+    started = time.thread_time()
+    with pytest.raises(CommandError, match="too long to be looked for"):
+        matches(b"*" + b"a?" * 2000 + b"c*", b"a" * 100_000)
+    assert not matches(b"*" + b"a?" * 200 + b"c*", b"a" * 100_000)
+    assert time.thread_time() - started < 2
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "[^a]", "\\*"]), max_size=8).map("".join),
+    st.text("abAB*", max_size=10),
+    st.booleans(),
+)
+def test_agrees_with_the_plain_definition(pattern: str, text: str, nocase: bool) -> None:
+    source = pattern.replace("\\*", "\0").replace("*", ".*").replace("?", ".").replace("\0", "[*]")
+    flags = re.DOTALL | (re.IGNORECASE if nocase else 0)
+    expected = re.fullmatch(source, text, flags) is not None
+    assert matches(pattern.encode(), text.encode(), nocase) is expected
