@@ -1,12 +1,12 @@
-"""What COMMAND tells clients of clusters beside the table: tips, and notes of key positions.
+"""What COMMAND tells beside the table: tips, notes of key positions, what is deprecated.
 
-Read off Redis 7.0 (``COMMAND INFO``). A proxy or a client of a cluster takes from them to which
-nodes a command goes and how replies become one; other commands have no tips.
+Read off Redis 7.0 (``COMMAND INFO`` and ``COMMAND DOCS``). A proxy or a client of a cluster takes
+from the tips to which nodes a command goes and how replies become one; other commands have none.
 """
 
 from __future__ import annotations
 
-__all__ = ["NOTES", "TIPS"]
+__all__ = ["DEPRECATED", "INTERNAL", "NOTES", "TIPS"]
 
 _TIPS = """
 nondeterministic_output: CLIENT|INFO CLIENT|LIST DUMP HRANDFIELD HSCAN LASTSAVE MIGRATE
@@ -81,3 +81,31 @@ def _read(text: str) -> dict[str, tuple[bytes, ...]]:
 
 TIPS = _read(_TIPS)
 """The tips of a command or sub-command, by its name in the table."""
+
+DEPRECATED: dict[str, tuple[bytes, bytes]] = {
+    "BRPOPLPUSH": (b"6.2.0", b"`BLMOVE` with the `RIGHT` and `LEFT` arguments"),
+    "GEORADIUS": (b"6.2.0", b"`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument"),
+    "GEORADIUSBYMEMBER": (
+        b"6.2.0",
+        b"`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
+    ),
+    "GEORADIUSBYMEMBER_RO": (
+        b"6.2.0",
+        b"`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
+    ),
+    "GEORADIUS_RO": (b"6.2.0", b"`GEOSEARCH` with the `BYRADIUS` argument"),
+    "GETSET": (b"6.2.0", b"`SET` with the `!GET` argument"),
+    "HMSET": (b"4.0.0", b"`HSET` with multiple field-value pairs"),
+    "RPOPLPUSH": (b"6.2.0", b"`LMOVE` with the `RIGHT` and `LEFT` arguments"),
+    "SLAVEOF": (b"5.0.0", b"`REPLICAOF`"),
+    "SUBSTR": (b"2.0.0", b"`GETRANGE`"),
+    "ZRANGEBYLEX": (b"6.2.0", b"`ZRANGE` with the `BYLEX` argument"),
+    "ZRANGEBYSCORE": (b"6.2.0", b"`ZRANGE` with the `BYSCORE` argument"),
+    "ZREVRANGE": (b"6.2.0", b"`ZRANGE` with the `REV` argument"),
+    "ZREVRANGEBYLEX": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYLEX` arguments"),
+    "ZREVRANGEBYSCORE": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYSCORE` arguments"),
+}
+"""Since when a command should no longer be used, and what replaces it."""
+
+INTERNAL = frozenset({"DEBUG", "PFDEBUG", "PFSELFTEST", "REPLCONF", "RESTORE-ASKING"})
+"""Commands that are no users' business."""

@@ -125,6 +125,23 @@ def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
     assert wrong == {}
 
 
+def test_command_docs_say_since_when_and_what_is_deprecated(fake: Client, real: RealServer) -> None:
+    told = (b"since", b"group", b"doc_flags", b"deprecated_since", b"replaced_by")
+
+    def facts(reply: list[Any]) -> dict[bytes, dict[bytes, Any]]:
+        found: dict[bytes, dict[bytes, Any]] = {}
+        for name, entry in zip(reply[::2], reply[1::2], strict=True):
+            pairs = dict(zip(entry[::2], entry[1::2], strict=True))
+            found[name] = {key: value for key, value in pairs.items() if key in told}
+            found |= facts(pairs.get(b"subcommands", []))
+        return found
+
+    ours, theirs = facts(fake("COMMAND DOCS")), facts(real.call([b"COMMAND", b"DOCS"]))
+    shared = {name for name in theirs if name in ours and not name.startswith(b"cluster")}
+    assert len(shared) > 300
+    assert {n: ours[n] for n in shared} == {n: theirs[n] for n in shared}
+
+
 def test_redis_py_reads_it_all(server: KVServer, fake: Client) -> None:
     redis = pytest.importorskip("redis")
     for protocol in (2, 3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import errors
-from ..command_tips import NOTES, TIPS
+from ..command_tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ..errors import CommandError
 from ..glob import matcher
 from ..model import Session
@@ -111,6 +111,13 @@ def _docs(spec: CommandSpec) -> Map:
             *(b"history", SetReply()),
         ]
     )
+    deprecated = DEPRECATED.get(spec.name)
+    if deprecated is not None:
+        since, replacement = deprecated
+        facts += [b"doc_flags", SetReply([Status(b"deprecated")])]
+        facts += [b"deprecated_since", since, b"replaced_by", replacement]
+    elif spec.name in INTERNAL:
+        facts += [b"doc_flags", SetReply([Status(b"syscmd")])]
     if arguments := _arguments(spec):
         facts += [b"arguments", arguments]
     children: list[Reply] = []
