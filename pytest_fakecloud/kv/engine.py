@@ -156,7 +156,7 @@ class Engine:
 
         Raises ``CommandError`` for whatever the server would answer with an error.
         """
-        if not self.take_turn(argv):
+        if not self.lock.acquire(False) and not self.scripting.wait_for_turn(argv):
             return self.run_beside(session, argv)
         try:
             spec = self._admit(session, argv)
@@ -172,7 +172,7 @@ class Engine:
 
     def take_turn(self, argv: list[bytes]) -> bool:
         """Take the lock for a line; False when a script keeps it and ``run_beside`` answers."""
-        return self.lock.acquire(blocking=False) or self.scripting.wait_for_turn(argv)
+        return self.lock.acquire(False) or self.scripting.wait_for_turn(argv)
 
     def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line while a script holds the lock: one of the few that may, or an error."""

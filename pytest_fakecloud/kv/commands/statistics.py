@@ -57,9 +57,10 @@ def memory_usage(session: Session, args: Args) -> Reply:
 
 @command("MEMORY STATS")
 def memory_stats(session: Session, args: Args) -> Reply:
-    """The bytes in use, by purpose: a real server's fields in their order.
+    """The bytes in use, by purpose.
 
-    Decided here: what belongs to a server's process (its allocator, its buffers) is 0.
+    The fields are a real server's, in their order. Decided here: what belongs to a server's
+    process (its allocator, its buffers) is 0.
     """
     engine = session.engine
     databases = [engine.database(index) for index in range(len(engine.databases))]

@@ -19,7 +19,7 @@ from pytest_fakecloud.kv.scripting.limits import Limits
 
 __all__ = ["LIMITS", "scripts"]
 
-LIMITS = Limits(instructions=5_000_000, seconds=0.25, memory=16 * 2**20)
+LIMITS = Limits(instructions=5_000_000, seconds=0.1, memory=16 * 2**20)
 
 _SETTING = """
 local big, digits, zeros = ('x'):rep(4e6), ('1'):rep(3e5), ('\\0'):rep(4e6)
