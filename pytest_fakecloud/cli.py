@@ -347,7 +347,8 @@ def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]
         for name, settings in options["services"].items():
             place = {"host": options["host"], **settings}
             cloud.start(SERVICES[name], place)
-        cloud._recorded.keep = PROBLEMS if options["journal_entries"] is not None else None
+        if options["journal_entries"] is not None:
+            cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
         app = ControlApp(
             cloud,
             options["control_token"],

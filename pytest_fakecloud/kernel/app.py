@@ -34,6 +34,7 @@ class Request:
     its two halves, ``headers`` the raw list of names and values, ``client`` the peer's address,
     ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
     ``route`` the endpoint's name, ``call`` the journal's record until the answer is made.
+    ``head_bytes`` is about how long target and headers are, where they came over a socket.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Request:
         "body",
         "call",
         "client",
+        "head_bytes",
         "headers",
         "method",
         "params",
@@ -73,6 +75,7 @@ class Request:
         self.principal: Any = None
         self.params: dict[str, str] = {}
         self.route = ""
+        self.head_bytes = 0
         self.call: Call = _NO_CALL
         self._lower: dict[str, str] | None = None
 
@@ -185,27 +188,33 @@ class Problem:
 
 
 class Problems(list[Problem]):
-    """The problems of one cloud, in the order they came."""
+    """The problems of one cloud, in the order they came: the newest ``keep`` at most.
 
-    keep: int | None = None
-    """How many are kept at most, the newest, each shortened and without the frames of its exception
-    (which hold requests); None: all of them, whole."""
+    The exceptions of the first ``keep_exceptions`` keep their frames, which hold all that was under
+    way when they were raised.
+    """
+
+    keep: int = 10_000
+    keep_exceptions: int = 100
 
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
         """Remember one more problem."""
-        if self.keep is not None:
-            text = text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
-            if exception is not None:
-                exception.__traceback__ = exception.__context__ = exception.__cause__ = None
-            del self[: max(0, len(self) - self.keep + 1)]
-        problem = Problem(kind, text, facts, exception)
+        if exception is not None and len(self) >= self.keep_exceptions:
+            exception.__traceback__ = exception.__context__ = exception.__cause__ = None
+        del self[: max(0, len(self) - self.keep + 1)]
+        problem = Problem(kind, _shown(text, _LONGEST_PROBLEM), facts, exception)
         self.append(problem)
         return problem
 
 
 _LONGEST_PROBLEM = 20_000
+
+
+def _shown(text: str, most: int = 2000) -> str:
+    """A text a stranger wrote, short enough to be kept."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def _slim(body: bytes) -> bytes:
@@ -293,7 +302,12 @@ class App:
     def answer(self, request: Request) -> Response:
         """Take one request through the whole pipeline."""
         call = request.call = self.journal.open_call(
-            request.method, request.target, request.headers, request.body, request.client
+            request.method,
+            request.target,
+            request.headers,
+            request.body,
+            request.client,
+            request.head_bytes,
         )
         call.read_facts = partial(self._facts_of, request)
         response: Response
@@ -310,8 +324,16 @@ class App:
                 response = self._serve(request, found)
         except ServiceError as error:
             response = self._finished(self.render_error(error))
+            if error.status == 401 and request.principal is None:
+                # Whoever it is, they were not let in: a beginning says what they wanted.
+                self._record(call, response)
+                self.journal.cut(call)
+                return response
         except Exception as error:
             response = self._failed(request, error)
+        except BaseException:
+            call.outcome = "broken off"  # so that it does not count as one under way for ever
+            raise
         self._record(call, response)
         if type(response) is Answer:
             request.forget()
@@ -343,7 +365,8 @@ class App:
 
     def refused(self, status: int, reason: str) -> None:
         """Take down that the server has refused what was no request of the service yet."""
-        self.journal.add_event("refused", f"{status} to what is no request: {reason}")
+        shown = _shown(reason)
+        self.journal.add_event("refused", f"{status} to what is no request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
         """The answer to a method no path takes, of which nothing but method and target was read.
@@ -352,7 +375,12 @@ class App:
         path is unknown too, the methods of the whole service are named.
         """
         call = request.call = self.journal.open_call(
-            request.method, request.target, request.headers, request.body, request.client
+            request.method,
+            request.target,
+            request.headers,
+            request.body,
+            request.client,
+            request.head_bytes,
         )
         found = self.table.find(request.method, request.path)
         allowed = found if isinstance(found, frozenset) else None
@@ -388,9 +416,9 @@ class App:
             )
         self.problems.report(
             "bug",
-            f"{self.name}: {request.method} {request.target} {blame}\n{call.note}",
+            f"{self.name}: {request.method} {_shown(request.target)} {blame}\n{call.note}",
             exception=error,
-            path=request.path,
+            path=_shown(request.path),
             handle=self.name,
         )
 
@@ -404,9 +432,9 @@ class App:
         call.note = reason
         self.problems.report(
             "unrouted",
-            f"{self.name} got {request.method} {request.target}: {reason}. "
-            f'To allow it: fakecloud.allow("unrouted", path="{request.path}")',
-            path=request.path,
+            f"{self.name} got {request.method} {_shown(request.target)}: {reason}. "
+            f'To allow it: fakecloud.allow("unrouted", path="{_shown(request.path)}")',
+            path=_shown(request.path),
             method=request.method,
             handle=self.name,
         )
@@ -430,3 +458,4 @@ class App:
             call.outcome = OUTCOMES[response.kind]
             if response.answer is not None:
                 call.status = response.answer.status
+        self.journal.answered(call)

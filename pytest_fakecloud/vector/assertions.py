@@ -74,7 +74,7 @@ def _calls(journal: Journal, routes: Iterable[str], *, reached: bool) -> Iterato
 
 
 def _items(call: Call) -> Iterator[Item]:
-    body = orjson.loads(call.body)
+    body = orjson.loads(call.whole_body())
     for item in body if isinstance(body, list) else [body]:
         given = {name: value for name, value in item.items() if value is not None}
         if call.route in QUERIES:

@@ -278,7 +278,7 @@ def test_the_control_api_keeps_nothing_of_its_own_requests(app: ControlApp) -> N
 
 def test_the_problems_of_a_server_are_bounded() -> None:
     problems = Problems()
-    problems.keep = 20
+    problems.keep, problems.keep_exceptions = 20, 0
     for number in range(200):
         try:
             raise ValueError(number) from KeyError(1)

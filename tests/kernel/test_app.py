@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud.kernel.app import Answer, App, Effect, Request, Stream
+from pytest_fakecloud.kernel.app import Answer, App, Effect, Problems, Request, Stream
+from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.journal import Call
 
@@ -244,3 +245,47 @@ def test_handles_of_one_context_share_journal_and_problems() -> None:
         httpx.get(f"{two.url}/nowhere")
         assert [call.handle for call in context.journal.calls()] == ["demo", "demo_2"]
         assert [problem.facts["handle"] for problem in context.problems] == ["demo_2"]
+
+
+def test_what_strangers_send_is_not_kept_whole(demo: Demo) -> None:
+    body = b"x" * 500_000
+    with httpx.Client(base_url=demo.url, headers={"Authorization": "Bearer wrong"}) as client:
+        for _ in range(5):
+            assert client.post("/echo/a", content=body).status_code == 401
+    for call in demo.journal.calls():
+        assert call.cut == {"facts": 500_000, "body": 500_000}
+        assert call.weigh() < 10_000
+        assert call.read_facts is None  # which would hold the request, and its body
+
+
+def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:
+    demo.context.journal.keep_bytes = 4_000_000
+    with httpx.Client(base_url=demo.url) as client:
+        for _ in range(5):
+            client.post("/echo/a", content=b"x" * 500_000)
+    # Each is there twice: what came, and what the echo made of it.
+    assert [bool(call.cut) for call in demo.journal.calls()] == [True, True, False, False, False]
+    with pytest.raises(ContractError, match="cannot tell the body"):
+        demo.journal.calls()[0].json()
+    assert len(demo.assert_called("echo", times=5)) == 5
+
+
+def test_long_targets_leave_short_problems(demo: Demo) -> None:
+    with httpx.Client(base_url=demo.url) as client:
+        client.get("/" + "x" * 60_000)
+    (problem,) = demo.context.problems
+    assert len(problem.text) < 6_000
+    assert "(60,001 characters)" in problem.text
+
+
+def test_problems_are_bounded() -> None:
+    problems = Problems()
+    for number in range(25_000):
+        try:
+            raise ValueError(number)
+        except ValueError as error:
+            problems.report("bug", str(number), exception=error)
+    assert len(problems) == 10_000
+    assert problems[-1].text == "24999"
+    framed = [each for each in problems if each.exception and each.exception.__traceback__]
+    assert len(framed) <= 100

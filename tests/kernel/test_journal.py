@@ -296,3 +296,176 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
 def test_what_cannot_be_asked_is_said(used: Journal, ask: Any, told: str) -> None:
     with pytest.raises(ContractError, match=told):
         ask(used)
+
+
+# -- bounds in bytes -----------------------------------------------------------------------------
+
+
+def finished(journal: Journal, body: bytes, answer: bytes = b"", **fields: Any) -> Call:
+    call = call_on(journal, "POST", "/put", body, facts={"command": ["PUT"], "word": body.decode()})
+    for name, value in {"status": 200, "outcome": "answered", "answer": answer, **fields}.items():
+        setattr(call, name, value)
+    journal.answered(call)
+    return call
+
+
+@pytest.fixture
+def cloud() -> Journal:
+    """A cloud's journal that keeps no more than 100 kB whole."""
+    journal = Journal(lambda: 0)
+    journal.keep_bytes = 100_000
+    return journal
+
+
+def test_the_oldest_large_calls_are_cut_first_and_say_so(cloud: Journal) -> None:
+    one, other = Journal(lambda: 0, parent=cloud), Journal(lambda: 0, parent=cloud)
+    small = finished(one, b"small")
+    first = finished(one, b"a" * 60_000)
+    second = finished(other, b"b", answer=b"c" * 60_000)
+    assert (small.body, small.cut, second.cut) == (b"small", {}, {})
+    assert len(cloud) == 3
+    assert first.cut == {"body": 60_000, "word": 60_000}
+    assert first.body.startswith(b"a" * 1024 + b"... (cut by the journal: 60000 bytes in all)")
+    assert first.note == "cut by the journal: word (60,000 bytes), body (60,000 bytes)"
+    assert first.facts["command"] == ["PUT"]
+    third = finished(one, b"d" * 50_000)
+    assert second.cut == {"answer": 60_000}
+    assert third.cut == {}
+
+
+def test_a_call_larger_than_all_that_may_be_kept_is_cut_at_once(cloud: Journal) -> None:
+    call = finished(cloud, b"a" * 200_000, note="why it went wrong")
+    assert call.cut["body"] == 200_000
+    assert call.note.splitlines()[0] == "why it went wrong"
+
+
+def test_a_call_under_way_is_not_cut_before_it_is_answered(cloud: Journal) -> None:
+    slow = call_on(cloud, "POST", "/slow", b"a" * 90_000)
+    finished(cloud, b"b" * 90_000)
+    assert slow.cut == {}
+    slow.outcome, slow.status = "answered", 200
+    cloud.answered(slow)
+    finished(cloud, b"c" * 90_000)
+    assert slow.cut["body"] == 90_000
+
+
+def test_long_heads_count_and_are_cut(cloud: Journal) -> None:
+    calls = []
+    for _ in range(10):
+        headers = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
+        call = cloud.open_call("GET", "/" + "t" * 10_000, headers, b"", None, head_bytes=31_000)
+        call.outcome = "answered"
+        cloud.answered(call)
+        calls.append(call)
+    assert sum(each.weigh() for each in calls if not each.cut) <= 100_000
+    assert all(each.weigh() < 20_000 for each in calls if each.cut)
+    cut = calls[0]
+    assert cut.cut == {"headers": 21_096, "target": 10_001}
+    assert cut.target == "/" + "t" * 1023 + "…"
+    assert cut.header("x-long") == "v" * 256 + "…"
+    with pytest.raises(ContractError, match=r"cannot tell the path \(10,001 bytes\) of <Call 1"):
+        cloud.calls(path="/" + "t" * 10_000)
+
+
+def test_memory_stays_within_the_bound(cloud: Journal) -> None:
+    cloud.keep = 50
+    parts = [Journal(lambda: 0, parent=cloud) for _ in range(3)]
+    for number in range(600):
+        # One handle hardly used keeps what the cloud has forgotten long since.
+        journal = parts[0] if number < 50 else parts[1 + number % 2]
+        finished(journal, b"a" * 20_000, answer=b"b" * 5_000)
+        held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
+        whole = [call for call in held.values() if not call.cut]
+        assert sum(call.weigh() for call in whole) <= 100_000
+    assert cloud._heavy_bytes == sum(call.weight for call in cloud._heavy)
+
+
+def test_clearing_takes_the_weight_along(cloud: Journal) -> None:
+    one, other = Journal(lambda: 0, parent=cloud), Journal(lambda: 0, parent=cloud)
+    finished(one, b"a" * 40_000)
+    finished(other, b"b" * 40_000)
+    one.clear()
+    assert cloud._heavy_bytes == cloud.calls().only().weight
+    finished(one, b"c" * 40_000)
+    assert not any(call.cut for call in cloud.calls())
+    cloud.clear()
+    assert (cloud._heavy_bytes, len(cloud._heavy)) == (0, 0)
+
+
+def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Journal) -> None:
+    call = finished(cloud, b"a" * 50_000, status=401)
+    cloud.cut(call)
+    assert call.cut == {"facts": 50_000, "body": 50_000}
+    assert call.facts == {}
+    small = finished(cloud, b"small", status=401)
+    cloud.cut(small)
+    assert small.facts["command"] == ["PUT"]
+
+
+@pytest.fixture
+def cut(cloud: Journal) -> Journal:
+    """A journal of a call that is whole, and of two of which only the beginning is left."""
+    finished(cloud, b"a" * 60_000)
+    finished(cloud, b"b" * 60_000)
+    finished(cloud, b"c" * 60_000)
+    return cloud
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda journal: journal.assert_called(body=b"no such body"),
+        lambda journal: journal.assert_called(body=b"a" * 60_000),
+        lambda journal: journal.assert_called(body=b"c" * 60_000, times=1),
+        lambda journal: journal.assert_not_called(word="no such word"),
+        lambda journal: journal.assert_called("PUT", body=lambda body: body.startswith(b"b")),
+        lambda journal: journal.calls(body=b"c" * 60_000),
+        lambda journal: journal.calls().where(word="a"),
+        lambda journal: journal.calls().where(lambda call: b"x" in call.body),
+        lambda journal: journal.calls()[0].json(),
+        lambda journal: journal.calls()[0].body == b"a" * 60_000,
+        lambda journal: journal.calls()[0].body != b"a" * 60_000,
+    ],
+)
+def test_what_only_the_whole_could_tell_is_neither_true_nor_false(cut: Journal, ask: Any) -> None:
+    with pytest.raises(ContractError, match=r"cannot tell .*keep_bytes"):
+        ask(cut)
+
+
+def test_what_the_rest_of_a_cut_call_decides_is_decided(cut: Journal) -> None:
+    assert len(cut.assert_called("PUT", times=3)) == 3
+    assert len(cut.assert_called("/put", status=200)) == 3
+    cut.assert_not_called("GET")
+    cut.assert_not_called(status=500, body=b"a")
+    assert cut.assert_called(body=b"c" * 60_000).only() is cut.calls().last
+    assert cut.calls(body=b"a", status=500) == []
+    first = cut.calls()[0]
+    assert first.body != b"a"
+    assert first.body != b"b" * 60_000
+    assert b"aaa" in first.body
+    assert first.body != "aaa"
+
+
+def test_a_name_that_may_be_a_lost_command_is_not_denied(cloud: Journal) -> None:
+    cloud.cut(finished(cloud, b"a" * 50_000, status=401))
+    with pytest.raises(ContractError, match="cannot tell whether <Call 1 .* is 'SET'"):
+        cloud.assert_not_called("SET")
+    cloud.assert_not_called("/set")
+    assert cloud.assert_called("POST /put", times=1)
+
+
+def test_many_threads_keep_the_balance(cloud: Journal) -> None:
+    parts = [Journal(lambda: 0, parent=cloud) for _ in range(4)]
+
+    def work(journal: Journal) -> None:
+        for number in range(150):
+            finished(journal, b"a" * 9_000)
+            if number % 40 == 39:
+                journal.clear()
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cloud._heavy_bytes == sum(call.weight for call in cloud._heavy) <= 100_000
