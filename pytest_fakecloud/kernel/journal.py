@@ -102,9 +102,9 @@ def _agrees(value: object, wanted: object) -> bool:
 
 
 class CutBytes(bytes):
-    """The beginning of a body that the journal has cut, and a word that says so; ``size`` is the true one.
+    """The beginning of a body that the journal has cut, with a word that says so.
 
-    What only the whole could tell is refused with a ``ContractError``: a comparison, and a search
+    ``size`` is the true one. What only the whole could tell is refused with a ``ContractError``: a comparison, and a search
     for what is not in the beginning. ``CutBytes.of`` makes one.
     """
 
@@ -521,7 +521,7 @@ class Journal:
                 watcher(entry)
 
     def _forget(self) -> Iterable[Call]:
-        """Drop the oldest entries; the heavy ones among them, which a handle's journal may still have."""
+        """Drop the oldest entries; returns the heavy ones, which a handle's journal may still have."""
         # Now and then, so that a full journal costs no more than an empty one; a new list, because
         # somebody may be looking at the old one.
         keep = self.keep or 0

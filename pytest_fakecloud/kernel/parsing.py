@@ -17,7 +17,9 @@ from .app import Request
 __all__ = ["BODY_LIMIT", "HEAD_LIMIT", "Message", "Refusal", "RequestReader"]
 
 HEAD_LIMIT = 64 * 1024
-"""The most bytes of a request's line and headers; beyond it the answer is 431."""
+"""The most bytes of a request's line and headers, and of its trailers; beyond it the answer is 431."""
+HEADERS_LIMIT = 1000
+"""The most headers of a request: each costs more to keep than to send."""
 BODY_LIMIT = 64 * 1024 * 1024
 """The most bytes of a request's body; above every service's own limit, so those answer first."""
 
@@ -68,6 +70,7 @@ class _Head(NamedTuple):
     headers: tuple[tuple[str, str], ...]
     version: str
     length: int
+    size: int
 
 
 class RequestReader:
@@ -80,8 +83,8 @@ class RequestReader:
 
     __slots__ = (
         "_begun",
+        "_behind_body",
         "_body",
-        "_body_size",
         "_framing",
         "_head_fed",
         "_headers",
@@ -93,6 +96,7 @@ class RequestReader:
         "_missing",
         "_parser",
         "_target",
+        "_trailers",
         "body_limit",
         "client",
         "head_limit",
@@ -131,7 +135,8 @@ class RequestReader:
         self._target = b""
         self._headers: list[tuple[str, str]] = []
         self._framing: dict[str, str] = {}
-        self._body: list[bytes] | None = None
+        self._body: bytes | bytearray = b""
+        self._behind_body = self._trailers = 0
         self._head_fed = 0
         self._begun = False
 
@@ -154,21 +159,30 @@ class RequestReader:
             head.method, head.target, list(head.headers), b"", self.client
         )
         message.version, message.keep_alive, message.expects = head.version, True, False
+        message.head_bytes = head.size
         self._missing = head.length
-        self._body, self._body_size = [], 0
         return self._continue(data)
 
     def _continue(self, data: bytes) -> bytes:
         assert self.pending is not None
-        assert self._body is not None
         part = data[: self._missing]
         self._missing -= len(part)
-        self._body.append(part)
+        self._add(part)
         if not self._missing:
-            self.pending.body = b"".join(self._body)
+            self.pending.body = bytes(self._body)
             self.messages.append(self.pending)
-            self.pending = self._body = None
+            self.pending, self._body = None, b""
         return data[len(part) :]
+
+    def _add(self, part: bytes) -> None:
+        # In one piece as soon as there are two: a body may come in millions of them, and each would
+        # cost more than what it carries.
+        if not self._body:
+            self._body = part
+            return
+        if type(self._body) is bytes:
+            self._body = bytearray(self._body)
+        self._body += part
 
     def _parse(self, data: bytes) -> None:
         done = len(self.messages)
@@ -180,6 +194,7 @@ class RequestReader:
             self._learning = data[:end] if whole else None
             # Asking the parser makes a text out of two numbers: as dear as all the rest it does.
             self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
+        self._behind_body += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -209,6 +224,9 @@ class RequestReader:
             self._head_fed += len(data) if len(self.messages) == done else 1
             if self._head_fed > self.head_limit:
                 self.refusal = self._too_large_a_head()
+        elif self._behind_body > self.head_limit and self.pending is not None:
+            # A single trailer or chunk extension without an end, of which no part is told before.
+            self.refusal = self._too_large_a_tail()
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
         # The parser takes an upgrade for granted and reads no body after it. No fake upgrades, so
@@ -231,6 +249,10 @@ class RequestReader:
     def _too_large_a_head(self) -> Refusal:
         return Refusal(431, f"request line and headers are limited to {self.head_limit} bytes")
 
+    def _too_large_a_tail(self) -> Refusal:
+        reason = f"trailers and chunk extensions are limited to {self.head_limit} bytes"
+        return Refusal(431, reason)
+
     # -- called by the parser --------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
@@ -240,13 +262,17 @@ class RequestReader:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.pending is not None:
+            # A trailer: nobody asks for any, so none is kept.
+            self._trailers += len(name) + len(value) + 4
+            if self._trailers > self.head_limit:
+                raise self._too_large_a_tail()
+            return
         self._headers.append(self._known.get((name, value)) or self._learn(name, value))
 
     def _learn(self, name: bytes, value: bytes) -> tuple[str, str]:
         header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
         lower = header[0].lower()
-        if self.pending is not None:
-            return header  # a trailer
         if lower in _FRAMING:
             # Looked at anew in every request; lines of the same name are one list.
             before = self._framing.get(lower)
@@ -275,12 +301,13 @@ class RequestReader:
         )
         version = message.version = "1.1" if self._is_1_1 else parser.get_http_version()
         message.expects = False
-        if self._head_fed:
-            size = len(self._target) + sum(len(n) + len(v) + 4 for n, v in self._headers)
-            if size > self.head_limit:
-                raise self._too_large_a_head()
-        # Trailers, which come after the body by the same door, are not part of the head.
-        self._headers = []
+        size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in self._headers])
+        message.head_bytes = size
+        self._behind_body = 0
+        if size > self.head_limit:
+            raise self._too_large_a_head()
+        if len(self._headers) > HEADERS_LIMIT:
+            raise Refusal(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
             raise Refusal(505, f"HTTP/{version} is not spoken here, HTTP/1.1 is")
         hosts = message.headers.count(self._host)
@@ -307,19 +334,17 @@ class RequestReader:
             message.expects = coding is not None or length > 0
 
     def on_body(self, data: bytes) -> None:
-        if self._body is None:
-            self._body, self._body_size = [], 0
-        self._body.append(data)
-        self._body_size += len(data)
-        if self._body_size > self.body_limit:
+        if len(self._body) + len(data) > self.body_limit:
             raise Refusal(413, f"a body is limited to {self.body_limit} bytes")
+        self._add(data)
+        self._behind_body = 0
 
     def on_message_complete(self) -> None:
         message = self.pending
         if message is None:  # pragma: no cover - the parser always completes the head first
             return
         if self._body:
-            message.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            message.body = bytes(self._body)
         message.keep_alive = self._parser.should_keep_alive()
         self.messages.append(message)
         learning, self._learning = self._learning, None
@@ -339,7 +364,9 @@ class RequestReader:
             self._heads.clear()
         headers = tuple(message.headers)
         length = len(message.body)
-        known = _Head(message.method, message.target, headers, message.version, length)
+        known = _Head(
+            message.method, message.target, headers, message.version, length, message.head_bytes
+        )
         self._heads[head] = known
 
 

@@ -448,7 +448,7 @@ def test_what_the_rest_of_a_cut_call_decides_is_decided(cut: Journal) -> None:
 
 def test_a_name_that_may_be_a_lost_command_is_not_denied(cloud: Journal) -> None:
     cloud.cut(finished(cloud, b"a" * 50_000, status=401))
-    with pytest.raises(ContractError, match="cannot tell whether <Call 1 .* is 'SET'"):
+    with pytest.raises(ContractError, match=r"cannot tell whether <Call 1 .* is 'SET'"):
         cloud.assert_not_called("SET")
     cloud.assert_not_called("/set")
     assert cloud.assert_called("POST /put", times=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kernel import parsing
-from pytest_fakecloud.kernel.parsing import RequestReader
+from pytest_fakecloud.kernel.parsing import HEAD_LIMIT, RequestReader
 
 
 def read_all(*parts: bytes) -> RequestReader:
@@ -219,3 +221,91 @@ def test_an_expectation_may_be_said_twice() -> None:
     assert reader.refusal is None
     assert reader.pending is not None
     assert reader.pending.expects
+
+
+# -- what strangers can make it keep -------------------------------------------------------------
+
+CHUNKED = b"POST /1 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+SIZED = b"POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 400000\r\n\r\n"
+
+
+def peak_of(feed: Callable[[RequestReader], None]) -> int:
+    """The most bytes that were in use while a reader was fed."""
+    reader = RequestReader()
+    tracemalloc.start()
+    try:
+        feed(reader)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_body_in_tiny_chunks_costs_its_size() -> None:
+    packet = b"2\r\nab\r\n" * 2000
+
+    def feed(reader: RequestReader) -> None:
+        reader.feed(CHUNKED)
+        for _ in range(100):
+            reader.feed(packet)
+        reader.feed(b"0\r\n\r\n")
+        assert reader.messages.pop().body == b"ab" * 200_000
+
+    assert peak_of(feed) < 1_500_000
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_body_in_tiny_packets_costs_its_size(known: bool) -> None:
+    def feed(reader: RequestReader) -> None:
+        if known:
+            reader.feed(SIZED + b"ab" * 200_000)
+            assert reader.messages.pop().body == b"ab" * 200_000
+        reader.feed(SIZED)
+        for _ in range(200_000):
+            reader.feed(bytes((97, 98)))
+        assert reader.messages.pop().body == b"ab" * 200_000
+
+    assert peak_of(feed) < 3_000_000
+
+
+@pytest.mark.parametrize(
+    "part", [b"T: " + b"x" * 1000 + b"\r\n", b"x" * 1000], ids=["many", "one without an end"]
+)
+@pytest.mark.parametrize("begun", [b"0\r\nT: ", b"1;e="], ids=["trailers", "chunk extension"])
+def test_what_surrounds_a_body_is_bounded(begun: bytes, part: bytes) -> None:
+    reader = read_all(CHUNKED, b"3\r\nabc\r\n", begun)
+    fed = 0
+    while reader.refusal is None and fed < 1_000_000:
+        reader.feed(part)
+        fed += len(part)
+    assert reader.refusal is not None
+    if begun.startswith(b"0"):
+        assert reader.refusal.status == 431
+    assert fed < 2 * HEAD_LIMIT
+
+
+def test_trailers_in_one_packet_are_bounded() -> None:
+    reader = read_all(CHUNKED + b"0\r\n" + b"T: 1\r\n" * 20_000 + b"\r\n")
+    assert reader.refusal is not None
+    assert reader.refusal.status == 431
+    assert not reader.messages
+
+
+def test_a_few_trailers_are_let_by() -> None:
+    reader = read_all(CHUNKED + b"1\r\na\r\n0\r\n" + b"T: 1\r\n" * 100 + b"\r\n")
+    (message,) = reader.messages
+    assert message.body == b"a"
+    assert [name for name, _ in message.headers] == ["Host", "Transfer-Encoding"]
+
+
+def test_thousands_of_headers_are_refused() -> None:
+    head = b"GET / HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * 2000 + b"\r\n"
+    reader = read_all(head)
+    assert reader.refusal is not None
+    assert (reader.refusal.status, "1000 headers" in str(reader.refusal)) == (431, True)
+
+
+def test_a_long_head_in_one_packet_is_refused_like_one_in_many() -> None:
+    head = b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * HEAD_LIMIT + b"\r\n\r\n"
+    reader = read_all(head)
+    assert reader.refusal is not None
+    assert reader.refusal.status == 431
