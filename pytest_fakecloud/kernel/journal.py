@@ -104,8 +104,8 @@ def _agrees(value: object, wanted: object) -> bool:
 class CutBytes(bytes):
     """The beginning of a body that the journal has cut, with a word that says so.
 
-    ``size`` is the true one. What only the whole could tell is refused with a ``ContractError``: a comparison, and a search
-    for what is not in the beginning. ``CutBytes.of`` makes one.
+    ``size`` is the true one. What only the whole could tell is refused with a ``ContractError``: a
+    comparison, and a search for what is not in the beginning. ``CutBytes.of`` makes one.
     """
 
     size: int

@@ -24,7 +24,7 @@ from .errors import (
 from .glob import matcher
 from .syntax import try_int
 
-__all__ = ["Config"]
+__all__ = ["Config", "memory_bytes"]
 
 _ALIASES = {
     "hash-max-ziplist-entries": "hash-max-listpack-entries",
@@ -161,11 +161,17 @@ def _events(name: str, text: str) -> str:
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
 
 
-def _memory(name: str, text: str) -> int:
+def memory_bytes(text: str) -> int | None:
+    """The bytes that ``64mb`` and the like stand for, or None."""
     found = re.fullmatch(r"(\d{1,18})([a-z]*)", text.lower())
-    if found is None or found[2] not in _UNITS:
+    return None if found is None or found[2] not in _UNITS else int(found[1]) * _UNITS[found[2]]
+
+
+def _memory(name: str, text: str) -> int:
+    found = memory_bytes(text)
+    if found is None:
         raise CommandError(config_failed(name, CONFIG_NOT_MEMORY))
-    return int(found[1]) * _UNITS[found[2]]
+    return found
 
 
 # fmt: off

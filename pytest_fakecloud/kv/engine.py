@@ -131,12 +131,14 @@ class Engine:
         address: str = "",
     ) -> Session:
         """A new session of a user (``default`` unless given) on database 0."""
-        self._sessions += 1
-        user = user or self.users["default"]
-        session = Session(self, user, self.databases[0], transport, resp, address, self._sessions)
-        if transport == "port":
-            self.connected[session.id] = session
-        return session
+        with self.lock:
+            self._sessions += 1
+            user = user or self.users["default"]
+            number = self._sessions
+            session = Session(self, user, self.databases[0], transport, resp, address, number)
+            if transport == "port":
+                self.connected[session.id] = session
+            return session
 
     @property
     def run_id(self) -> str:

@@ -14,6 +14,8 @@ __all__ = ["CommandReader", "ProtocolFault", "split_inline", "way_in"]
 LINE_LIMIT = 64 * 1024
 """The most bytes of an inline command, and of a line that announces a count or a length."""
 COUNT_LIMIT = 2**31 - 1
+WORD_BYTES = 64
+"""What a word costs besides its bytes, counted against the most bytes of a command."""
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
 """What those who have not said who they are may announce."""
@@ -107,9 +109,16 @@ class CommandReader:
     most. ``longest`` is the most bytes of a word at present (``proto-max-bulk-len``).
     """
 
-    def __init__(self, known: Callable[[], bool], longest: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        known: Callable[[], bool],
+        longest: Callable[[], int],
+        most: Callable[[], int] = lambda: 2**30,
+    ) -> None:
         self._known = known
         self._longest = longest
+        self._most = most
+        self._held = 0
         self._buffer = bytearray()
         self._at = 0
         self._missing = 0
@@ -153,6 +162,7 @@ class CommandReader:
             if not self._read_words():
                 return None
             words, self._words = self._words, []
+            self._held = 0
             return words
 
     def _line(self, too_big: str) -> bytes | None:
@@ -191,8 +201,16 @@ class CommandReader:
             if len(buffer) < start + length + 2:
                 return False
             # Whatever stands where the line break belongs is passed over, as the server does.
-            self._words.append(bytes(buffer[start : start + length]))
+            with memoryview(buffer) as view:
+                self._words.append(bytes(view[start : start + length]))
             self._at = start + length + 2
+            if self._at == len(buffer):
+                # A word may be large, and would be there twice while its command runs.
+                buffer = self._buffer = bytearray()
+                self._at = 0
+            self._held += length + WORD_BYTES
+            if self._held > self._most():
+                raise ProtocolFault("too big request")
             self._length = None
             self._missing -= 1
         return True

@@ -12,6 +12,7 @@ it. Every command is a call in the journal and passes through the faults, like a
 from __future__ import annotations
 
 import contextlib
+import functools
 import selectors
 import socket
 import ssl
@@ -24,8 +25,10 @@ import orjson
 
 from ..kernel.app import OUTCOMES, Answer, Effect, Request, Response, Stream
 from ..kernel.instants import monotonic
+from ..kernel.journal import CutBytes
 from ..kernel.server import serve_http
 from . import errors
+from .config import memory_bytes
 from .errors import CommandError
 from .monitor import without_secrets
 from .registry import LOOKUP, CommandSpec
@@ -44,9 +47,19 @@ if TYPE_CHECKING:
 __all__ = ["DatabasePort", "PortConnection"]
 
 READ_BYTES = 64 * 1024
+SEND_BYTES = 256 * 1024
+"""Bytes of replies that are put together at most, before they are sent."""
 OUTBOX_LIMIT = 32 * 1024 * 1024
-"""Bytes pushed to a client that does not read, beyond which its connection is closed."""
+"""Bytes pushed to a client that does not read, beyond which its connection is closed.
+
+What ``client-output-buffer-limit`` says of ``pubsub`` goes first. Who watches by MONITOR is bounded
+alike (decided here: the real server lets that grow).
+"""
+_PER_MESSAGE = 64
+LARGE = 1024 * 1024
+"""Bytes of a command or reply above which the journal keeps the beginning only."""
 HANG_SECONDS = 60.0
+_SHOWN = 256  # words of a large command, and bytes of each, that the journal keeps
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
 RESP_TYPE = "application/x-resp"
 
@@ -123,6 +136,7 @@ class PortConnection:
         self.reader = CommandReader(
             lambda: self.session.user.known,
             lambda: engine.config.number("proto-max-bulk-len"),
+            lambda: engine.config.number("client-query-buffer-limit"),
         )
         self._signal = engine.clock.signal()
         self._waiter: Waiter | None = None
@@ -131,7 +145,10 @@ class PortConnection:
         # lock, sent by one thread at a time.
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
+        self._outbox_lock = threading.Lock()
+        self._over_since_us: int | None = None
         self._sending = threading.Lock()
+        # While a thread of the pool sends what was pushed: never more than one.
         self._flushing = False
         # While the connection's own thread is about to send whatever there is.
         self._running = False
@@ -185,17 +202,33 @@ class PortConnection:
                 return True
             if not self._take(argv):
                 return False
+            if self._outbox_bytes > SEND_BYTES:
+                # A few bytes of commands can ask for any amount of replies.
+                self._send()
+                self._running = True
         return False
 
     def _take(self, argv: list[bytes]) -> bool:
         """Take one command through journal and faults; False when the connection is to end."""
         app = self.app
-        words = [word.decode("utf-8", "replace") for word in without_secrets(argv)]
-        body = orjson.dumps(words)
+        size = sum(map(len, argv))
+        line = without_secrets(argv)
+        if size > LARGE:
+            line = [word[:_SHOWN] for word in line[:_SHOWN]]
+        body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
         request = Request("RESP", "/", (), body, self.client)
         call = request.call = app.journal.open_call("RESP", "/", (), body, self.client)
         call.route = "database-port"
-        call.read_facts = partial(_facts, words)
+        call.read_facts = partial(_facts, body)
+        if size > LARGE:
+            call.begin_cut(body=size, words=size)
+        try:
+            return self._take_recorded(argv, request)
+        finally:
+            app.journal.answered(call)
+
+    def _take_recorded(self, argv: list[bytes], request: Request) -> bool:
+        app, call = self.app, request.call
         try:
             app.clock.settle()
             self._wait_for_pause(argv)
@@ -205,6 +238,8 @@ class PortConnection:
                 return False
             if not app.faults.active:
                 call.status, call.answer = self._perform(argv, put=True)
+                if isinstance(call.answer, CutBytes):
+                    call.begin_cut(answer=call.answer.size)
                 call.outcome = "answered"
                 return True
             request.principal = self.session.user
@@ -252,7 +287,7 @@ class PortConnection:
         """Run a command; its status as a request would have it, and its reply.
 
         With ``put`` the reply goes into the outbox under the engine's lock, so that no push that
-        came of a later command stands before it.
+        came of a later command stands before it; of a large one, the beginning is returned.
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode
@@ -315,6 +350,8 @@ class PortConnection:
         reply = self.app.worded(reply)
         if self._said:
             reply = self._with_said(reply)
+        if put and type(reply) is bytes and len(reply) > LARGE and session.reply_mode == "on":
+            return 200, self._put_large(reply)
         data = b"" if reply is NO_REPLY else written(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":
             if not _chooses_replies(argv):
@@ -328,6 +365,14 @@ class PortConnection:
         if put and data:
             self._put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
+
+    def _put_large(self, value: bytes) -> bytes:
+        """Send a value without a copy of it; what the journal keeps of the reply."""
+        head = b"$%d\r\n" % len(value)
+        late = b"".join(self._late)
+        self._late.clear()
+        self._put(head, value, b"\r\n" + late)
+        return CutBytes.of(head + value[:_SHOWN], len(head) + len(value) + 2)
 
     def _with_said(self, reply: Reply) -> Reply:
         # Inside a transaction, what SUBSCRIBE tells stands in the place of its reply.
@@ -405,6 +450,8 @@ class PortConnection:
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
             self._said.append(message)
             return
+        if session.closing:
+            return
         if isinstance(message, Push):
             data = to_resp(message, session.resp)
         else:
@@ -413,24 +460,51 @@ class PortConnection:
             self._late.append(data)
             return
         self._put(data)
-        if self._outbox_bytes > OUTBOX_LIMIT:
+        if self._reads_too_slowly():
             self._cut()
-        elif not self._flushing and not self._running:
+        elif not self._running:
+            self._hand_over()
+
+    def _reads_too_slowly(self) -> bool:
+        """Whether more waits for the client than ``client-output-buffer-limit`` lets wait."""
+        waiting, engine = self._outbox_bytes, self.engine
+        most, soft, seconds = _outbox_limits(engine.config.text("client-output-buffer-limit"))
+        if most and waiting > most:
+            return True
+        if not soft or waiting <= soft:
+            self._over_since_us = None
+            return False
+        now_us = engine.clock.now_us()
+        if self._over_since_us is None:
+            self._over_since_us = now_us
+        return now_us - self._over_since_us > seconds * 1_000_000
+
+    def _hand_over(self) -> None:
+        """Have a thread of the pool send what there is, unless one does."""
+        with self._outbox_lock:
+            if self._flushing:
+                return
             self._flushing = True
-            self.connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
+        self.connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
 
     def _flush_pushes(self) -> None:
-        self._flushed()
-        # Should the client have gone, its own thread finds out.
+        # Should the client have gone, its own thread finds out; nothing can be sent any more.
         with contextlib.suppress(OSError):
-            self._flush()
+            while True:
+                self._flush()
+                with self._outbox_lock:
+                    if not self._outbox:
+                        self._flushing = False
+                        return
 
     def _flushed(self) -> None:
         self._flushing = False
 
-    def _put(self, data: bytes) -> None:
-        self._outbox.append(data)
-        self._outbox_bytes += len(data)
+    def _put(self, *parts: bytes) -> None:
+        with self._outbox_lock:
+            for part in parts:
+                self._outbox.append(part)
+                self._outbox_bytes += len(part) + _PER_MESSAGE
 
     def _send(self) -> None:
         """Send what there is, and leave to others what comes from now on."""
@@ -439,16 +513,23 @@ class PortConnection:
         self._flush()
 
     def _flush(self) -> None:
-        outbox = self._outbox
         with self._sending:
-            while outbox:
-                parts: list[bytes] = []
-                while outbox:
-                    parts.append(outbox.popleft())
-                data = b"".join(parts)
-                self._outbox_bytes -= len(data)
+            while self._outbox:
+                parts = self._next_parts()
+                data = parts[0] if len(parts) == 1 else b"".join(parts)
                 if data:
                     self.connection.sock.sendall(data)
+                with self._outbox_lock:
+                    self._outbox_bytes -= len(data) + _PER_MESSAGE * len(parts)
+
+    def _next_parts(self) -> list[bytes]:
+        """Take out what is to be sent at once: a few bytes together, a large part alone."""
+        parts, size = [], 0
+        with self._outbox_lock:
+            while self._outbox and (not parts or size + len(self._outbox[0]) <= SEND_BYTES):
+                parts.append(self._outbox.popleft())
+                size += len(parts[-1])
+        return parts
 
     def _cut(self) -> None:
         """Close the connection from elsewhere: CLIENT KILL, a user that is gone."""
@@ -483,7 +564,17 @@ def _comes_after(message: list[Any]) -> bool:
 _MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
 
 
-def _facts(words: list[str]) -> dict[str, Any]:
+@functools.lru_cache(maxsize=16)
+def _outbox_limits(text: str) -> tuple[int, int, int]:
+    """Hard limit, soft limit and its seconds for listeners, as the parameter has them."""
+    words = text.lower().split()
+    at = words.index("pubsub") + 1 if "pubsub" in words else len(words)
+    most, soft, seconds = (memory_bytes(word) for word in (*words[at : at + 3], "", "", "")[:3])
+    return OUTBOX_LIMIT if most is None else most, soft or 0, seconds or 0
+
+
+def _facts(body: bytes) -> dict[str, Any]:
+    words: list[str] = orjson.loads(body)
     return {"command": [CommandName(words)], "words": [words], "encoding": ""}
 
 

@@ -13,6 +13,9 @@ from .monitor import monitor_line
 
 __all__ = ["EventStream", "monitor_stream", "subscription_stream"]
 
+EVENTS_LIMIT = 32 * 1024 * 1024
+"""Bytes of events a client may leave unread; beyond it the stream ends, as on the database port."""
+_PER_EVENT = 64
 HEARTBEAT_US = 15_000_000
 """Microseconds of silence after which a comment line shows that the stream still lives."""
 
@@ -25,13 +28,23 @@ class EventStream:
     ) -> None:
         self._clock = clock
         self._events: deque[bytes] = deque()
+        # Added to by those who put, under the engine's lock, and by the one who takes.
+        self._bytes_put = self._bytes_taken = 0
         self._signal = clock.signal()
         self._opened = opened
         self._closed = closed
 
     def put(self, text: bytes) -> None:
-        """Add an event."""
-        self._events.append(_event(text))
+        """Add an event; a client that leaves too many unread gets no more."""
+        if self._signal.closed:
+            return
+        event = _event(text)
+        self._bytes_put += len(event) + _PER_EVENT
+        if self._bytes_put - self._bytes_taken > EVENTS_LIMIT:
+            self.close()
+            self._events.clear()
+            return
+        self._events.append(event)
         self._signal.notify()
 
     def chunks(self) -> Iterator[bytes]:
@@ -50,7 +63,12 @@ class EventStream:
     def _take(self) -> bytes | None:
         # Keys that expire while everybody only listens are events too.
         self._clock.settle()
-        return self._events.popleft() if self._events else None
+        try:
+            event = self._events.popleft()
+        except IndexError:
+            return None
+        self._bytes_taken += len(event) + _PER_EVENT
+        return event
 
     def close(self) -> None:
         """End the stream; may be called from any thread, any number of times."""

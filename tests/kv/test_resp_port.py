@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from pytest_fakecloud.kernel.errors import ContractError
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kernel.instants import monotonic
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.resp_port import PortConnection
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
 from tests.kv.conftest import NOW, Exercised
@@ -516,14 +518,92 @@ class TestListening:
         client.close()
         until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
 
+    @pytest.mark.parametrize("limit", ["pubsub 1000000 0 0", "normal 0 0 0 pubsub 1mb 0 0"])
     def test_a_listener_that_does_not_read_is_cut_off(
-        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+        self, server: KVServer, client: Client, limit: str
     ) -> None:
-        monkeypatch.setattr("pytest_fakecloud.kv.resp_port.OUTBOX_LIMIT", 1_000_000)
+        server.execute("CONFIG", "SET", "client-output-buffer-limit", limit)
         client("SUBSCRIBE a")
         for _ in range(200):
             server.execute("PUBLISH", "a", "x" * 100_000)
         until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+
+    def test_the_usual_limit_is_that_of_the_real_server(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client("SUBSCRIBE a")
+        (connection,) = server._port._open  # type: ignore[union-attr]
+        sent = 0
+        while not connection.session.closing:
+            server.execute("PUBLISH", "a", "x" * 1_000_000)
+            sent += 1
+        # What the limit lets wait, and what the system's buffers hold.
+        assert 33 < sent < 60
+        until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+
+    def test_a_soft_limit_counts_seconds_of_the_clock(self) -> None:
+        context = Context.alone(now=NOW)
+        with KVServer(context) as server:
+            client = Client(server)
+            server.execute("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 1000000 60")
+            client("SUBSCRIBE a")
+            for _ in range(100):
+                assert server.execute("PUBLISH", "a", "x" * 100_000) == 1
+            context.clock.advance(61)
+            server.execute("PUBLISH", "a", "once more")
+            until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+            client.close()
+
+    def test_a_stalled_listener_takes_one_thread_whatever_is_published(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client("SUBSCRIBE a")
+        workers = server._mount.hub.workers
+        before = workers.threads
+        for _ in range(2000):
+            assert server.execute("PUBLISH", "a", "x" * 10_000) == 1
+        assert workers.threads <= before + 1
+        for _ in range(2000):
+            assert client.read()[2] == b"x" * 10_000
+        server.execute("PUBLISH", "a", "the last")
+        assert client.read()[2] == b"the last"
+
+    def test_a_pipelines_replies_are_sent_while_it_runs(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server.execute("SET", "k", "x" * 100_000)
+        put: list[int] = []
+        original = PortConnection._put
+
+        def _put(connection: PortConnection, *parts: bytes) -> None:
+            original(connection, *parts)
+            put.append(connection._outbox_bytes)
+
+        monkeypatch.setattr(PortConnection, "_put", _put)
+        client.raw(b"GET k\r\n" * 1000)
+        for _ in range(1000):
+            assert len(client.read()) == 100_000
+        assert len(put) == 1000
+        assert max(put) < 500_000
+
+    def test_counts_of_waiting_bytes_end_at_nothing(self, server: KVServer, client: Client) -> None:
+        client("HELLO 3")
+        client("SUBSCRIBE a")
+        (connection,) = server._port._open  # type: ignore[union-attr]
+
+        def publish() -> None:
+            for _ in range(300):
+                server.execute("PUBLISH", "a", "m")
+
+        threads = [threading.Thread(target=publish) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        client.raw(b"PING\r\n" * 300)
+        for _ in range(1500):
+            client.read()
+        for thread in threads:
+            thread.join()
+        until(lambda: connection._outbox_bytes == 0)
 
     def test_monitor(self, server: KVServer, connect: Callable[..., Client]) -> None:
         watching, working = connect(), connect()
@@ -770,3 +850,56 @@ def test_secured_connections_are_pushed_to_as_well() -> None:
 
         until(message)
         assert found == [b"first"]
+
+
+_LARGE_VALUE = """
+import resource, socket, sys
+from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.kv.handle import KVServer
+
+def most():
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak
+
+size, part = 32 * 1024 * 1024, bytes((255, 1)) * 32768
+with KVServer(Context.alone(), max_request_size=None) as server:
+    where, _, port = server.database_url.rpartition(":")
+    password = where.rpartition("@")[0].rpartition(":")[2]
+    sock = socket.create_connection(("127.0.0.1", int(port)), 30)
+    sock.sendall(b"AUTH %b\\r\\n" % password.encode())
+    assert sock.recv(100) == b"+OK\\r\\n"
+    before = most()
+    sock.sendall(b"*3\\r\\n$3\\r\\nSET\\r\\n$1\\r\\nk\\r\\n$%d\\r\\n" % size)
+    for _ in range(size // len(part)):
+        sock.sendall(part)
+    sock.sendall(b"\\r\\nGET k\\r\\n")
+    missing = len(b"+OK\\r\\n$33554432\\r\\n\\r\\n") + size
+    while missing:
+        missing -= len(sock.recv(min(missing, 65536)))
+    for call in server.journal.calls(command="SET") + server.journal.calls(command="GET"):
+        assert call.cut, call
+    print(most() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no figures of memory there")
+def test_a_large_value_is_never_there_more_than_a_few_times() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LARGE_VALUE], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 32 * 1024 * 3  # kilobytes: what came, the value, and some air
+
+
+def test_what_is_large_is_recorded_by_its_beginning(server: KVServer, client: Client) -> None:
+    value = b"v" * 2_000_000
+    assert client("SET", "k", value) == OK
+    assert client("GET", "k") == value
+    client("APPEND", "k", "w")
+    setting, getting, appending = server.journal.calls(route="database-port")[1:]
+    assert setting.cut == {"body": 2_000_004, "words": 2_000_004}
+    assert getting.cut == {"answer": 2_000_012}
+    assert appending.cut == {}
+    server.assert_called("SET", times=1)
+    with pytest.raises(ContractError, match="cannot tell the words"):
+        server.assert_called(words=[["SET", "k", "v"]])

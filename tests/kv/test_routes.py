@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kernel.app import Answer, Request
 from pytest_fakecloud.kernel.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.streams import EventStream
 
 NOW = "2026-01-01T23:59:50Z"
 EVENTS = {"Accept": "text/event-stream"}
@@ -883,3 +884,38 @@ class TestJournal:
         server.assert_called("GET", times=2)
         server.assert_called(command="DEL", times=1)
         assert json.loads(server.journal.calls()[1].body) == ["SET", "k", 1]
+
+
+def test_a_stream_nobody_reads_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_fakecloud.kv.streams.EVENTS_LIMIT", 1_000_000)
+    streams: list[EventStream] = []
+    original = EventStream.put
+
+    def put(stream: EventStream, text: bytes) -> None:
+        original(stream, text)
+        streams.append(stream)
+
+    monkeypatch.setattr(EventStream, "put", put)
+    headers = {**server.headers, **EVENTS}
+    with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "data: subscribe,c,1"
+        for _ in range(400):
+            server.execute("PUBLISH", "c", "x" * 100_000)
+        (stream,) = set(streams)
+        assert stream._signal.closed
+        assert not stream._events
+        # What is on its way arrives, and then the end.
+        assert sum(line.startswith("data: message,c,x") for line in lines) < 400
+    assert server.execute("PUBSUB", "NUMSUB", "c") == ["c", 0]
+
+
+def test_a_stream_somebody_reads_goes_on(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_fakecloud.kv.streams.EVENTS_LIMIT", 10_000)
+    headers = {**server.headers, **EVENTS}
+    with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "data: subscribe,c,1"
+        for number in range(100):
+            server.execute("PUBLISH", "c", f"{number}" + "x" * 1000)
+            assert next(line for line in lines if line).startswith(f"data: message,c,{number}x")
