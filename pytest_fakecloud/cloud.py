@@ -249,7 +249,7 @@ class Cloud:
             finally:
                 self._context.place, self._context.wanted_token = {}, None
         self._open_transport(handle)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(handle)
         return handle
 

@@ -31,6 +31,7 @@ Delivery = Literal["driven", "background"]
 SECRETS = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
 """The properties of handles that no report may show."""
 _making_stacks = threading.Lock()
+_changing_handles = threading.Lock()
 
 
 class Engine(Protocol):
@@ -134,6 +135,17 @@ class Context:
         the_clock = Clock(now, clock)
         return cls(the_clock, Ids(seed), Journal(the_clock.now_us), delivery=delivery)
 
+    def enter(self, handle: Handle) -> None:
+        """Count a handle among the open ones."""
+        # A new list each time: other threads may be going through the old one.
+        with _changing_handles:
+            self.handles = [*self.handles, handle]
+
+    def leave(self, handle: Handle) -> None:
+        """Count it no more; any number of calls."""
+        with _changing_handles:
+            self.handles = [each for each in self.handles if each is not handle]
+
     def name_for(self, fixture: str, given: str | None) -> str:
         """The handle's name: the given one, the fixture's, or the fixture's with a number.
 
@@ -210,7 +222,7 @@ class Handle:
         self.faults.gate = self._mount.gate
         self._baseline = self.first_baseline()
         self.closed = False
-        context.handles.append(self)
+        context.enter(self)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -386,8 +398,7 @@ class Handle:
             self._forget()
 
     def _forget(self) -> None:
-        if self in self.context.handles:
-            self.context.handles.remove(self)
+        self.context.leave(self)
         gone = self.context.gone
         if self not in gone.last:
             gone.add(self)

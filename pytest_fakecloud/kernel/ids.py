@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random as _random
+import threading
 import weakref
 from collections.abc import Callable, MutableSequence, Sequence
 from functools import cached_property, partial
@@ -98,12 +99,22 @@ class Ids:
         check_seed(seed)
         self.seed = seed
         self._streams: list[weakref.ref[RandomStream]] = []
+        self._enough = 64
+        self._lock = threading.Lock()
 
     def stream(self, *purpose: str) -> RandomStream:
         """A fresh stream for the purpose; the same words give the same values again."""
         stream = RandomStream(partial(self._digest, purpose))
-        self._streams.append(weakref.ref(stream))
+        with self._lock:
+            self._streams.append(weakref.ref(stream))
+            if len(self._streams) > self._enough:
+                self._forget_lost()
         return stream
+
+    def _forget_lost(self) -> None:
+        # Some are asked for a moment only, again and again.
+        self._streams = [reference for reference in self._streams if reference() is not None]
+        self._enough = 2 * len(self._streams) + 64
 
     def reseed(self, seed: int | str) -> None:
         """Start every stream over from another seed, those handed out before included.
@@ -112,8 +123,10 @@ class Ids:
         """
         check_seed(seed)
         self.seed = seed
-        self._streams = [reference for reference in self._streams if reference() is not None]
-        for reference in self._streams:
+        with self._lock:
+            self._forget_lost()
+            streams = self._streams[:]
+        for reference in streams:
             stream = reference()
             if stream is not None:
                 stream.restart()

@@ -1,0 +1,239 @@
+"""What one thread looks at while others change it: no look fails, and none passes by what is there.
+
+Threads take turns far more often than usual here, so that a structure that is iterated over without
+a lock, or without a copy, is caught in the middle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.kernel.app import Request
+from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.kernel.instants import monotonic
+from pytest_fakecloud.report import rows
+
+SECONDS = 0.4
+
+
+@pytest.fixture(autouse=True)
+def restless() -> Iterator[None]:
+    """Have threads take turns after every few steps."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1) as cloud:
+        yield cloud
+
+
+def at_once(*jobs: Callable[[], object]) -> None:
+    """Do each job again and again in a thread of its own; raises what any of them raised."""
+    until = monotonic() + SECONDS
+    errors: list[BaseException] = []
+
+    def work(job: Callable[[], object]) -> None:
+        try:
+            while monotonic() < until and not errors:
+                job()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]
+
+
+def send(handle: Any, method: str, target: str, body: bytes = b"") -> None:
+    """A request of a client, without a socket."""
+    response = handle.app.answer(Request(method, target, list(handle.headers.items()), body))
+    assert response.status < 500, (method, target, response)
+
+
+def test_clients_that_come_and_go_while_info_is_asked(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    port = int(server.database_url.rpartition(":")[2])
+    engine = server.engine
+    staying = [engine.session(None, "port") for _ in range(300)]
+
+    def come_and_go() -> None:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"PING\r\n")
+            assert client.recv(100)
+
+    at_once(
+        come_and_go,
+        *[lambda: engine.abandon(engine.session(None, "port"))] * 3,
+        lambda: server.execute("INFO", "clients"),
+        lambda: server.execute("CLIENT", "LIST"),
+        lambda: server.execute("ACL", "SETUSER", "someone", "on", "nopass", "allchannels"),
+        lambda: server.execute("ACL", "DELUSER", "someone"),
+    )
+    assert engine.connected.keys() >= {session.id for session in staying}
+
+
+def test_keys_users_and_listeners(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    numbers = itertools.count()
+    at_once(
+        lambda: send(server, "POST", f"/set/k{next(numbers) % 500}/v"),
+        lambda: send(server, "POST", f"/del/k{next(numbers) % 500}"),
+        lambda: send(server, "POST", f"/acl/setuser/u{next(numbers) % 9}/on/nopass/%2B@all/~*"),
+        lambda: send(server, "POST", f"/acl/deluser/u{next(numbers) % 9}"),
+        lambda: server.execute("INFO", "everything"),
+        lambda: server.execute("ACL", "LIST"),
+        lambda: server.snapshot(),
+        lambda: list(server.keys()) if hasattr(server, "keys") else None,
+    )
+
+
+def test_vectors_and_namespaces(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    numbers = itertools.count()
+    body = b'{"id": "%d", "vector": [1, 2]}'
+    at_once(
+        lambda: send(index, "POST", f"/upsert/n{next(numbers) % 20}", body % (next(numbers) % 90)),
+        lambda: send(index, "POST", f"/query/n{next(numbers) % 20}", b'{"vector": [1, 2]}'),
+        lambda: send(index, "DELETE", f"/delete-namespace/n{next(numbers) % 20}"),
+        lambda: send(index, "GET", "/info"),
+        lambda: send(index, "GET", "/list-namespaces"),
+        lambda: [index.vectors(name, limit=5) for name in index.namespaces()[:1]],
+        lambda: index.snapshot(),
+    )
+
+
+def test_records_and_groups(cloud: Cloud) -> None:
+    broker = cloud.broker()
+    numbers = itertools.count()
+    at_once(
+        lambda: send(broker, "POST", f"/produce/t{next(numbers) % 20}/value"),
+        lambda: send(broker, "GET", f"/consume/g{next(numbers) % 9}/i/t{next(numbers) % 20}"),
+        lambda: send(broker, "POST", f"/delete-consumer/g{next(numbers) % 9}/i"),
+        lambda: send(broker, "GET", "/topics"),
+        lambda: send(broker, "GET", "/consumers"),
+        lambda: (broker.topics(), broker.groups()),
+        lambda: broker.snapshot(),
+    )
+
+
+def test_messages_schedules_groups_and_flow_control(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    numbers = itertools.count()
+    to = "/v2/publish/https://example.com/"
+    group = b'{"endpoints": [{"url": "https://example.com"}]}'
+
+    def publish() -> None:
+        headers = [
+            *queue.headers.items(),
+            ("Upstash-Delay", "1h"),
+            ("Upstash-Flow-Control-Key", f"k{next(numbers) % 9}"),
+            ("Upstash-Flow-Control-Value", "parallelism=1"),
+        ]
+        assert queue.app.answer(Request("POST", to, headers, b"x")).status < 300  # type: ignore[union-attr]
+
+    def schedule() -> None:
+        headers = [*queue.headers.items(), ("Upstash-Cron", "0 0 1 1 *")]
+        target = "/v2/schedules/https://example.com/"
+        assert queue.app.answer(Request("POST", target, headers, b"x")).status < 300  # type: ignore[union-attr]
+
+    at_once(
+        publish,
+        schedule,
+        lambda: send(queue, "POST", f"/v2/topics/g{next(numbers) % 20}/endpoints", group),
+        lambda: send(queue, "DELETE", f"/v2/topics/g{next(numbers) % 20}"),
+        lambda: send(queue, "POST", "/v2/queues", b'{"queueName": "q%d"}' % (next(numbers) % 20)),
+        lambda: send(queue, "DELETE", f"/v2/queues/q{next(numbers) % 20}"),
+        *(
+            (lambda path: lambda: send(queue, "GET", path))(path)
+            for path in ("/v2/topics", "/v2/queues", "/v2/schedules", "/v2/flowControl", "/v2/logs")
+        ),
+        lambda: (queue.pending(), queue.schedules(), queue.dead_letters()),
+        lambda: queue.snapshot(),
+    )
+
+
+def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -> None:
+    first, last = cloud.kv_server(name="first"), cloud.kv_server(name="last")
+
+    def start_and_close() -> None:
+        cloud.kv_server().close()
+
+    def look() -> None:
+        assert [handle.name for handle in cloud._context.handles][:2] == ["first", "last"]
+        _ = cloud.env, cloud.problems, cloud.handles
+        cloud.snapshot()
+
+    def listen() -> None:
+        heard: list[Any] = []
+        stops = [cloud.on_start(heard.append) for _ in range(3)]
+        for stop in stops:
+            stop()
+
+    def be_called() -> None:
+        with contextlib.suppress(AssertionError):
+            first.assert_called("GET")
+        send(last, "GET", "/get/k")
+
+    at_once(start_and_close, start_and_close, look, look, listen, be_called, lambda: rows(cloud))
+
+
+def test_handles_that_close_while_they_are_gone_through(cloud: Cloud) -> None:
+    for _ in range(5):
+        cloud.kv_server()
+    for handle in cloud._context.handles:
+        handle.close()
+    assert cloud.handles == []
+
+
+def test_listeners_that_leave_while_they_are_told(cloud: Cloud) -> None:
+    told: list[int] = []
+    stops: list[Callable[[], None]] = []
+
+    def leaves(number: int) -> Callable[[Any], None]:
+        def listener(handle: Any) -> None:
+            told.append(number)
+            stops[number]()
+
+        return listener
+
+    stops += [cloud.on_start(leaves(number)) for number in range(4)]
+    cloud.kv_server()
+    assert told == [0, 1, 2, 3]
+
+
+def test_streams_of_ids_are_neither_lost_nor_kept() -> None:
+    ids = Ids(1)
+    kept: list[Any] = []
+
+    def ask() -> None:
+        ids.stream("for", "a moment")
+        if len(kept) < 200:
+            kept.append(ids.stream("kept", str(len(kept))))
+
+    at_once(ask, ask, lambda: ids.reseed(2), lambda: ids.reseed(3))
+    assert len(ids._streams) < 2000
+    for _ in range(10_000):
+        ids.stream("for", "a moment")
+    assert len(ids._streams) < 2000
+    ids.reseed(4)
+    before = [stream.hex(8) for stream in kept]
+    ids.reseed(4)
+    assert [stream.hex(8) for stream in kept] == before
