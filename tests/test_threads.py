@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -162,7 +163,7 @@ def test_messages_schedules_groups_and_flow_control(cloud: Cloud) -> None:
         lambda: send(queue, "POST", "/v2/queues", b'{"queueName": "q%d"}' % (next(numbers) % 20)),
         lambda: send(queue, "DELETE", f"/v2/queues/q{next(numbers) % 20}"),
         *(
-            (lambda path: lambda: send(queue, "GET", path))(path)
+            partial(send, queue, "GET", path)
             for path in ("/v2/topics", "/v2/queues", "/v2/schedules", "/v2/flowControl", "/v2/logs")
         ),
         lambda: (queue.pending(), queue.schedules(), queue.dead_letters()),

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Hub", "default_hub"]
 
 _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
+_SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+SCARCE_SECONDS = 0.05
+"""How long the thread waits before it tries to accept again what the system has no room for."""
 
 
 class Hub:
@@ -53,6 +56,7 @@ class Hub:
         self._selector: selectors.BaseSelector | None = None
         self._wakes = False
         self._wake: socket.socket | None = None
+        self._scarce = False
         self._thread: threading.Thread | None = None
         self.workers = WorkerPool()
 
@@ -228,19 +232,33 @@ class Hub:
             return _drained(inner)
         try:
             key.data.ready()
+            self._scarce = False
         except OSError as error:
             if error.errno in _NO_SOCKET:
                 _drop(selector, key)
             else:
-                # Out of descriptors or memory, most likely: whoever waits in the backlog can be
-                # accepted when others have left.
-                breath.wait(0.01)
+                # Whoever waits in the backlog can be accepted when others have left.
+                self._tell_scarce(key.data, error)
+                breath.wait(SCARCE_SECONDS)
         except Exception as error:
             # Whatever is wrong with one socket, even a tool that forbids to make any, the others go
             # on, and this one may get well.
             traceback.print_exception(error, file=sys.stderr)
             breath.wait(0.01)
         return True
+
+    def _tell_scarce(self, data: object, error: OSError) -> None:
+        if self._scarce:
+            return  # once for each time that it begins
+        self._scarce = True
+        advice = ""
+        if error.errno in _SCARCE:
+            advice = ". Close clients that are not used any more, or raise the limit (ulimit -n)"
+        print(
+            f"pytest-fakecloud: {data!r} cannot accept a connection: {error.strerror or error}; "
+            f"clients wait until there is room{advice}",
+            file=sys.stderr,
+        )
 
     # -- the process -----------------------------------------------------------------------------
 

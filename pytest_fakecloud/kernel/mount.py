@@ -35,7 +35,8 @@ class Mount:
     ``url`` has no trailing slash, ``token`` is random and new for each mount. Functions appended to
     ``on_close`` are called while the mount closes, after its connections were shut down: there an
     application wakes those of its handlers that wait. ``on_reset`` is the same for
-    ``reset_connections()``, and ``on_error`` receives what escaped a plain application.
+    ``reset_connections()``, and ``on_error`` receives what escaped a plain application. ``stuck`` has
+    a text for each handler that did not leave when the mount was closed or reset.
     ``body_limit`` is the most bytes of a request's body, where it is not the server's own limit.
     """
 
@@ -61,6 +62,7 @@ class Mount:
         self.on_close: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
         self.on_error: list[Callable[[BaseException], None]] = []
+        self.stuck: tuple[str, ...] = ()
         self._token: str | None = None
         self._live: set[Connection] = set()
         self._listening = True
@@ -181,7 +183,7 @@ class Mount:
         """Hand on what escaped a handler; printed to standard error when nobody takes it."""
         if not self.on_error:
             traceback.print_exception(error, file=sys.stderr)
-        for take in self.on_error:
+        for take in tuple(self.on_error):
             take(error)
 
     def ready(self) -> None:
@@ -217,7 +219,7 @@ class Mount:
         return live
 
     def _let_go(self, live: list[Connection], callbacks: list[Callable[[], None]]) -> None:
-        for callback in callbacks:
+        for callback in tuple(callbacks):
             callback()
         if not live:
             return
@@ -229,8 +231,9 @@ class Mount:
         while busy:
             left = deadline - monotonic()
             if left <= 0:
-                for connection in busy:
-                    warnings.warn(_still_here(connection), RuntimeWarning, stacklevel=4)
+                self.stuck += tuple(_still_here(connection) for connection in busy)
+                for text in self.stuck[-len(busy) :]:
+                    warnings.warn(text, RuntimeWarning, stacklevel=4)
                 return
             self.left.wait(left)
             self.left.clear()

@@ -305,6 +305,7 @@ def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.Mo
         with pytest.warns(RuntimeWarning, match="still busy 0.05 s after") as caught:
             mount.close()
     text = str(caught[0].message)
+    assert mount.stuck == (text,)
     assert "POST /publish" in text
     assert "fakecloud-worker-" in text
     assert "in stubborn" in text
@@ -485,13 +486,63 @@ class _Listener:
         return getattr(self.sock, name)
 
 
-def test_running_out_of_descriptors_is_survived(hub: Hub) -> None:
+def test_running_out_of_descriptors_is_survived_and_told_once(
+    hub: Hub, capfd: pytest.CaptureFixture[str]
+) -> None:
     mount = hub.mount(hello)
-    errors = [OSError(errno.EMFILE, "too many open files") for _ in range(3)]
+    errors = [OSError(errno.EMFILE, "Too many open files") for _ in range(3)]
     mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
     with Raw(mount.address) as raw:
         assert raw.get("/").body == b"hello"
     assert errors == []
+    told = capfd.readouterr().err
+    assert told.count("cannot accept a connection: Too many open files") == 1
+    assert repr(mount) in told
+    assert "ulimit -n" in told
+
+
+_FEW_DESCRIPTORS = """
+import resource, socket, threading, time
+from pytest_fakecloud.kernel.hub import Hub
+
+def hello(environ, start_response):
+    start_response("200 OK", [])
+    return [b"hello"]
+
+hub = Hub()
+mount = hub.mount(hello)
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+clients = []
+try:
+    while True:
+        clients.append(socket.create_connection(mount.address, 5))
+except OSError:
+    pass
+before = time.process_time()
+threading.Event().wait(0.5)
+assert time.process_time() - before < 0.2, "the hub is busy with nothing"
+while len(clients) > 2:
+    clients.pop().close()
+clients[0].sendall(b"GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
+assert b"hello" in clients[0].recv(1000)
+deadline = time.monotonic() + 5
+while mount.connections > 2 and time.monotonic() < deadline:
+    threading.Event().wait(0.01)
+with socket.create_connection(mount.address, 5) as another:
+    another.sendall(b"GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
+    assert b"hello" in another.recv(1000)
+hub.stop()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors are not limited there")
+def test_a_process_at_its_limit_of_descriptors_recovers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FEW_DESCRIPTORS], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Too many open files" in done.stderr
+    assert done.stderr.count("cannot accept") <= 3
 
 
 def test_a_connection_that_was_reset_before_it_is_accepted(hub: Hub) -> None:
