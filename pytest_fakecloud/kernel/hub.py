@@ -85,7 +85,8 @@ class Hub:
             protocol = _http()
         if self._selector is None:
             self._start()
-        mount = Mount(self, app, host, port, tls, protocol)
+        # "localhost." is "localhost", said to be complete; clients compare it as text.
+        mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         self._mounts.add(mount)
         self.register(mount.listener, mount)
         return mount

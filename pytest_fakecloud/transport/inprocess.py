@@ -111,11 +111,12 @@ class Origins:
 
     def find(self, scheme: str, host: str, port: int | None) -> Shortcut | None:
         """The shortcut to an origin, or None."""
-        return self._shortcuts.get((scheme, host, port or _PORTS.get(scheme, 0)))
+        return self._shortcuts.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 
     def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
         """Where else a request goes, or None."""
-        return self._detours.get((scheme, host, port or _PORTS.get(scheme, 0)))
+        # A name with a dot at its end is the same name, said to be complete.
+        return self._detours.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 
     # -- httpx -----------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def parse_origin(text: str) -> Origin:
     if (
         parts is None
         or parts.scheme not in _PORTS
-        or not parts.hostname
+        or not (parts.hostname or "").rstrip(".")
         or parts.path not in ("", "/")
         or parts.query
         or parts.fragment
@@ -41,7 +41,7 @@ def parse_origin(text: str) -> Origin:
         raise ContractError(
             f"{text!r} is no origin: give scheme and host, such as 'https://kv.example.com'"
         )
-    return parts.scheme, parts.hostname, port or _PORTS[parts.scheme]
+    return parts.scheme, (parts.hostname or "").rstrip("."), port or _PORTS[parts.scheme]
 
 
 class Interception(AbstractContextManager["Interception"]):

@@ -903,3 +903,10 @@ def test_long_polls_share_a_context(demo: Demo) -> None:
             context.clock.advance("1h")
             assert json.loads(a.reply().body) == {"words": None}
             assert json.loads(b.reply().body) == {"words": None}
+
+
+def test_a_host_may_be_given_as_a_complete_name(hub: Hub) -> None:
+    mount = hub.mount(hello, host="localhost.")
+    assert mount.url == f"http://localhost:{mount.port}"
+    with Raw(mount.address) as raw:
+        assert raw.ask("GET / HTTP/1.1\r\nHost: localhost.\r\n\r\n").body == b"hello"

@@ -207,3 +207,24 @@ def test_a_closed_fake_answers_for_nobody(kv: KVServer) -> None:
     with pytest.raises(ContractError, match="kv_server is closed and cannot answer for"):
         kv.intercept("https://example-kv.test")
     assert origins._detours == before
+
+
+@pytest.mark.parametrize("get", [by_requests, by_httpx, by_urllib3])
+@pytest.mark.parametrize(
+    ("origin", "asked"),
+    [
+        ("https://dotted.test.", "https://dotted.test"),
+        ("https://dotted.test", "https://dotted.test."),
+        ("https://dotted.test.", "https://dotted.test."),
+    ],
+)
+def test_a_complete_name_is_the_same_name(get: Get, origin: str, asked: str) -> None:
+    with Cloud() as cloud:
+        server = cloud.kv_server()
+        with server.intercept(origin):
+            assert get(f"{asked}/ping", server.headers) == (200, b'{"result":"PONG"}')
+
+
+def test_a_dot_is_no_origin() -> None:
+    with Cloud() as cloud, pytest.raises(ContractError, match="is no origin"):
+        cloud.kv_server().intercept("https://.")
