@@ -1,0 +1,16 @@
+"""A short run of the database port's fuzzer; ``python -m tests.kv.fuzzing 100000`` is a long one."""
+
+from __future__ import annotations
+
+import pytest
+
+from .fuzzing import main
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hostile_frames(seed: int) -> None:
+    read, on_port = main(500, 60, seed)
+    # The grammar must reach both ends, or it tries nothing.
+    assert read["read"] > 100
+    assert read["ERR Protocol error: invalid multibulk length"] > 20
+    assert on_port["answered"] > 20
