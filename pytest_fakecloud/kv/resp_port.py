@@ -502,8 +502,8 @@ class PortConnection:
 
     def _put(self, *parts: bytes) -> None:
         with self._outbox_lock:
+            self._outbox += parts
             for part in parts:
-                self._outbox.append(part)
                 self._outbox_bytes += len(part) + _PER_MESSAGE
 
     def _send(self) -> None:
@@ -515,21 +515,23 @@ class PortConnection:
     def _flush(self) -> None:
         with self._sending:
             while self._outbox:
-                parts = self._next_parts()
-                data = parts[0] if len(parts) == 1 else b"".join(parts)
-                if data:
+                if data := self._next():
                     self.connection.sock.sendall(data)
-                with self._outbox_lock:
-                    self._outbox_bytes -= len(data) + _PER_MESSAGE * len(parts)
 
-    def _next_parts(self) -> list[bytes]:
-        """Take out what is to be sent at once: a few bytes together, a large part alone."""
-        parts, size = [], 0
+    def _next(self) -> bytes:
+        """Take out what is to be sent at once: small parts together, a large one alone."""
+        outbox = self._outbox
         with self._outbox_lock:
-            while self._outbox and (not parts or size + len(self._outbox[0]) <= SEND_BYTES):
-                parts.append(self._outbox.popleft())
+            data = outbox.popleft()
+            self._outbox_bytes -= len(data) + _PER_MESSAGE
+            if not outbox:
+                return data
+            parts, size = [data], len(data)
+            while outbox and size + len(outbox[0]) <= SEND_BYTES:
+                parts.append(outbox.popleft())
                 size += len(parts[-1])
-        return parts
+            self._outbox_bytes -= size - len(data) + _PER_MESSAGE * (len(parts) - 1)
+        return b"".join(parts)
 
     def _cut(self) -> None:
         """Close the connection from elsewhere: CLIENT KILL, a user that is gone."""
