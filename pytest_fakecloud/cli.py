@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .kernel.asserting import brief
 from .kernel.errors import ContractError
+from .kernel.journal import KEEP_BYTES
 from .private_files import make_private
 from .settings import MOST_PORT
 
@@ -106,6 +107,12 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help=f"how many calls and events the journal keeps (default: {JOURNAL_ENTRIES})",
+    )
+    serve.add_argument(
+        "--journal-bytes",
+        type=int,
+        metavar="N",
+        help=f"how many bytes of large calls the journal keeps whole (default: {KEEP_BYTES})",
     )
     serve.add_argument(
         "--json",
@@ -228,6 +235,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         "json": _flag(*found("json")),
         "journal": text("journal"),
         "journal_entries": number("journal_entries"),
+        "journal_bytes": number("journal_bytes"),
     }
 
 
@@ -305,7 +313,7 @@ def _file(path: Path) -> dict[str, Any]:
         "clock",
         "tls",
     }
-    known |= {"journal", "journal_entries", "json", *SERVICES}
+    known |= {"journal", "journal_bytes", "journal_entries", "json", *SERVICES}
     unknown = sorted(set(content) - known)
     if unknown:
         raise Usage(
@@ -344,6 +352,8 @@ def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]
 
     with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
         cloud.journal.keep = options["journal_entries"]
+        if options["journal_bytes"] is not None:
+            cloud.journal.keep_bytes = options["journal_bytes"]
         for name, settings in options["services"].items():
             place = {"host": options["host"], **settings}
             cloud.start(SERVICES[name], place)

@@ -14,7 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import urllib3
 
-from .conftest import Serve
+from pytest_fakecloud import Cloud, ContractError
+
+from .conftest import Serve, fetch
 
 COMMAND = [sys.executable, "-m", "pytest_fakecloud"]
 
@@ -55,6 +57,23 @@ def test_services_ports_and_tokens_are_chosen(serve: Serve) -> None:
     assert server.summary["seed"] == "5"
     assert server.summary["env"]["UPSTASH_REDIS_REST_URL"] == kv["url"]
     assert server.summary["env"]["PYTEST_FAKECLOUD_URL"] == server.url
+
+
+def test_the_journal_is_bounded_in_bytes(serve: Serve) -> None:
+    server = serve("kv", "--journal-bytes", "100000")
+    kv = server.summary["handles"][0]
+    for number in range(5):
+        answer = fetch(
+            "POST", f"{kv['url']}/set/k{number}", body="v" * 50_000, headers=kv["headers"]
+        )
+        assert answer.status == 200
+    with Cloud.connect(server.url, server.token) as cloud:
+        cut = [call.cut.get("body") for call in cloud.journal.calls()]
+        assert cut == [50_000, 50_000, 50_000, 50_000, None]
+        with pytest.raises(ContractError, match="cannot tell the body"):
+            cloud.journal.calls()[0].json()
+        with pytest.raises(ContractError, match="cannot tell the body"):
+            cloud.journal.assert_not_called(body=b"x")
 
 
 def test_options_come_from_flag_then_environment_then_file(serve: Serve, tmp_path: Path) -> None:
@@ -155,6 +174,7 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
         (["serve", "kv", "--control-port", "-1"], 2, "--control-port=-1 is no port number"),
         (["serve", "kv", "--kv", "port=70000"], 2, "the setting port of kv=70000 is no port"),
         (["serve", "kv", "--journal-entries", "-5"], 2, "--journal-entries=-5 is no whole number"),
+        (["serve", "kv", "--journal-bytes", "-5"], 2, "--journal-bytes=-5 is no whole number"),
         (["serve", "kv", "--kv-token", ""], 2, "--kv-token is empty"),
         (["run", "--services", ",", "--", "true"], 2, "--services=',' names no service"),
         (["serve", "kv", "--queue-port", "5"], 2, "--queue-port is for queue, which is not among"),
