@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from .kernel.handle import secrets_of
+from .kernel.journal import ITEMS_OF_CUT
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -31,10 +32,19 @@ _SECRET_COMMANDS = frozenset({"AUTH", "HELLO", "ACL", "CONFIG", "MIGRATE"})
 def hides_words(call: Call) -> bool:
     """Whether a call's words may be somebody's password, whatever it is."""
     words = call.facts.get("words")
+    if call.cut and _may_have_lost_a_secret(call):
+        return True
     return isinstance(words, list) and any(
         line[0].upper() in _SECRET_COMMANDS and len(line) > 2 - (line[0].upper() == "AUTH")
         for line in words
     )
+
+
+def _may_have_lost_a_secret(call: Call) -> bool:
+    """Whether nobody knows any more which commands the beginning of a cut call's body has."""
+    if "facts" in call.cut:
+        return call.service == "kv"  # whose bodies are commands
+    return "words" in call.cut and len(call.facts["words"]) >= ITEMS_OF_CUT
 
 
 class Mask:

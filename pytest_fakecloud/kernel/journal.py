@@ -24,6 +24,8 @@ LIGHT = 4096
 """Bytes of head, body and answer up to which a call is light: it is never cut, only forgotten."""
 KEPT_OF_CUT = 1024
 """Bytes that are left of a body, an answer or a fact that is cut."""
+ITEMS_OF_CUT = 16
+"""Items that are left of a list among the facts that is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
 _PER_HEADER = 160  # what Python needs for a pair of texts besides their characters
 
@@ -331,9 +333,9 @@ def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
     if isinstance(value, bytes):
         return value[:most]
     if isinstance(value, list | tuple):
-        return [_beginning(item, 64) for item in value[:16]]
+        return [_beginning(item, 64) for item in value[:ITEMS_OF_CUT]]
     if isinstance(value, Mapping):
-        return {_beginning(k, 64): _beginning(v, 64) for k, v in list(value.items())[:16]}
+        return {_beginning(k, 64): _beginning(v, 64) for k, v in list(value.items())[:ITEMS_OF_CUT]}
     return value  # a number, or nothing
 
 

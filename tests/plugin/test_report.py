@@ -453,3 +453,24 @@ def test_an_unittest_case_gets_one(run: Run) -> None:
         ["*own reason", "*- fakecloud -*", "*--> kv_server GET cart <-- 200*"]
     )
     assert result.stdout.str().count("- fakecloud -") == 1
+
+
+def test_no_password_shows_in_what_is_left_of_a_cut_call() -> None:
+    password = "a-password-nobody-knows"
+    acl = ["ACL", "SETUSER", "u", f">{password}"]
+    large = ["SET", "k", "v" * 20_000]
+    with Cloud() as cloud:
+        server = cloud.kv_server()
+        cloud.journal.keep_bytes = 1000
+        wrong = {"Authorization": "Bearer wrong"}
+        with httpx.Client(base_url=server.url) as client:
+            for headers in (server.headers, wrong):
+                client.post("/pipeline", json=[acl, large], headers=headers)
+                client.post("/pipeline", json=[["PING"]] * 20 + [acl, large], headers=headers)
+                client.post(f"/acl/setuser/u/%3E{password}", content="v" * 20_000, headers=headers)
+            client.post("/", json=large, headers=server.headers)
+        assert all(call.cut for call in cloud.journal.calls())
+        shown = rows(cloud)
+        assert password not in "".join(map(repr, shown))
+        assert shown[-1].what.startswith("SET k vvv")
+        assert "cut by the journal: " in shown[-1].note
