@@ -115,7 +115,7 @@ def _clients(engine: Engine) -> Iterator[str]:
         connected_clients=len(engine.connected),
         maxclients=engine.config.text("maxclients"),
         blocked_clients=len(engine.waiters),
-        tracking_clients=sum(s.tracking is not None for s in engine.connected.values()),
+        tracking_clients=sum(s.tracking is not None for s in engine.clients()),
     )
 
 

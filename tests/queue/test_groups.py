@@ -94,7 +94,7 @@ def test_a_copy_is_independent() -> None:
     "wanted",
     [
         [(URLS[0], None), ("ftp://x", None)],
-        [(URLS[0], None), (URLS[1], "a b")],
+        [(URLS[0], None), (URLS[1], "a\nb")],
         [(URLS[0], None), (URLS[1], None), (URLS[2], None)],
     ],
 )

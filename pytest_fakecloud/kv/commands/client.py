@@ -293,7 +293,7 @@ def client_list(session: Session, args: Args) -> Reply:
             wanted = lambda other: other.id in ids  # noqa: E731
         else:
             raise CommandError(errors.SYNTAX)
-    shown = {session.id: session, **session.engine.connected}
+    shown = {session.id: session, **session.engine.connected.copy()}
     lines = [
         describe(other, "client|list" if other is session else "")
         for _, other in sorted(shown.items())
@@ -309,7 +309,7 @@ def client_kill(session: Session, args: Args) -> Reply:
         return _kill_address(session, args[0])
     filters, skip_me = _kill_filters(session, args)
     killed = 0
-    for other in list(session.engine.connected.values()):
+    for other in session.engine.clients():
         if all(matches(other) for matches in filters) and not (skip_me and other is session):
             session.engine.disconnect(other)
             killed += 1
@@ -317,7 +317,7 @@ def client_kill(session: Session, args: Args) -> Reply:
 
 
 def _kill_address(session: Session, address: bytes) -> Reply:
-    for other in list(session.engine.connected.values()):
+    for other in session.engine.clients():
         if other.address.encode() == address:
             session.engine.disconnect(other)
             return OK
