@@ -21,12 +21,12 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud.broker.engine import Engine
+from pytest_fakecloud.broker.engine.engine import Engine
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import Message, TopicPartition
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kernel.ids import Ids
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.handle import Context
 
 from .timing import Table, compare, line
 

@@ -19,10 +19,10 @@ import requests
 from pytest_httpserver import HTTPServer
 from werkzeug.serving import make_server
 
-from pytest_fakecloud.kernel.app import App, Request
-from pytest_fakecloud.kernel.handle import Context, Handle
-from pytest_fakecloud.kernel.hub import Hub
-from pytest_fakecloud.kernel.routing import Route
+from pytest_fakecloud.handle import Context, Handle
+from pytest_fakecloud.http.app import App, Request
+from pytest_fakecloud.http.hub import Hub
+from pytest_fakecloud.http.routing import Route
 
 from .raw import raw_server
 from .timing import Table, compare, line

@@ -21,10 +21,10 @@ import fakeredis
 import httpx
 import redis
 
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer
 
 from .timing import compare, line

@@ -17,12 +17,12 @@ from typing import Any
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kernel.app import Answer, App, Request
-from pytest_fakecloud.kernel.handle import Context, Handle
-from pytest_fakecloud.kernel.routing import Route
-from pytest_fakecloud.queue.destinations import DeliveredRequest
+from pytest_fakecloud.handle import Context, Handle
+from pytest_fakecloud.http.app import Answer, App, Request
+from pytest_fakecloud.http.routing import Route
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.signing import explain
+from pytest_fakecloud.queue.wire.signing import explain
 
 from .timing import compare, line
 

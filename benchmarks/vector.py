@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from pytest_fakecloud.kernel.app import Answer, Request
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.vector.engine import Engine
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.vector.engine.engine import Engine
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.model import Query, Record
 

@@ -2,10 +2,12 @@
 
 The map of the package::
 
-    plugin.py  report.py  cli.py     the pytest face, the report of a failing test, the command
+    plugin.py  session.py            the pytest face: options, hooks, fixtures, one run
+    cli.py  standalone               the command, and fakes from outside their process
+    reporting                        what a failing test shows
     cloud.py                         Cloud: one clock, one seed, any number of handles
-    kv  vector  broker  queue        the services: engine, model, errors, routes, handle in each
-    kernel                           server, pipeline, clock, journal, faults, auth, ids
+    kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
+    faults  http  core               misbehaviour; server and pipeline; clock, journal, ids, errors
 
 ``from pytest_fakecloud import Cloud`` gives the fakes without pytest. The names listed in
 ``__all__`` are public; all else may change.
@@ -19,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .broker.handle import Broker
     from .cloud import Cloud
-    from .kernel.clock import Clock
-    from .kernel.errors import ContractError
+    from .core.clock import Clock
+    from .core.errors import ContractError
     from .kv.handle import KVServer
-    from .queue.capture import Callback, CallbackCapture, Destination
-    from .queue.driving import NotIdle
+    from .queue.capture.capture import Callback, CallbackCapture, Destination
+    from .queue.delivery.driving import NotIdle
+    from .queue.delivery.replies import DeliveredRequest, Reply
     from .queue.handle import Queue
     from .queue.inspection import PublishedMessage
     from .queue.model import Attempt
-    from .queue.replies import DeliveredRequest, Reply
     from .queue.settings import Loop
     from .vector.handle import VectorIndex
 
@@ -53,19 +55,19 @@ __all__ = [
 _HOMES = {
     "Attempt": "queue.model",
     "Broker": "broker.handle",
-    "Callback": "queue.capture",
-    "CallbackCapture": "queue.capture",
-    "Clock": "kernel.clock",
+    "Callback": "queue.capture.capture",
+    "CallbackCapture": "queue.capture.capture",
+    "Clock": "core.clock",
     "Cloud": "cloud",
-    "ContractError": "kernel.errors",
-    "DeliveredRequest": "queue.replies",
-    "Destination": "queue.capture",
+    "ContractError": "core.errors",
+    "DeliveredRequest": "queue.delivery.replies",
+    "Destination": "queue.capture.capture",
     "KVServer": "kv.handle",
     "Loop": "queue.settings",
-    "NotIdle": "queue.driving",
-    "PublishedMessage": "queue.inspection",
+    "NotIdle": "queue.delivery.driving",
+    "PublishedMessage": "queue.views",
     "Queue": "queue.handle",
-    "Reply": "queue.replies",
+    "Reply": "queue.delivery.replies",
     "VectorIndex": "vector.handle",
 }
 

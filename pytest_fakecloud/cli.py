@@ -16,15 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .kernel.asserting import brief
-from .kernel.errors import ContractError
-from .kernel.journal import KEEP_BYTES
-from .private_files import make_private
+from .core.asserting import brief
+from .core.errors import ContractError
+from .core.journal import KEEP_BYTES
+from .core.private_files import make_private
 from .settings import MOST_PORT
 
 if TYPE_CHECKING:
     from .cloud import Cloud
-    from .control.api import ControlApp
+    from .standalone.api import ControlApp
 
 __all__ = ["main"]
 
@@ -347,8 +347,8 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]]:
     from .cloud import Cloud
-    from .control.api import ControlApp
-    from .control.hosts import Hosts
+    from .standalone.api import ControlApp
+    from .standalone.hosts import Hosts
 
     with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
         cloud.journal.keep = options["journal_entries"]
@@ -426,7 +426,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
             # What the command says by its exit code is worth more than that of a lost file.
             code = code or (0 if written else EXIT_CANNOT_START)
         if code:
-            from .report import section
+            from .reporting.report import section
 
             print(section(cloud), file=sys.stderr)
         return code
@@ -441,7 +441,7 @@ def _make_writable(journal: Path) -> None:
 
 
 def _write_journal(cloud: Cloud, journal: Path) -> bool:
-    from .control.record import write
+    from .standalone.record import write
 
     try:
         write(cloud, journal)
@@ -486,7 +486,7 @@ def _has_terminal() -> bool:
 
 
 def _warn_of_other_addresses(options: Mapping[str, Any]) -> None:
-    from .control.hosts import is_loopback
+    from .standalone.hosts import is_loopback
 
     places = [options["host"], *(one.get("host") for one in options["services"].values())]
     for host in dict.fromkeys(str(place) for place in places if place):
@@ -500,7 +500,7 @@ def _warn_of_other_addresses(options: Mapping[str, Any]) -> None:
 
 def _summary(cloud: Cloud, app: ControlApp, url: str, options: Mapping[str, Any]) -> str:
     if options["json"]:
-        from .control.views import describe
+        from .standalone.views import describe
 
         return json.dumps(
             {

@@ -13,25 +13,30 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from .kernel.app import Problem, Problems
-from .kernel.clock import STANDS, Clock, Mode
-from .kernel.dispatch import Dispatcher
-from .kernel.errors import ContractError, check_function, shown
-from .kernel.handle import Context, Delivery, Handle, Snapshot
-from .kernel.ids import Ids
-from .kernel.instants import Instant
-from .kernel.journal import Found, Journal
+from .core.clock import STANDS, Clock, Mode
+from .core.dispatch import Dispatcher
+from .core.errors import ContractError, check_function, shown
+from .core.ids import Ids
+from .core.instants import Instant
+from .core.journal import Found, Journal
+from .handle import (
+    Context,
+    Delivery,
+    Handle,
+    Snapshot,
+)
+from .http.app import Problem, Problems
 from .settings import PLACE_SETTINGS, check_settings
 from .transport.changes import changes
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
-    from .control.record import Differences
     from .failures import Failures
     from .kv.handle import KVServer
-    from .queue.capture import CallbackCapture, Destination
+    from .queue.capture.capture import CallbackCapture, Destination
     from .queue.handle import Queue
-    from .remote import RemoteCloud
+    from .standalone.record import Differences
+    from .standalone.remote import RemoteCloud
     from .transport.intercept import Interception
     from .transport.tls import Authority
     from .vector.handle import VectorIndex
@@ -46,8 +51,8 @@ SERVICES: Mapping[str, tuple[str, str]] = {
     "vector_index": ("pytest_fakecloud.vector.handle", "VectorIndex"),
     "broker": ("pytest_fakecloud.broker.handle", "Broker"),
     "queue": ("pytest_fakecloud.queue.handle", "Queue"),
-    "callback_capture": ("pytest_fakecloud.queue.capture", "CallbackCapture"),
-    "destination": ("pytest_fakecloud.queue.capture", "Destination"),
+    "callback_capture": ("pytest_fakecloud.queue.capture.capture", "CallbackCapture"),
+    "destination": ("pytest_fakecloud.queue.capture.capture", "Destination"),
 }
 """Fixture name to the module and class of its handle; imported when first asked for."""
 
@@ -173,7 +178,7 @@ class Cloud:
         ``token`` is its control token; it may also stand in the URL (``?token=…``) or in the
         variable ``PYTEST_FAKECLOUD_TOKEN``.
         """
-        from .remote import connect
+        from .standalone.remote import connect
 
         return connect(url, token)
 
@@ -389,7 +394,7 @@ class Cloud:
         """
         if not isinstance(file, str | Path):
             raise ContractError(f"{shown(file)} is no file: give the path of an HTTP archive (HAR)")
-        from .control.record import replay
+        from .standalone.record import replay
 
         return replay(self, file, **options)
 
@@ -449,7 +454,7 @@ class AioCloud:
 
     async def replay(self, file: str | Path, **options: Any) -> Differences:
         """``Cloud.replay``, awaitable."""
-        from .kernel.aio import in_thread
+        from .core.aio import in_thread
 
         return await in_thread(self._cloud.replay, file, **options)
 

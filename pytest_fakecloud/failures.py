@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from .kernel.asserting import never_awaited
-from .kernel.errors import ContractError, shown
-from .kernel.journal import Call, Found
+from .core.asserting import never_awaited
+from .core.errors import ContractError, shown
+from .core.journal import Call, Found
 
 if TYPE_CHECKING:
     from .cloud import Cloud
-    from .kernel.handle import Handle
+    from .handle import Handle
 
 __all__ = ["Failure", "FailureName", "Failures", "every_failure", "every_failure_async"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .run import (
+from .session import (
     SERVICE_NAMES,
     Run,
     ask_for_settings,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .broker.handle import Broker
     from .cloud import Cloud
     from .kv.handle import KVServer
-    from .queue.capture import CallbackCapture, Destination
+    from .queue.capture.capture import CallbackCapture, Destination
     from .queue.handle import Queue
     from .vector.handle import VectorIndex
 
@@ -141,7 +141,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         # Without a configured run, as where a conftest cannot be imported, there is no other end.
         early_config.add_cleanup(partial(end, early_config))
         check_settings(early_config)
-        from .kernel.errors import ContractError
+        from .core.errors import ContractError
 
         try:
             run_of(early_config).start_early(early)
@@ -152,7 +152,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the session's fakes."""
-    from .kernel.errors import telling
+    from .core.errors import telling
 
     # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
     with telling("fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)):
@@ -191,7 +191,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def _check(run: Run) -> None:
     if not run.has_fakes:
         return
-    from .kernel.errors import telling
+    from .core.errors import telling
 
     untold: list[str] = []
     failure: BaseException | None = None
@@ -216,7 +216,7 @@ def _failure(run: Run) -> BaseException | None:
         for cloud in clouds:
             _warn_of_refused_clients(cloud)
         return None
-    from .masking import Mask
+    from .reporting.masking import Mask
 
     masks = {id(cloud): Mask(cloud) for cloud in clouds}
     # A client that tries again leaves the same problem behind again.
@@ -237,7 +237,7 @@ def _failure(run: Run) -> BaseException | None:
 def _warn_of_refused_clients(cloud: Cloud) -> None:
     if not any(call.status == 401 for call in cloud.journal.calls()):
         return
-    from .report import refused
+    from .reporting.report import refused
 
     for _, why in refused(cloud, every_call=True):
         _warn(why)
@@ -258,7 +258,7 @@ def pytest_runtest_makereport(
     report = yield
     run = run_of(item.config)
     if run.has_fakes:
-        from .kernel.errors import telling
+        from .core.errors import telling
 
         # A server elsewhere may be gone. An error here would end the whole run.
         with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
@@ -278,9 +278,9 @@ def _explain(
     # Each cloud has a clock of its own, so the run's has a page of its own beside the test's.
     names = [item.nodeid, f"{item.nodeid} (session)"]
     if run.recordings and (in_call or (call.when == "setup" and report.failed)):
-        from .control.record import write as record
-        from .kernel.errors import telling
-        from .timeline import file_name
+        from .core.errors import telling
+        from .reporting.timeline import file_name
+        from .standalone.record import write as record
 
         for cloud, name in zip(clouds, names, strict=False):
             with telling(f"the recording of {name} could not be written", _warn):
@@ -304,18 +304,18 @@ def _told(
     call: pytest.CallInfo[None],
     report: pytest.TestReport,
 ) -> str:
-    from .kernel.errors import telling
-    from .report import section
+    from .core.errors import telling
+    from .reporting.report import section
 
     links: list[str] = []
     if run.timelines and report.failed:
-        from .timeline import write
+        from .reporting.timeline import write
 
         with telling("(it could not be written", lambda line: links.append(f"{line})")):
             links.append(str(write(cloud, run.timelines, name, str(report.longrepr))))
     lines: list[str] = []
     if call.excinfo is not None:
-        from .hints import hints, suspicions
+        from .reporting.hints import hints, suspicions
 
         with telling("what kept requests from their fakes cannot be told", lines.append):
             lines += hints(cloud, call.excinfo.value)

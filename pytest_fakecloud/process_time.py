@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .kernel.clock import Clock
-from .kernel.errors import ContractError
+from .core.clock import Clock
+from .core.errors import ContractError
 
 __all__ = ["ProcessTime"]
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .kernel.errors import ContractError, shown
+from .core.errors import ContractError, shown
 
 if TYPE_CHECKING:
-    from .kernel.handle import Handle
+    from .handle import Handle
 
 __all__ = ["MOST_PORT", "PLACE_SETTINGS", "check_settings", "setting_names"]
 

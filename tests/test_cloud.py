@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.kernel.dispatch import Dispatcher
+from pytest_fakecloud.core.dispatch import Dispatcher
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud import SERVICES, _handle_class
-from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.settings import setting_names
 
 VALUES: tuple[Any, ...] = (

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kernel.app import Request
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.kernel.instants import monotonic
-from pytest_fakecloud.report import rows
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.http.app import Request
+from pytest_fakecloud.reporting.report import rows
 
 SECONDS = 0.4
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ..kernel.errors import ContractError, ServiceError
+from ..core.errors import ContractError, ServiceError
 
 __all__ = ["STATUSES", "BrokerError", "as_misuse"]
 

@@ -10,21 +10,52 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from ..kernel.aio import Twin
-from ..kernel.errors import ContractError
-from ..kernel.faults import FaultPlan
-from ..kernel.handle import Context, Handle
-from ..kernel.instants import Duration, duration_us, monotonic
-from ..kernel.journal import Found
-from .engine import Engine
+from ..core.aio import Twin
+from ..core.errors import ContractError
+from ..core.instants import Duration, duration_us, monotonic
+from ..core.journal import Found
+from ..faults.faults import FaultPlan
+from ..handle import Context, Handle
+from .engine.engine import Engine
+from .engine.log import PartitionLog
 from .errors import as_misuse
-from .loading import Headers, checked, header_list, messages_in, text, timestamp_ms
-from .log import PartitionLog
-from .matching import Expectation, Sought, failure, shown_call
-from .model import INT64_MAX, Message, Record, TopicPartition, TopicPartitionOffset
+from .loading import (
+    Headers,
+    checked,
+    header_list,
+    messages_in,
+    text,
+    timestamp_ms,
+)
+from .matching import (
+    Expectation,
+    Sought,
+    failure,
+    shown_call,
+)
+from .model import (
+    INT64_MAX,
+    Message,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+)
 from .routes import BrokerApp
-from .settings import Limits, Settings, comparable, one_of, string, strings, whole
-from .views import GroupView, TopicView, group_view, topic_view
+from .settings import (
+    Limits,
+    Settings,
+    comparable,
+    one_of,
+    string,
+    strings,
+    whole,
+)
+from .views import (
+    GroupView,
+    TopicView,
+    group_view,
+    topic_view,
+)
 
 __all__ = ["Broker"]
 
@@ -165,7 +196,7 @@ class Broker(Handle):
             return super().__new__(cls)
         string("engine", engine, optional=True)
         try:
-            from .kafka_handle import KafkaBroker
+            from .kafka.kafka_handle import KafkaBroker
         except ModuleNotFoundError as error:
             raise ContractError(
                 f"engine={engine.partition('://')[0]!r} needs confluent-kafka: "

@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..kernel.errors import ContractError
-from ..kernel.instants import instant_us
+from ..core.errors import ContractError
+from ..core.instants import instant_us
 from .model import INT64_MAX, Header, Message
 from .settings import string, whole
 

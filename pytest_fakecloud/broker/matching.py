@@ -8,12 +8,17 @@ from difflib import SequenceMatcher
 from math import isfinite
 from typing import Any
 
-from ..kernel.asserting import Predicate, brief, differences
-from ..kernel.errors import ContractError
-from ..kernel.journal import Call
+from ..core.asserting import Predicate, brief, differences
+from ..core.errors import ContractError
+from ..core.journal import Call
 from .loading import Headers, header_list
 from .model import Record
-from .settings import BUILTIN, comparable, string, whole
+from .settings import (
+    BUILTIN,
+    comparable,
+    string,
+    whole,
+)
 
 __all__ = ["Expectation", "Sought", "failure", "shown_call"]
 

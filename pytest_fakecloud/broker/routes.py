@@ -11,13 +11,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from ..kernel.app import Answer, App, Request
-from ..kernel.auth import basic_credentials, same
-from ..kernel.errors import ServiceError
-from ..kernel.reading import decode_segment, json_value
-from ..kernel.routing import Route
+from ..core.auth import basic_credentials, same
+from ..core.errors import ServiceError
+from ..http.app import Answer, App, Request
+from ..http.reading import decode_segment, json_value
+from ..http.routing import Route
 from .errors import BrokerError, illegal_argument
-from .fields import Source, digits, long_of, object_of, shown, where_in
+from .fields import (
+    Source,
+    digits,
+    long_of,
+    object_of,
+    shown,
+    where_in,
+)
 from .model import (
     CONSUMER_HEADERS,
     BrokerEngine,

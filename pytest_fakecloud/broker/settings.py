@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..kernel.errors import ContractError
+from ..core.errors import ContractError
 from .errors import STATUSES
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..kernel.journal import Found
-from .log import Topic
-from .members import Group, Instance
+from ..core.journal import Found
+from .engine.groups.members import Group, Instance
+from .engine.log import Topic
 from .model import ConsumerConfig, Record, TopicPartition
 from .settings import string, whole
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Self
 
-from ..kernel.errors import ContractError
+from ..core.errors import ContractError
 
 __all__ = ["Between", "Betweens", "Place"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..kernel.errors import ContractError
+from ..core.errors import ContractError
 from .reply import Reply, to_json
-from .syntax import format_double
+from .table.syntax import format_double
 from .values.hashes import HashValue
 from .values.json import JsonValue, copy_json
 from .values.lists import QuickList

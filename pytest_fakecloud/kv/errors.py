@@ -6,7 +6,7 @@ them were observed on Redis 7.0 and Valkey 9.1.
 
 from __future__ import annotations
 
-from ..kernel.errors import ServiceError
+from ..core.errors import ServiceError
 
 __all__ = ["CommandError", "RestError"]
 

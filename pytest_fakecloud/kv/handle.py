@@ -7,22 +7,34 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from ..kernel.auth import new_token
-from ..kernel.errors import ContractError
-from ..kernel.handle import Context, Handle, Snapshot
-from .acl import tester
+from ..core.auth import new_token
+from ..core.errors import ContractError
+from ..handle import Context, Handle, Snapshot
+from .acl.acl import tester
+from .algorithms.glob import matcher
 from .between import Between, Place
-from .contents import Scalar, commands_for, encode, plain, python_value
-from .engine import Engine
+from .contents import (
+    Scalar,
+    commands_for,
+    encode,
+    plain,
+    python_value,
+)
+from .engine.engine import Engine
 from .errors import CommandError
-from .glob import matcher
-from .model import DIALECTS, MAX_KEY_SIZE, Dialect, Limits, Session
+from .model import (
+    DIALECTS,
+    MAX_KEY_SIZE,
+    Dialect,
+    Limits,
+    Session,
+)
 from .reply import Blocked
-from .routes import Credentials, KVApp
+from .rest.routes import Credentials, KVApp
 
 if TYPE_CHECKING:
-    from .redis_engine import RedisEngine
-    from .resp_port import DatabasePort
+    from .redis.redis_engine import RedisEngine
+    from .resp.resp_port import DatabasePort
 
 __all__ = ["KVServer"]
 
@@ -188,7 +200,7 @@ class KVServer(Handle):
         return f"{scheme}://default:{self._password}@{host}:{port}"
 
     def _open_port(self) -> DatabasePort:
-        from .resp_port import DatabasePort
+        from .resp.resp_port import DatabasePort
 
         port = DatabasePort(self.engine, self.app)
         port.mount = mount = self.context.mount(self.app, protocol=port.serve)
@@ -365,7 +377,7 @@ def _real_engine(
     documented_only: bool,
 ) -> Engine:
     try:
-        from .redis_engine import RedisEngine
+        from .redis.redis_engine import RedisEngine
     except ModuleNotFoundError as error:
         raise ContractError(
             f"engine={url.partition('://')[0]!r} needs redis-py: "

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from .config import Config
+from .engine.config import Config
 
 if TYPE_CHECKING:
-    from .engine import Engine
-    from .keyspace import Keyspace
-    from .registry import CommandSpec
-    from .tracking import TrackingOptions
+    from .engine.engine import Engine
+    from .engine.keyspace import Keyspace
+    from .engine.tracking import TrackingOptions
+    from .table.registry import CommandSpec
 
 __all__ = [
     "DIALECTS",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from .errors import CommandError
-from .syntax import format_double
+from .table.syntax import format_double
 
 __all__ = [
     "NIL_ARRAY",

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import engine as _engine  # noqa: F401 - binds every command's function
-from .commands.help import summary
-from .commands.process import REASONS
-from .documented import DOCUMENTED
-from .registry import COMMANDS, CommandSpec
+from .commands.server.help import summary
+from .commands.server.process import REASONS
+from .engine import engine as _engine  # noqa: F401 - binds every command's function
+from .table.documented import DOCUMENTED
+from .table.registry import COMMANDS, CommandSpec
 
 __all__ = ["support_table"]
 

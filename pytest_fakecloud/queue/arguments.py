@@ -11,10 +11,10 @@ import json as jsonlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..kernel.errors import ContractError
-from ..kernel.instants import Duration, duration_us
-from .headers import as_wire, unprefixed
+from ..core.errors import ContractError
+from ..core.instants import Duration, duration_us
 from .model import Headers
+from .wire.headers import as_wire, unprefixed
 
 
 class _Absent:

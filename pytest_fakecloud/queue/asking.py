@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ..kernel.errors import ContractError
-from ..kernel.instants import instant_us, to_datetime
+from ..core.errors import ContractError
+from ..core.instants import instant_us, to_datetime
 from .arguments import text
 from .model import Headers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..kernel.errors import ContractError
-from ..kernel.instants import Duration
+from ..core.errors import ContractError
+from ..core.instants import Duration
 from .arguments import (
     ANY,
     body_of,
@@ -17,9 +17,9 @@ from .arguments import (
     text,
     whole_seconds,
 )
-from .engine import Engine
+from .engine.engine import Engine
+from .engine.publishing import Api
 from .inspection import DeadLetterView, PublishedMessage, ScheduleView
-from .publishing import Api
 
 
 class ByHand:

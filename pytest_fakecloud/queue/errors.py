@@ -7,7 +7,7 @@ here, in the same tone.  A quota that a plan does not allow is answered 412 (*de
 
 from __future__ import annotations
 
-from ..kernel.errors import ServiceError
+from ..core.errors import ServiceError
 from .model import DAY, SECOND, Headers
 
 

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from ..kernel.auth import new_token
-from ..kernel.errors import ContractError
-from ..kernel.handle import Context, Handle, Snapshot
-from ..kernel.ids import BASE62
-from ..kernel.instants import Duration, Instant, duration_us
+from ..core.auth import new_token
+from ..core.errors import ContractError
+from ..core.ids import BASE62
+from ..core.instants import Duration, Instant, duration_us
+from ..handle import Context, Handle, Snapshot
 from .arguments import (
     bytes_of,
     number,
@@ -21,12 +21,18 @@ from .arguments import (
     text,
 )
 from .by_hand import ByHand
-from .destinations import Destinations
-from .driving import Attempts, Driver, NotIdle, QueueAio
-from .engine import Engine
-from .faults import PlannedMishaps, QueueFaults
-from .headers import as_text
-from .limits import plan
+from .delivery.destinations import Destinations
+from .delivery.driving import (
+    Attempts,
+    Driver,
+    NotIdle,
+    QueueAio,
+)
+from .delivery.faults import PlannedMishaps, QueueFaults
+from .delivery.sender import Sender, SignatureClock, Unstubbed
+from .delivery.sender import signature_clock as clock_of_signatures
+from .engine.engine import Engine
+from .engine.limits import plan
 from .loading import load
 from .looking import Looking
 from .model import (
@@ -36,15 +42,14 @@ from .model import (
     Outcome,
     SigningKeys,
 )
-from .routes import QueueApp
-from .routes_workflow import WorkflowRoutes
-from .routes_workflow_history import WorkflowHistoryRoutes
-from .sender import Sender, SignatureClock, Unstubbed
-from .sender import signature_clock as clock_of_signatures
+from .rest.routes import QueueApp
+from .rest.routes_workflow import WorkflowRoutes
+from .rest.routes_workflow_history import WorkflowHistoryRoutes
 from .settings import Loop, Settings
-from .signing import Signer, explain
 from .timeline import attempt_note, handler_traceback
-from .workflow import WorkflowRuns
+from .wire.headers import as_text
+from .wire.signing import Signer, explain
+from .workflow.workflow import WorkflowRuns
 
 #: The vendor's public development credentials: its own dev server and clients know them.
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="

@@ -6,16 +6,16 @@ import json
 from datetime import datetime
 from typing import Any
 
-from ..kernel.errors import ContractError
-from ..kernel.instants import to_datetime
-from ..kernel.journal import Found
+from ..core.errors import ContractError
+from ..core.instants import to_datetime
+from ..core.journal import Found
 from .arguments import number
-from .callback import source_headers
-from .engine import Engine
-from .headers import as_text, header_map
+from .engine.engine import Engine
+from .engine.schedule import Schedule
 from .model import Attempt, Kind, Message
-from .schedule import Schedule
 from .timeline import timeline
+from .wire.callback import source_headers
+from .wire.headers import as_text, header_map
 
 #: The tester's word for each state of the service.
 WORDS = {

@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..kernel.clock import Clock
-from ..kernel.ids import Ids
-from .arguments import keywords, known_keys, number, one_of, section, text
+from ..core.clock import Clock
+from ..core.ids import Ids
+from .arguments import (
+    keywords,
+    known_keys,
+    number,
+    one_of,
+    section,
+    text,
+)
 from .by_hand import ByHand
-from .engine import Engine
-from .workflow import WorkflowRuns
+from .engine.engine import Engine
+from .workflow.workflow import WorkflowRuns
 
 if TYPE_CHECKING:
     from .handle import Queue

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..kernel.clock import Clock
-from ..kernel.errors import ContractError
-from ..kernel.journal import Found
+from ..core.clock import Clock
+from ..core.errors import ContractError
+from ..core.journal import Found
 from .arguments import ANY
 from .asking import agrees
-from .driving import waiting
-from .engine import Engine
-from .inspection import STATES, WORDS, DeadLetterView, PublishedMessage, ScheduleView
+from .delivery.driving import waiting
+from .engine.engine import Engine
+from .inspection import (
+    STATES,
+    WORDS,
+    DeadLetterView,
+    PublishedMessage,
+    ScheduleView,
+)
 from .matching import asked_for, assert_matching, mismatches
 from .model import MESSAGE, Attempt
 

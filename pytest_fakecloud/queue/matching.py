@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..kernel.asserting import check_times, differences
-from ..kernel.errors import ContractError
-from ..kernel.journal import Found
+from ..core.asserting import check_times, differences
+from ..core.errors import ContractError
+from ..core.journal import Found
 from .arguments import ANY
-from .asking import Sort, agrees, agrees_as, asked_text, check, differing, header_differences
+from .asking import (
+    Sort,
+    agrees,
+    agrees_as,
+    asked_text,
+    check,
+    differing,
+    header_differences,
+)
 from .inspection import PublishedMessage
 from .model import KINDS
 

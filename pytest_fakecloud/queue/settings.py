@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .model import SECOND, Delivery, Kind, Message
+from .model import (
+    SECOND,
+    Delivery,
+    Kind,
+    Message,
+)
 
 
 @dataclass(frozen=True, slots=True)

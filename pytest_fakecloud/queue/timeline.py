@@ -6,10 +6,16 @@ import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ..kernel.instants import to_datetime
-from .callback import failure_text
-from .headers import as_text
-from .model import SECOND, Attempt, LogEntry, Message, Outcome
+from ..core.instants import to_datetime
+from .model import (
+    SECOND,
+    Attempt,
+    LogEntry,
+    Message,
+    Outcome,
+)
+from .wire.callback import failure_text
+from .wire.headers import as_text
 
 
 def span(us: int) -> str:

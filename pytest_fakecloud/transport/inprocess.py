@@ -20,10 +20,15 @@ from urllib.parse import urlsplit
 
 from .detour import Detour, target_of
 from .hooks import Hook
-from .shortcut import Shortcut, Whole, are_timeouts, phrase
+from .shortcut import (
+    Shortcut,
+    Whole,
+    are_timeouts,
+    phrase,
+)
 
 if TYPE_CHECKING:
-    from ..kernel.mount import Mount
+    from ..http.mount import Mount
 
 __all__ = ["Origin", "Origins", "origins"]
 
@@ -146,7 +151,7 @@ class Origins:
     def _httpx_async(
         self, original: Callable[..., Any], active: Callable[[], bool]
     ) -> Callable[..., Any]:
-        from ..kernel.aio import checkpoint
+        from ..core.aio import checkpoint
 
         @functools.wraps(original)
         async def handle_async_request(transport: Any, request: Any) -> Any:

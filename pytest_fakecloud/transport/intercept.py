@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..kernel.errors import ContractError
+from ..core.errors import ContractError
 from .detour import Detour
 from .inprocess import Origin, origins
 
 if TYPE_CHECKING:
-    from ..kernel.handle import Handle
+    from ..handle import Handle
 
 __all__ = ["Interception", "parse_origin"]
 

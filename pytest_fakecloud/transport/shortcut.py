@@ -15,11 +15,11 @@ from http import HTTPStatus
 from http.client import HTTPMessage
 from typing import TYPE_CHECKING, Any
 
-from ..kernel.app import Answer, Request
-from ..kernel.server import http_date
+from ..http.app import Answer, Request
+from ..http.server import http_date
 
 if TYPE_CHECKING:
-    from ..kernel.mount import Mount
+    from ..http.mount import Mount
 
 __all__ = ["Shortcut", "Whole", "are_timeouts", "phrase"]
 

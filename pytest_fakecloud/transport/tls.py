@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from ..kernel.errors import ContractError
+from ..core.errors import ContractError
 
 __all__ = ["Authority"]
 

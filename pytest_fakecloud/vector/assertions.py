@@ -11,10 +11,15 @@ from urllib.parse import unquote
 import numpy as np
 import orjson
 
-from pytest_fakecloud.kernel.asserting import SHOWN, Predicate, brief, check_times, differences
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.journal import Call, Found, Journal
-
+from ..core.asserting import (
+    SHOWN,
+    Predicate,
+    brief,
+    check_times,
+    differences,
+)
+from ..core.errors import ContractError
+from ..core.journal import Call, Found, Journal
 from .embedding import is_sequence
 from .errors import VectorError
 from .fields import as_floats, from_array

@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_fakecloud.kernel.asserting import never_awaited
-from pytest_fakecloud.kernel.errors import ContractError
-
+from ..core.asserting import never_awaited
+from ..core.errors import ContractError
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
 from .model import Floats, Kind, SparseVector

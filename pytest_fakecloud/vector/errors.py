@@ -7,7 +7,7 @@ are decided here, with status 400 (malformed) or 422 (well-formed, but not for t
 
 from __future__ import annotations
 
-from pytest_fakecloud.kernel.errors import ServiceError
+from ..core.errors import ServiceError
 
 __all__ = ["VectorError"]
 

@@ -23,7 +23,7 @@ import orjson
 from numpy.typing import NDArray
 
 from . import errors
-from .checks import check_metadata
+from .engine.checks import check_metadata
 from .model import (
     EVERYTHING,
     Change,

@@ -8,19 +8,31 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import orjson
 
-from pytest_fakecloud.kernel.auth import new_token
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context, Handle
-from pytest_fakecloud.kernel.instants import Duration, duration_us
-from pytest_fakecloud.kernel.journal import Found
-
-from .assertions import QUERIES, UPSERTS, expect, queries, refused, upserts
+from ..core.auth import new_token
+from ..core.errors import ContractError
+from ..core.instants import Duration, duration_us
+from ..core.journal import Found
+from ..handle import Context, Handle
+from .assertions import (
+    QUERIES,
+    UPSERTS,
+    expect,
+    queries,
+    refused,
+    upserts,
+)
 from .embedding import MOST_DIMENSIONS, Embedder
-from .engine import Engine
+from .engine.engine import Engine
 from .errors import VectorError
 from .fields import Include
 from .loading import as_json, read_records
-from .model import DEFAULT_NAMESPACE, Floats, Kind, Record, Similarity
+from .model import (
+    DEFAULT_NAMESPACE,
+    Floats,
+    Kind,
+    Record,
+    Similarity,
+)
 from .routes import VectorApp, record_json
 from .settings import Approximation, Limits
 

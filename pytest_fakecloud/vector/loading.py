@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pytest_fakecloud.kernel.errors import ContractError
-
+from ..core.errors import ContractError
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array

@@ -18,17 +18,24 @@ from typing import Any
 
 import orjson
 
-from pytest_fakecloud.kernel.app import Answer, App, Request
-from pytest_fakecloud.kernel.auth import bearer_token, same
-from pytest_fakecloud.kernel.errors import ServiceError
-from pytest_fakecloud.kernel.reading import decode_segment
-from pytest_fakecloud.kernel.routing import Route
-
+from ..core.auth import bearer_token, same
+from ..core.errors import ServiceError
+from ..http.app import Answer, App, Request
+from ..http.reading import decode_segment
+from ..http.routing import Route
 from . import errors
 from .embedding import Embedder
-from .engine import Engine
+from .engine.engine import Engine
 from .fields import FieldReader, Include, missing
-from .model import Change, Hit, IndexInfo, Kind, Query, QueryMode, Record
+from .model import (
+    Change,
+    Hit,
+    IndexInfo,
+    Kind,
+    Query,
+    QueryMode,
+    Record,
+)
 
 __all__ = ["VectorApp", "record_json"]
 

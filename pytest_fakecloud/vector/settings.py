@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 
-from pytest_fakecloud.kernel.errors import ContractError
+from ..core.errors import ContractError
 
 __all__ = ["Approximation", "Limits"]
 

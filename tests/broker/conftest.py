@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kernel.instants import monotonic
+from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.handle import Context
 
 START = "2026-01-01T00:00:00+00:00"
 START_MS = 1_767_225_600_000

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.kernel.app import Answer, Request
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import Answer, Request
 
 from .conftest import START
 

@@ -14,10 +14,17 @@ import pytest
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import Message
 from pytest_fakecloud.broker.settings import Limits
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
 
-from .conftest import START, START_MS, Parked, Rest, eventually, until_parked
+from .conftest import (
+    START,
+    START_MS,
+    Parked,
+    Rest,
+    eventually,
+    until_parked,
+)
 
 Make = Callable[..., Broker]
 MANUAL = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
@@ -845,7 +852,7 @@ def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhil
     make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not only when it looks up by itself, as it does every second."""
-    monkeypatch.setattr("pytest_fakecloud.kernel.clock._nap", lambda: 60.0)
+    monkeypatch.setattr("pytest_fakecloud.core.clock._nap", lambda: 60.0)
     broker = make_broker(clock="running", session_timeout="50ms")
     rest = Rest(broker)
     rest.consume("g", "j", "orders")

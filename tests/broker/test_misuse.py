@@ -15,8 +15,8 @@ import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.views import TopicView
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context, Handle
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context, Handle
 
 
 class Matcher:

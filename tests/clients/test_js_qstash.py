@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kernel.hub import default_hub
+from pytest_fakecloud.http.hub import default_hub
 
 from . import node
 

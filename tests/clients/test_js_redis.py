@@ -15,9 +15,14 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
-from tests.kv.backing import BINARIES, MISSING, OWN, started
+from tests.kv.backing import (
+    BINARIES,
+    MISSING,
+    OWN,
+    started,
+)
 
 from . import node
 

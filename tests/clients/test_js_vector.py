@@ -11,7 +11,7 @@ import re
 from contextlib import ExitStack
 from typing import Any
 
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 
 from . import node

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from tests.clients.surface import Api, Used, surface
 

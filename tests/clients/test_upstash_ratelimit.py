@@ -20,7 +20,14 @@ import pytest
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kv.handle import KVServer
 from tests.clients.surface import Used
-from tests.kv.backing import BINARIES, MISSING, OWN, Server, eventually, started
+from tests.kv.backing import (
+    BINARIES,
+    MISSING,
+    OWN,
+    Server,
+    eventually,
+    started,
+)
 
 upstash_ratelimit = pytest.importorskip("upstash_ratelimit")
 pytest.importorskip("time_machine")

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kernel.instants import monotonic
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer
 from tests.clients.surface import Api, Used, surface
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 
 upstash_vector = pytest.importorskip("upstash_vector")

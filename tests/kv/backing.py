@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kernel.instants import monotonic
+from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 
 from .comparison.faces import Port

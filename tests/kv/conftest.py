@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.kv.commands.process import REASONS
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.commands.server.process import REASONS
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.model import Session
 
@@ -177,8 +177,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def case_files() -> list[Path]:
     """The modules with the cases of commands."""
     here = Path(__file__).parent
-    folders = [*(here / "commands").glob("test_*.py"), *(here / "scripting").glob("test_*.py")]
-    return sorted([*folders, here / "test_engine.py"])
+    folders = [*(here / "commands").rglob("test_*.py"), *(here / "scripting").glob("test_*.py")]
+    return sorted([*folders, here / "engine" / "test_engine.py"])
 
 
 def session_record(config: pytest.Config) -> Exercised | None:

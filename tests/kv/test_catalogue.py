@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.kv import engine  # noqa: F401 - binds the functions
-from pytest_fakecloud.kv.registry import COMMANDS as TABLE
-from pytest_fakecloud.kv.registry import CommandSpec
+from pytest_fakecloud.kv.engine import engine  # noqa: F401 - binds the functions
+from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
+from pytest_fakecloud.kv.table.registry import CommandSpec
 from tests.kv import catalogue
-from tests.kv.conftest import EXERCISED_FILE, Exercised, case_files, session_record
+from tests.kv.conftest import (
+    EXERCISED_FILE,
+    Exercised,
+    case_files,
+    session_record,
+)
 
 ROWS = [row for rows in catalogue.COMMANDS.values() for row in rows]
 

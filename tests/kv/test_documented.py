@@ -10,12 +10,12 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.kv.documented import DOCUMENTED
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.registry import COMMANDS
+from pytest_fakecloud.kv.table.documented import DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.comparison.wire import Error
-from tests.kv.test_resp_port import Client
+from tests.kv.resp.test_resp_port import Client
 
 LACKING = [
     "LCS a b", "SORT a", "SORT_RO a", "OBJECT ENCODING a", "SUBSTR a 0 1", "SWAPDB 0 0",

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.kv.registry import COMMANDS
 from pytest_fakecloud.kv.support import support_table
+from pytest_fakecloud.kv.table.registry import COMMANDS
 
 FILE = Path(__file__).parents[2] / "docs" / "kv-commands.md"
 

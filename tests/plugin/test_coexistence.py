@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import QUIET, Run
+from ..harness import QUIET, Run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 MODULES = {

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from .conftest import Run
+from ..harness import Run
 
 
 def test_fixtures_are_listed_with_their_first_sentence(run: Run) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 
-from .conftest import Run
+from ..harness import Run
 
 NOON = "2026-01-01T12:00:00Z"
 

@@ -12,9 +12,9 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.control.record import Differences, archive, write
+from pytest_fakecloud.standalone.record import Differences, archive, write
 
-from .conftest import QUIET, Run
+from ..harness import QUIET, Run
 
 NOON = "2026-01-01T12:00:00Z"
 

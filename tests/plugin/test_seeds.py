@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from .conftest import Run
+from ..harness import Run
 
 SOURCE = """
     import httpx

@@ -8,7 +8,7 @@ import sys
 import pytest
 import requests
 
-from .conftest import QUIET, Run
+from ..harness import QUIET, Run
 
 
 def test_session_scope_keeps_address_and_credentials_and_nothing_else(

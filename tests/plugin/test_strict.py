@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Run
+from ..harness import Run
 
 UNROUTED = """
         import pytest

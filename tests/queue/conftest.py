@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_fakecloud.queue.deadlines import Deadlines
-from pytest_fakecloud.queue.sender import Sender
+from pytest_fakecloud.queue.delivery.deadlines import Deadlines
+from pytest_fakecloud.queue.delivery.sender import Sender
 
 from .edge import RawServer, Script, Table
 

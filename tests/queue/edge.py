@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pytest_fakecloud.queue.deadlines import Deadlines
-from pytest_fakecloud.queue.destinations import Destinations
+from pytest_fakecloud.queue.delivery.deadlines import Deadlines
+from pytest_fakecloud.queue.delivery.destinations import Destinations
 from pytest_fakecloud.queue.model import Delivery, Headers, Outcome
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

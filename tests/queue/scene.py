@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.queue.destinations import DeliveredRequest
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

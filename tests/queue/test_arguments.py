@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.queue.capture import CallbackCapture
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.capture.capture import CallbackCapture
 from pytest_fakecloud.queue.handle import Queue
 
 from .scene import DEST

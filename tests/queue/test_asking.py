@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.queue.asking import agrees, agrees_as, check, header_differences
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.asking import (
+    agrees,
+    agrees_as,
+    check,
+    header_differences,
+)
 
 
 @pytest.mark.parametrize(

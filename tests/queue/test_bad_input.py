@@ -12,9 +12,9 @@ import werkzeug
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_fakecloud.queue.destinations import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, Reply
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.headers import as_wire
+from pytest_fakecloud.queue.wire.headers import as_wire
 
 from .scene import CALLBACK, DEST, Scene
 

@@ -11,14 +11,21 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.queue.destinations import DeliveredRequest, Reply
-from pytest_fakecloud.queue.driving import NotIdle
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.driving import NotIdle
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
 
-from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after
+from .scene import (
+    CALLBACK,
+    DEST,
+    FAILURE,
+    NOW,
+    Scene,
+    after,
+)
 
 
 @pytest.fixture

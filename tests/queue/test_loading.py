@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context
-from pytest_fakecloud.queue.destinations import DeliveredRequest
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import Queue
 

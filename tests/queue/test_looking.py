@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
 
 from .scene import CALLBACK, DEST, NOW

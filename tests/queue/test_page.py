@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud.queue.engine.limits import Limits
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.limits import Limits
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "queue.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", PAGE, re.M | re.S))

@@ -29,9 +29,9 @@ import time_machine
 import trio
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.queue.destinations import DeliveredRequest, DestinationTimeout
-from pytest_fakecloud.queue.driving import Attempts
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, DestinationTimeout
+from pytest_fakecloud.queue.delivery.driving import Attempts
 
 from . import matrix_app
 

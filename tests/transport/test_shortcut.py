@@ -18,7 +18,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import SKIP_HEADER, Retry
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.kernel.server import _status_line
+from pytest_fakecloud.http.server import _status_line
 from pytest_fakecloud.transport.inprocess import _is_plain
 from pytest_fakecloud.transport.shortcut import phrase
 

@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.vector.engine import Engine
-from pytest_fakecloud.vector.model import Floats, Hit, Query, Record, SparseVector
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.model import (
+    Floats,
+    Hit,
+    Query,
+    Record,
+    SparseVector,
+)
 
 NOW = "2026-01-01T00:00:00Z"
 

@@ -8,7 +8,7 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.vector.assertions import expect
 
 SEEN = [

@@ -19,11 +19,16 @@ from unittest.mock import AsyncMock, MagicMock, Mock
 import numpy as np
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.vector.embedding import Embedder, hash_dense, hash_sparse, stem
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.vector.embedding import (
+    Embedder,
+    hash_dense,
+    hash_sparse,
+    stem,
+)
+from pytest_fakecloud.vector.engine.sparse import merged
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import Kind, SparseVector
-from pytest_fakecloud.vector.sparse import merged
 
 from .building import floats, sparse
 

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from pytest_fakecloud.kernel.app import Request
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import Request
 from pytest_fakecloud.vector.handle import VectorIndex
 
 VALUES: Mapping[str, Any] = {

@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 
 

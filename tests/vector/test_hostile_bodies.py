@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kernel.app import Answer, Request
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import Answer, Request
 from pytest_fakecloud.vector.fields import KNOWN
 from pytest_fakecloud.vector.handle import VectorIndex
 

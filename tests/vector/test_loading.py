@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.vector.embedding import Embedder
 from pytest_fakecloud.vector.fields import FieldReader
 from pytest_fakecloud.vector.loading import read_records

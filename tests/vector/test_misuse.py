@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_fakecloud.kernel.errors import ContractError
-from pytest_fakecloud.kernel.handle import Context, Handle
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.vector.handle import VectorIndex
 
 

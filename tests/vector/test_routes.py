@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from pytest_fakecloud.kernel.handle import Context
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 
 Result = Any

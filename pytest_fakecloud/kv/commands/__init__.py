@@ -1,36 +1,58 @@
 """One module per command group; importing this package binds every function to the table."""
 
-from . import acl as acl
-from . import bitmap as bitmap
-from . import client as client
-from . import configuration as configuration
-from . import connection as connection
-from . import expiry as expiry
-from . import function as function
-from . import generic as generic
-from . import geo as geo
-from . import hash as hash
-from . import hash_expiry as hash_expiry
-from . import hyperloglog as hyperloglog
-from . import introspection as introspection
-from . import json as json
-from . import json_about as json_about
-from . import json_change as json_change
-from . import list as list
-from . import process as process
-from . import pubsub as pubsub
-from . import scripting as scripting
-from . import server as server
-from . import set as set
-from . import set_algebra as set_algebra
-from . import sort as sort
-from . import sorted_set as sorted_set
-from . import sorted_set_pop as sorted_set_pop
-from . import statistics as statistics
-from . import stream as stream
-from . import stream_groups as stream_groups
-from . import stream_info as stream_info
-from . import stream_pending as stream_pending
-from . import string as string
-from . import string_number as string_number
-from . import transactions as transactions
+# ruff: noqa: F401
+
+from . import list, pubsub, transactions
+from .hash import hash as fields
+from .hash import hash_expiry as hash_expiry
+from .json import json as documents
+from .json import json_about as about
+from .json import json_change as change
+from .keys import expiry, generic, sort
+from .scripting import function as functions
+from .scripting import scripting as scripts
+from .server import (
+    acl,
+    client,
+    configuration,
+    connection,
+    introspection,
+    process,
+    server,
+    statistics,
+)
+from .set import set as set_members
+from .sorted_set import (
+    geo,
+)
+from .sorted_set import (
+    set_algebra as algebra,
+)
+from .sorted_set import (
+    sorted_set as members,
+)
+from .sorted_set import (
+    sorted_set_pop as pop,
+)
+from .stream import (
+    stream as entries,
+)
+from .stream import (
+    stream_groups as groups,
+)
+from .stream import (
+    stream_info as info,
+)
+from .stream import (
+    stream_pending as pending,
+)
+from .string import (
+    bitmap,
+    hyperloglog,
+)
+from .string import (
+    string as values,
+)
+from .string import (
+    string_number as numbers,
+)

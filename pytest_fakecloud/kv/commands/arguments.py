@@ -8,12 +8,18 @@ from fractions import Fraction
 from typing import Protocol
 
 from .. import errors
+from ..algorithms.glob import matcher
 from ..errors import CommandError
-from ..glob import matcher
 from ..model import Config, Session
-from ..registry import Args
 from ..reply import NIL_ARRAY, Blocked, Reply
-from ..syntax import I64_MAX, parse_int, parse_long_double, parse_unsigned, try_int
+from ..table.registry import Args
+from ..table.syntax import (
+    I64_MAX,
+    parse_int,
+    parse_long_double,
+    parse_unsigned,
+    try_int,
+)
 
 __all__ = [
     "DEFAULT_PAGE", "MOST_REPETITIONS", "bounds", "check_repetitions", "fits_a_page", "parse_block",

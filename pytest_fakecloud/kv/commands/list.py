@@ -7,9 +7,9 @@ from itertools import islice
 from .. import errors
 from ..errors import CommandError, wrong_arity
 from ..model import Session
-from ..registry import Args, command
 from ..reply import NIL_ARRAY, OK, Reply
-from ..syntax import I64_MAX, parse_int
+from ..table.registry import Args, command
+from ..table.syntax import I64_MAX, parse_int
 from ..values.lists import QuickList
 from .arguments import (
     bounds,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import errors
+from ..algorithms.glob import matcher
 from ..errors import CommandError
-from ..glob import matcher
 from ..model import Session
-from ..registry import Args, command
 from ..reply import NO_REPLY, Reply
-from .help import help_reply
+from ..table.registry import Args, command
+from .server.help import help_reply
 
 __all__: list[str] = []
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from .. import errors
-from ..acl import Denied
+from ..acl.acl import Denied
 from ..errors import CommandError
 from ..model import Session
-from ..registry import Args, CommandSpec, command
 from ..reply import NIL_ARRAY, OK, Reply
+from ..table.registry import Args, CommandSpec, command
 
 __all__ = ["discard_transaction", "unwatch_all"]
 

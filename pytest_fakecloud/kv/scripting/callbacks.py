@@ -13,7 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import CommandError, one_line
-from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
+from ..reply import (
+    BigNumber,
+    Bool,
+    Map,
+    SetReply,
+    Status,
+    Verbatim,
+)
 from .tail_calls import keep_frames
 
 __all__ = ["Boxed", "callbacks"]

@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import CommandError
-from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
-from ..syntax import format_double
+from ..reply import (
+    BigNumber,
+    Bool,
+    Map,
+    SetReply,
+    Status,
+    Verbatim,
+)
+from ..table.syntax import format_double
 
 __all__ = ["BUG", "FAILED", "REFUSED", "STATUS", "Converter", "lua_size"]
 

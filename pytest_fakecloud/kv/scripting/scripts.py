@@ -16,20 +16,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...kernel.instants import give_way, monotonic
-from ..acl import Denied
-from ..dumping import VERSION, verify
+from ...core.instants import give_way, monotonic
+from ..acl.acl import Denied
 from ..errors import CommandError, one_line
 from ..reply import Reply
+from ..values.dumping import VERSION, verify
 from ..values.packing import Reader, Writer
 from . import errors
 from .limits import Limits
 from .shebang import KEY_LOCKING, library_name, script_shebang
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ..engine.engine import Engine
     from ..model import Session
-    from ..registry import CommandSpec
+    from ..table.registry import CommandSpec
     from .host import LuaHost, ScriptFailure
 
 __all__ = ["Function", "Library", "Script", "Scripting", "ScriptingCopy"]

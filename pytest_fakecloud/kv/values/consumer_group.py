@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .sorted_blocks import SortedBlocks
+from ..algorithms.sorted_blocks import SortedBlocks
 
 __all__ = [
     "ID_MAX", "SEQUENCE_MAX", "UNKNOWN_ENTRIES_READ", "Consumer", "Group", "Pending", "PendingList",

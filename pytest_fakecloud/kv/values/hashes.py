@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from ..scanning import ScanOrder
+from ..algorithms.scanning import ScanOrder
 
 if TYPE_CHECKING:
     from ..model import Config

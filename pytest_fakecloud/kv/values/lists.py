@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
+from ..algorithms.positions import Positions
 from .listpack import LISTPACK_OVERHEAD, entry_size
 from .packing import Reader, Writer
-from .positions import Positions
 
 if TYPE_CHECKING:
     from ..model import Config

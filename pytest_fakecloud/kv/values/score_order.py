@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-from .positions import Positions
+from ..algorithms.positions import Positions
 
 Item = tuple[float, bytes]
 """A score and its member."""

@@ -12,7 +12,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
-from .consumer_group import ID_MAX, SEQUENCE_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
+from .consumer_group import (
+    ID_MAX,
+    SEQUENCE_MAX,
+    UNKNOWN_ENTRIES_READ,
+    Consumer,
+    Group,
+)
 from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
 from .packing import Reader, Writer
 

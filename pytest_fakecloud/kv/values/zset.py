@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from ..scanning import ScanOrder
+from ..algorithms.scanning import ScanOrder
 from .packing import Reader, Writer
 from .score_order import Item, ScoreOrder
 

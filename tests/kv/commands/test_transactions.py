@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kernel.clock import Clock
+from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
 from pytest_fakecloud.kv.reply import NIL_ARRAY, OK, QUEUED
 from tests.kv.conftest import Run

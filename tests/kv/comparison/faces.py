@@ -9,9 +9,9 @@ from http.client import HTTPConnection
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import to_resp
 

@@ -12,7 +12,12 @@ import pytest
 from pytest_fakecloud import Cloud
 
 from .compare import RUN, Comparison
-from .faces import Face, InProcess, Port, Rest
+from .faces import (
+    Face,
+    InProcess,
+    Port,
+    Rest,
+)
 from .generate import Generator
 from .normalise import RULES, normalise
 from .servers import RealServer, available

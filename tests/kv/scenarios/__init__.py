@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Status
-from pytest_fakecloud.kv.syntax import format_double
+from pytest_fakecloud.kv.table.syntax import format_double
 from tests.kv.conftest import Run
 
 Scenario = list[tuple[str, Any]]

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting.limits import Limits
 

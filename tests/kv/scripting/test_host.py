@@ -8,9 +8,9 @@ from weakref import ref
 
 import pytest
 
-from pytest_fakecloud.kernel.clock import Clock
-from pytest_fakecloud.kernel.ids import Ids
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.scripting.host import HostLost
 from pytest_fakecloud.kv.scripting.tail_calls import keep_frames
 from tests.kv.conftest import Run

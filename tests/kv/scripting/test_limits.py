@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.scripting.limits import Limits
 from tests.kv.conftest import Run
 from tests.kv.scripting.conftest import Lua

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.engine import Engine
+from pytest_fakecloud.kv.engine.engine import Engine
 from tests.kv.conftest import Run
 from tests.kv.scripting.conftest import Lua
 

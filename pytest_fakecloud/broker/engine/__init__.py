@@ -1,0 +1,1 @@
+"""The in-memory broker: logs, placement, quotas, and consumer groups over them."""

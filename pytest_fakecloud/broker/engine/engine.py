@@ -1,0 +1,588 @@
+"""The in-memory broker: topics, producing, fetching, consuming with groups, offsets.
+
+Sources: the seed for the operations and their defaults; Kafka's Java client for partitioning,
+range assignment, resets and commits; what neither says is decided here and listed in
+``settings.Settings``. Decided here beyond those:
+
+- Retention works on single records (Kafka drops whole segments), whenever somebody looks.
+- Text that is no Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as Java's
+  encoder does.
+- ``CompletingRebalance`` takes no time, so a group is never seen in it.
+- A commit after a rebalance is judged by who owns the partition now, since callers name no
+  generation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from ...core.clock import (
+    Clock,
+    Lane,
+    Signal,
+    Timer,
+)
+from ...core.errors import ContractError
+from ...core.ids import Ids
+from .. import errors
+from ..model import (
+    INT64_MAX,
+    GroupAssignments,
+    Message,
+    Metadata,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+)
+from ..settings import Settings, string, whole
+from .groups.commits import Commits
+from .groups.delivery import Delivery
+from .groups.groups import Coordinator
+from .groups.members import Group, Happening, Instance
+from .groups.table import GroupTable
+from .log import PartitionLog, Topic
+from .placement import Placement
+from .quota import Quota
+
+__all__ = ["Engine", "Snapshot", "distinct_positions"]
+
+T = TypeVar("T")
+_STATE: tuple[Lane, ...] = ("state",)
+_AGAIN: Any = object()
+MOST_PARTITIONS = 100_000
+"""More in one go can only be a mistake, and would fill the memory."""
+Tell = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All topics and groups at one moment."""
+
+    topics: list[Topic]
+    groups: Any
+    partial: list[int]
+
+
+class Guard:
+    """The engine's lock; a class, because a generator's overhead shows in every call."""
+
+    __slots__ = ("_clock", "_lock", "_table", "tell")
+
+    def __init__(self, table: GroupTable, clock: Clock, tell: Tell | None) -> None:
+        self._table = table
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.tell = tell
+
+    def __enter__(self) -> int:
+        self._lock.acquire()
+        return self._clock.now_us()
+
+    def __exit__(self, *error: object) -> None:
+        table = self._table
+        woken: Sequence[Signal] = ()
+        happened: Sequence[Happening] = ()
+        if table.woken:
+            woken = list(table.woken)
+            table.woken.clear()
+        if table.happened:
+            happened = list(table.happened)
+            table.happened.clear()
+        self._lock.release()
+        if self.tell is not None:
+            for event in happened:
+                self.tell(event.kind, event.text, at_us=event.at_us, **event.data)
+        for signal in woken:
+            signal.notify()
+
+
+class Engine:
+    """One broker in memory. Calls may come from any thread; those that wait do so on the clock.
+
+    ``tell`` is called, without any lock held, for each event of a group: its kind, a readable line,
+    the instant in microseconds, and details.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        settings: Settings | None = None,
+        *,
+        name: str = "broker",
+        tell: Tell | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self._clock = clock
+        self._topics: dict[str, Topic] = {}
+        self._placement = Placement(
+            self._topics, self.settings, ids.stream(name, "keyless partitions")
+        )
+        self._quota = Quota(self.settings.limits)
+        self._partial: list[int] = []
+        self.waiting: list[Signal] = []
+        """The signal of each call that waits now; calls on one instance share one."""
+        self._epoch = 0
+        self._closed = False
+        self.table = GroupTable(self._topics, self.settings, clock, self._call_at)
+        self._guard = Guard(self.table, clock, tell)
+        self.commits = Commits(self.table)
+        self.delivery = Delivery(self.table, self.commits, ids.stream(name, "interleaving"))
+        self.groups = Coordinator(self.table, self.commits, self.delivery)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> None:
+        """Create a topic. Retention defaults to the plan's, the message size limit too.
+
+        Raises ``ContractError`` for a bad name, an existing topic, and counts out of bounds.
+        """
+        topic = self._new_topic(
+            name,
+            partitions,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
+            max_message_bytes=max_message_bytes,
+            first_offset=first_offset,
+        )
+        with self.locked():
+            if name in self._topics:
+                raise ContractError(
+                    f"topic {name!r} exists already; add_partitions() makes it larger"
+                )
+            self._check_partition_limit(partitions)
+            self._topics[name] = topic
+
+    def _new_topic(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> Topic:
+        """A topic that is not in the broker yet; raises ``ContractError`` for what none can be."""
+        limits = self.settings.limits
+        string("a topic's name", name)
+        if not errors.can_name_a_topic(name):
+            raise ContractError(str(errors.invalid_topic(name)))
+        whole(f"partitions of topic {name!r}", partitions, 1, MOST_PARTITIONS)
+        whole("retention_bytes", retention_bytes, 0, optional=True)
+        whole("max_message_bytes", max_message_bytes, 1, optional=True)
+        whole("first_offset", first_offset, 0, INT64_MAX)
+        return Topic(
+            name,
+            partitions,
+            retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
+            retention_bytes=limits.retention_bytes if retention_bytes is None else retention_bytes,
+            max_message_bytes=max_message_bytes or limits.max_message_bytes,
+            first_offset=first_offset,
+        )
+
+    def load(self, topics: Mapping[str, int], messages: Sequence[Message]) -> None:
+        """Create the topics that are missing and append a tester's messages: all of it or nothing.
+
+        ``topics`` are partition counts by name, where those that exist keep theirs. Raises
+        ``ContractError`` as ``create_topic`` does, ``BrokerError`` as ``produce``.
+        """
+        with self.locked() as now_us:
+            made = {
+                name: self._new_topic(name, count)
+                for name, count in topics.items()
+                if name not in self._topics
+            }
+            self._check_partition_limit(sum(len(topic.logs) for topic in made.values()))
+            self._topics.update(made)
+            try:
+                self._append(messages, now_us, by_client=False)
+            except errors.BrokerError:
+                for name in made:
+                    del self._topics[name]
+                raise
+
+    def add_partitions(self, name: str, count: int) -> int:
+        """Give a topic that many more partitions; its partition count after.
+
+        Groups that read the topic rebalance; keys may map to other partitions from now on, as in
+        Kafka.
+        """
+        whole("add_partitions' count", count, 1, MOST_PARTITIONS)
+        with self.locked() as now:
+            topic = self.table.topic(name, now)
+            self._check_partition_limit(count)
+            have = len(topic.logs)
+            self.table.woken.update(*(log.watchers for log in topic.logs))
+            topic.logs += [PartitionLog(name, have + number) for number in range(count)]
+            self.groups.grew(name, now)
+            return len(topic.logs)
+
+    def set_retention(
+        self, name: str, *, retention_ms: int | None, retention_bytes: int | None
+    ) -> None:
+        """Replace a topic's retention; None keeps for ever."""
+        whole("retention_bytes", retention_bytes, 0, optional=True)
+        with self.locked() as now:
+            topic = self.table.topic(name, now)
+            topic.retention_ms = retention_ms
+            topic.retention_bytes = retention_bytes
+            topic.retain(now // 1000)
+
+    def delete_records(self, name: str, partition: int | None, before: int) -> int:
+        """Forget the records below an offset, in one partition or all; how many were forgotten."""
+        with self.locked() as now:
+            logs = (
+                self.table.topic(name, now).logs
+                if partition is None
+                else [self.table.partition(name, partition, now)]
+            )
+            return sum(log.trim(before) for log in logs)
+
+    def _check_partition_limit(self, more: int) -> None:
+        limit = self.settings.limits.max_partitions
+        have = sum(len(topic.logs) for topic in self._topics.values())
+        if limit is not None and have + more > limit:
+            raise ContractError(
+                f"the plan allows {limit} partitions: there are {have}, {more} more asked"
+            )
+
+    # -- producing -------------------------------------------------------------------------------
+
+    def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
+        """Append the messages; their places in request order.
+
+        All are checked before any is appended. ``by_client`` tells the application's records from
+        those a tester puts in, which use up no plan. Raises ``BrokerError`` for unknown topics and
+        partitions, messages that are too large, negative timestamps and used-up plans.
+        """
+        with self.locked() as now_us:
+            error: errors.BrokerError | None = None
+            if by_client and self._partial and self._partial[0] < len(messages):
+                failing = self._partial.pop(0)
+                messages = messages[:failing]
+                error = errors.BrokerError(
+                    "not_enough_replicas",
+                    f"Not enough in-sync replicas: {failing} message(s) of the batch were appended",
+                )
+            places, problem = self._append(messages, now_us, by_client=by_client)
+            error = problem or error
+        if error is not None:
+            raise error
+        return places
+
+    def _append(
+        self, messages: Sequence[Message], now_us: int, *, by_client: bool
+    ) -> tuple[list[Metadata], errors.BrokerError | None]:
+        """The places of the messages appended, and what is wrong with the first that was not.
+
+        Raises that error where nothing has been appended: batches of clients may be taken ``"in
+        order"``, those of testers are whole.
+        """
+        whole_batch = not by_client or self.settings.batches == "atomic"
+        places, columns, problem = self._placement.plan(messages, now_us // 1000, whole=whole_batch)
+        if problem is not None and (whole_batch or not places):
+            raise problem
+        if by_client:
+            self._quota.take(
+                len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
+            )
+        woken = self.table.woken
+        for log, (timestamps, keys, values, headers, sizes) in columns.items():
+            log.append(timestamps, keys, values, headers, sizes, by_client=by_client)
+            woken |= log.watchers
+        for name in {log.topic for log in columns}:
+            topic = self._topics[name]
+            topic.retain(now_us // 1000)
+        return places, problem
+
+    def _stored(self) -> int:
+        return sum(log.size for topic in self._topics.values() for log in topic.logs)
+
+    def fail_batches(self, keep: int, times: int) -> None:
+        """Make the next ``times`` larger batches of clients append ``keep`` messages and fail."""
+        with self.locked():
+            self._partial += [keep] * times
+
+    # -- reading without a group -----------------------------------------------------------------
+
+    def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+        """Records from the positions on, at most 1 MiB from each; waits for the first.
+
+        ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for offsets
+        outside of the log, and for one partition named with two offsets.
+        """
+        self.check_timeout(timeout_ms)
+        wanted = distinct_positions(positions)
+        signal = self._clock.signal()
+        with self.locked() as now:
+            epoch = self._epoch
+            found = self._read(wanted, now)
+            if found or not timeout_ms or not wanted:
+                return found
+            logs = [self.table.partition(topic, partition, now) for topic, partition, _ in wanted]
+            for log in logs:
+                log.watchers.add(signal)
+
+        def poll() -> list[Record] | None:
+            with self.locked() as now:
+                if self._epoch != epoch:
+                    return []
+                return self._read(wanted, now) or None
+
+        try:
+            return self._wait(signal, poll, timeout_ms) or []
+        finally:
+            with self.locked():
+                for log in logs:
+                    log.watchers.discard(signal)
+
+    def _read(self, wanted: Sequence[TopicPartitionOffset], now: int) -> list[Record]:
+        parts: list[list[Record]] = []
+        for topic, partition, offset in wanted:
+            log = self.table.partition(topic, partition, now)
+            beyond = offset > log.end
+            if offset < log.start or (beyond and self.settings.fetch_beyond_end == "error"):
+                raise errors.out_of_range(topic, partition, offset, log.start, log.end)
+            if offset < log.end:
+                parts.append(log.read(offset, None, self.settings.max_partition_bytes))
+        if self.settings.fetch_single_topic and parts:
+            first = parts[0][0].topic
+            parts = [part for part in parts if part[0].topic == first]
+        return [record for part in parts for record in part]
+
+    def offsets(
+        self,
+        at: int | Literal["earliest", "latest"],
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
+    ) -> list[TopicPartitionOffset]:
+        """The first offset at or after a time in ms, or an end of the log, in request order."""
+        self.check_timeout(timeout_ms)
+        found = []
+        with self.locked() as now:
+            for tp in partitions:
+                log = self.table.partition(*tp, now)
+                if at == "earliest":
+                    offset: int | None = log.start
+                elif at == "latest":
+                    offset = log.end
+                else:
+                    offset = log.offset_at(at)
+                found.append(
+                    TopicPartitionOffset(
+                        *tp, self.settings.no_such_time if offset is None else offset
+                    )
+                )
+        return found
+
+    def topics(self) -> dict[str, int]:
+        """Partition counts by topic name."""
+        with self.locked():
+            return {name: len(topic.logs) for name, topic in self._topics.items()}
+
+    # -- reading with a group --------------------------------------------------------------------
+
+    def consume(
+        self,
+        group: str,
+        instance: str,
+        topics: Sequence[str],
+        timeout_ms: int,
+        headers: Mapping[str, str],
+    ) -> list[Record]:
+        """The next records for an instance, which the first call creates from the raw ``headers``.
+
+        Waits for the first record; ``[]`` at the timeout, and when a rebalance, a deletion or the
+        end of the server comes first. Two calls on one instance take turns.
+        """
+        self.check_timeout(timeout_ms)
+        coordinator = self.groups
+        turn = object()
+        with self.locked() as now:
+            at, member = coordinator.enter(group, instance, topics, headers, now)
+            if member.consuming and self.settings.concurrent_consume == "error":
+                raise errors.concurrent_consume(group, instance)
+            member.consuming += 1
+            seen = (self._epoch, member.epoch)
+            try:
+                found = self._poll_member(at, member, turn, seen, now)
+            except errors.BrokerError:
+                coordinator.finish(at, member, turn, now)
+                raise
+            if found is not None or not timeout_ms:
+                coordinator.finish(at, member, turn, now)
+                return found or []
+
+        def poll() -> list[Record] | None:
+            with self.locked() as now:
+                return self._poll_member(at, member, turn, seen, now)
+
+        try:
+            return self._wait(member.signal, poll, timeout_ms) or []
+        finally:
+            with self.locked() as now:
+                coordinator.finish(at, member, turn, now)
+
+    def _poll_member(
+        self, group: Group, member: Instance, turn: object, seen: tuple[int, int], now: int
+    ) -> list[Record] | None:
+        if seen != (self._epoch, member.epoch):
+            return []
+        if member.holder is not None and member.holder is not turn:
+            return None
+        member.holder = turn
+        return self.delivery.take(group, member, now)
+
+    def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+        """Store offsets verbatim, or with none given what was last delivered to the instance."""
+        wanted = distinct_positions(offsets)
+        with self.locked() as now:
+            self.commits.commit(group, instance, wanted, now)
+
+    def delete_consumer(self, group: str, instance: str) -> None:
+        """Stop an instance cleanly and take it out of its group."""
+        with self.locked() as now:
+            self.groups.delete(group, instance, now)
+
+    def consumers(self) -> list[GroupAssignments]:
+        """The groups with instances known here, by name."""
+        with self.locked():
+            return self.groups.assignments()
+
+    def committed(
+        self,
+        group: str,
+        instance: str,
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
+    ) -> list[TopicPartitionOffset]:
+        """Committed offsets of the group in request order; the instance need not exist."""
+        self.check_timeout(timeout_ms)
+        with self.locked() as now:
+            return self.commits.committed(group, partitions, now)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def check_timeout(self, timeout_ms: int) -> None:
+        """Refuse a negative timeout and one that can only be a mistake."""
+        if not 0 <= timeout_ms <= self.settings.max_timeout_ms:
+            raise errors.illegal_argument(
+                f"Invalid timeout {timeout_ms}: expected 0 to {self.settings.max_timeout_ms} ms"
+            )
+
+    def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
+        clock = self._clock
+        deadline = clock.now_us() + timeout_ms * 1000
+        self.waiting.append(signal)
+        try:
+            while not self._closed:
+                # On a running clock nobody else may be there to fire what changes a group while
+                # this call waits, so it wakes for that too.
+                until = self._next_change(deadline)
+
+                def look(until: int = until) -> T | None:
+                    found = poll()
+                    return (
+                        _AGAIN if found is None and self._next_change(deadline) < until else found
+                    )
+
+                found = clock.wait(signal, look, until)
+                if found is _AGAIN:
+                    continue
+                if found is not None or until == deadline or clock.now_us() < until:
+                    return found
+                clock.settle()
+            return None
+        finally:
+            self.waiting.remove(signal)
+
+    def _next_change(self, deadline: int) -> int:
+        due = None if self._clock.driving else self._clock.next_due_us(_STATE)
+        return deadline if due is None else min(due, deadline)
+
+    def interrupt(self) -> None:
+        """End every waiting call now, with nothing found."""
+        with self.locked():
+            self._epoch += 1
+            self.table.woken.update(self.waiting)
+
+    def close(self) -> None:
+        """End every waiting call, now and in future."""
+        self._closed = True
+        self.interrupt()
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all topics and groups."""
+        with self.locked() as now:
+            return Snapshot(
+                [topic.copy() for topic in self._topics.values()],
+                self.groups.copy_groups(now),
+                list(self._partial),
+            )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put a copy back; calls that wait end with nothing, timers run on from what was left.
+
+        Raises ``ContractError`` for a copy of a real cluster's data.
+        """
+        if not isinstance(snapshot, Snapshot):
+            raise ContractError(
+                "the snapshot was taken of a real cluster; load() takes its records"
+            )
+        with self.locked() as now:
+            self._epoch += 1
+            self.table.woken.update(self.waiting)
+            self._topics.clear()
+            self._topics.update({topic.name: topic.copy() for topic in snapshot.topics})
+            self._partial[:] = snapshot.partial
+            self._quota.reset()
+            self.groups.restore_groups(snapshot.groups, now)
+
+    # -- locking ---------------------------------------------------------------------------------
+
+    def tell_to(self, tell: Tell) -> None:
+        """Tell the events of groups to somebody else from now on."""
+        self._guard.tell = tell
+
+    def locked(self) -> Guard:
+        """Hold the engine's lock in a with-block; gives the present instant in microseconds.
+
+        What happened meanwhile is told, and who waits is woken, after the lock is free again.
+        """
+        return self._guard
+
+    def _call_at(self, due_us: int, callback: Callable[[int], None], label: str) -> Timer:
+        def fire(at_us: int) -> None:
+            with self.locked():
+                callback(at_us)
+
+        return self._clock.call_at(due_us, fire, lane="state", label=label)
+
+
+def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
+    """The positions without repetitions; raises ``BrokerError`` for two offsets of one partition."""
+    found: dict[TopicPartition, int] = {}
+    for topic, partition, offset in positions:
+        tp = TopicPartition(topic, partition)
+        if found.setdefault(tp, offset) != offset:
+            raise errors.BrokerError(
+                "conflicting_offsets",
+                f"Partition {topic}-{partition} is given twice with different offsets: "
+                f"{found[tp]} and {offset}",
+            )
+    return [TopicPartitionOffset(*tp, offset) for tp, offset in found.items()]

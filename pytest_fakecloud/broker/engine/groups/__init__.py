@@ -1,0 +1,1 @@
+"""Consumer groups: membership, assignment, committed offsets, and what an instance reads next."""

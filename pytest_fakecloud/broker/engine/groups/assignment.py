@@ -1,0 +1,30 @@
+"""Who gets which partition: Kafka's range assignor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...model import TopicPartition
+
+__all__ = ["range_assignment"]
+
+
+def range_assignment(
+    subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """Partitions for each member, from its topics and the topics' partition counts.
+
+    For each topic the members, sorted by name, get a consecutive range each; the first ones get one
+    more where it does not divide. Members are static, so their names are their
+    ``group.instance.id``, by which the Java assignor orders. Source: Kafka's range assignor.
+    """
+    assignment: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
+    for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):
+        members = [member for member in assignment if topic in subscriptions[member]]
+        share, more = divmod(partitions[topic], len(members))
+        first = 0
+        for index, member in enumerate(members):
+            count = share + (index < more)
+            assignment[member] += [TopicPartition(topic, n) for n in range(first, first + count)]
+            first += count
+    return assignment

@@ -1,0 +1,229 @@
+"""Committed offsets: explicit, empty and automatic commits, and going back on command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ... import errors
+from ...model import TopicPartition, TopicPartitionOffset
+from .members import (
+    Group,
+    Instance,
+    cancel,
+    cancel_timers,
+)
+from .table import GroupTable
+
+__all__ = ["Commits"]
+
+
+class Commits:
+    """What the groups of a table have committed, and the rules by which they do."""
+
+    def __init__(self, table: GroupTable) -> None:
+        self._table = table
+        self._settings = table.settings
+
+    # -- committing ------------------------------------------------------------------------------
+
+    def commit(
+        self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset], now: int
+    ) -> None:
+        """Store offsets verbatim, or with none given what was last delivered.
+
+        Raises ``BrokerError`` where an offset names no partition or one of somebody else, for unknown
+        instances and during a rebalance; then nothing has been stored.
+        """
+        for topic, partition, _ in offsets:
+            self._table.partition(topic, partition, now)
+        try:
+            group, instance = self._table.instance(group_name, name)
+        except errors.BrokerError:
+            if self._settings.commit_by_unknown == "error":
+                raise
+            self.store(group_name, offsets, f"{name} (unknown)", now)
+            return
+        if instance.state == "expired":
+            raise errors.unknown_member(group.name, name)
+        if instance.state != "joining":
+            if group.state != "Stable":
+                raise errors.rebalance_in_progress(group.name)
+            own = set(instance.assignment)
+            for topic, partition, _ in offsets:
+                if (topic, partition) not in own:
+                    raise errors.not_assigned(group.name, name, topic, partition)
+        self._store(
+            group,
+            offsets or [TopicPartitionOffset(*tp, at) for tp, at in instance.delivered.items()],
+            "commit",
+            name,
+            now,
+        )
+        if any(instance.delivered.get(TopicPartition(t, p), at) != at for t, p, at in offsets):
+            self.plan_auto_commit(group, instance, now)
+
+    def store(
+        self,
+        group_name: str,
+        offsets: Sequence[TopicPartitionOffset],
+        by: str,
+        now: int,
+        kind: str = "commit",
+    ) -> None:
+        """Store offsets for a group whoever owns the partitions; creates the group."""
+        group = self._table.groups.get(group_name)
+        if group is None:
+            group = self._table.groups[group_name] = Group(group_name)
+        if group.state == "Empty":
+            self.retain(group, now)
+        self._store(group, offsets, kind, by, now)
+
+    def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
+        """Store what a test wants; what was delivered before is not committed over it."""
+        self.store(group_name, [offset], "the test", now, "offsets set")
+        tp = TopicPartition(offset.topic, offset.partition)
+        for instance in self._table.groups[group_name].members():
+            instance.delivered.pop(tp, None)
+
+    def committed(
+        self, group_name: str, partitions: Sequence[TopicPartition], now: int
+    ) -> list[TopicPartitionOffset]:
+        """Committed offsets in request order, ``never_committed`` where there is none."""
+        for topic, partition in partitions:
+            self._table.partition(topic, partition, now)
+        group = self._table.groups.get(group_name)
+        if group is None and self._settings.unknown_group == "error":
+            raise errors.unknown_group(group_name)
+        stored = group.committed if group is not None else {}
+        never = self._settings.never_committed
+        return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
+
+    def plan_auto_commit(self, group: Group, instance: Instance, now: int) -> None:
+        """Something was delivered, or committed elsewhere: commit at the instance's next tick."""
+        config = instance.config
+        if not config.auto_commit or "auto commit" in instance.timers:
+            return
+        # Ticks count from the instance's creation; one without anything new would change nothing,
+        # so only the next one is planned, and only when there is.
+        # An interval of 0 means as often as can be: with each millisecond that passes.
+        interval = max(1, config.auto_commit_interval_ms) * 1000
+        due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
+        self.plan_tick(group, instance, due)
+
+    def plan_tick(self, group: Group, instance: Instance, due: int) -> None:
+        """Commit automatically at an instant."""
+        self._table.arm(
+            group, instance, "auto commit", due, lambda at: self._tick(group, instance, at)
+        )
+
+    def _tick(self, group: Group, instance: Instance, at: int) -> None:
+        cancel(instance, "auto commit")
+        self._auto_commit(group, instance, at)
+
+    def _auto_commit(self, group: Group, instance: Instance, at: int) -> None:
+        offsets = [TopicPartitionOffset(*tp, offset) for tp, offset in instance.delivered.items()]
+        self._store(group, offsets, "auto commit", instance.name, at)
+
+    def before_losing(self, group: Group, instance: Instance, at: int) -> None:
+        """An instance is about to lose its partitions: commit what it was given, as its client would.
+
+        Only where auto commit is on, and only for a consumer that lives and is still a member. That
+        is Kafka's Java client, path by path (``ConsumerCoordinator``):
+
+        - A rebalance that another member, new partitions or its own subscription bring:
+          ``onJoinPrepare`` commits before it revokes. librdkafka does too, when it unassigns.
+        - A clean close, by idling or delete-consumer: ``close`` commits.
+        - A crash: nobody is left to commit.
+        - A session that expired: its commit would be refused as an unknown member's, so the records
+          come again; the other members, who rebalance for it, do commit.
+
+        Decided here, as for the ticks: offsets of delivered records alone, where the Java client
+        also commits its position in partitions that gave it nothing (librdkafka does not).
+        """
+        if instance.config.auto_commit and instance.state == "active":
+            self._auto_commit(group, instance, at)
+
+    def _store(
+        self, group: Group, offsets: Iterable[TopicPartitionOffset], kind: str, by: str, at: int
+    ) -> None:
+        stored = [(topic, partition, offset) for topic, partition, offset in offsets]
+        for topic, partition, offset in stored:
+            group.committed[TopicPartition(topic, partition)] = offset
+        if stored:
+            changed = ", ".join(
+                f"{topic}-{partition}={offset}" for topic, partition, offset in stored
+            )
+            self._table.tell(
+                kind,
+                f"{by} of {group.name} committed {changed}"
+                + (" automatically" if kind == "auto commit" else ""),
+                at,
+                group=group.name,
+                instance=by,
+                offsets=stored,
+            )
+
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def retain(self, group: Group, now: int) -> None:
+        """The group is empty from now on: its offsets are kept for their retention time."""
+        retention = self._settings.offset_retention_ms
+        if retention is None:
+            self._table.set_timer(group, None)
+        else:
+            self.plan_forgetting(group, now + retention * 1000)
+
+    def plan_forgetting(self, group: Group, due: int) -> None:
+        """Forget the group at an instant, unless a member joins before."""
+        self._table.set_timer(group, due, lambda at: self._forget(group, at), "offset retention")
+
+    def _forget(self, group: Group, at: int) -> None:
+        group.state = "Dead"
+        for instance in group.instances.values():
+            cancel_timers(instance)
+        self._table.groups.pop(group.name, None)
+        self._table.tell(
+            "dead", f"{group.name} and its committed offsets are forgotten", at, group=group.name
+        )
+
+    # -- on command ------------------------------------------------------------------------------
+
+    def redeliver(
+        self, group: Group, last: int, only: Callable[[TopicPartition], bool], now: int
+    ) -> list[TopicPartitionOffset]:
+        """Put a group back before its last deliveries, committed offsets included.
+
+        Where to, for each partition concerned; records that are gone from the log stay gone.
+        """
+        back: dict[TopicPartition, int] = {}
+        left = last
+        for tp, first, after in reversed(group.deliveries):
+            if left <= 0:
+                break
+            if only(tp):
+                # A partition delivered twice was put back in between; the earlier offset counts.
+                offset = max(first, after - left)
+                left -= after - offset
+                back[tp] = min(offset, back.get(tp, offset))
+        moved = []
+        for tp, offset in sorted(back.items()):
+            offset = max(offset, self._table.log(tp).start)
+            moved.append(TopicPartitionOffset(*tp, offset))
+            owner = next((i for i in group.members() if tp in i.positions), None)
+            if owner is not None:
+                owner.positions[tp] = offset
+                owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
+                owner.delivered.pop(tp, None)
+                self._table.woken.add(owner.signal)
+            # Who comes next begins at what is committed, and without that nobody knows where.
+            committed = group.committed.get(tp)
+            if (owner is None) if committed is None else committed > offset:
+                group.committed[tp] = offset
+        self._table.tell(
+            "redeliver",
+            f"{group.name} gets its last {last} record(s) again, from "
+            + (", ".join(f"{t}-{p}={o}" for t, p, o in moved) or "nowhere: none was delivered"),
+            now,
+            group=group.name,
+        )
+        return moved

@@ -1,0 +1,430 @@
+"""Consumer groups: who is a member, what is assigned to whom, and when that changes.
+
+Called with the engine's lock held; see ``table`` for what happens after it is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ... import errors
+from ...model import ConsumerConfig, GroupAssignments, distinct
+from .assignment import range_assignment
+from .commits import Commits
+from .delivery import Delivery
+from .members import (
+    Group,
+    GroupCopy,
+    Instance,
+    InstanceState,
+    by_topic,
+    cancel,
+    cancel_timers,
+    copied,
+    names,
+)
+from .table import GroupTable
+
+__all__ = ["Coordinator"]
+
+
+class Coordinator:
+    """Lets instances join, leave, vanish and return, and hands the partitions out."""
+
+    def __init__(self, table: GroupTable, commits: Commits, delivery: Delivery) -> None:
+        self._table = table
+        self._settings = table.settings
+        self._commits = commits
+        self._delivery = delivery
+
+    # -- consuming -------------------------------------------------------------------------------
+
+    def enter(
+        self,
+        group_name: str,
+        name: str,
+        topics: Sequence[str],
+        headers: Mapping[str, str],
+        now: int,
+    ) -> tuple[Group, Instance]:
+        """The instance that a consume request is about: created, taken over or rejoined if need be.
+
+        Raises ``BrokerError`` for unknown topics, bad configuration headers, and too many instances;
+        then nothing has changed.
+        """
+        wanted = distinct(topics)
+        for topic in wanted:
+            self._table.topic(topic, now)
+        group = self._table.groups.get(group_name)
+        instance = group.instances.get(name) if group is not None else None
+        if group is None or instance is None or not instance.live:
+            return self._create(group_name, name, wanted, headers, now)
+        if instance.state == "expired":
+            # Not "joining", which may commit anything: what it had may be somebody else's by now.
+            instance.state = "active"
+            instance.topics = wanted
+            self.rebalance(group, f"{name} rejoined", now)
+        elif wanted != instance.topics and self._settings.resubscribe == "rebalance":
+            instance.topics = wanted
+            self.rebalance(group, f"{name} subscribed to {', '.join(wanted)}", now)
+        return group, instance
+
+    def _create(
+        self,
+        group_name: str,
+        name: str,
+        topics: tuple[str, ...],
+        headers: Mapping[str, str],
+        now: int,
+    ) -> tuple[Group, Instance]:
+        config = ConsumerConfig.read(headers, session_timeout_ms=self._settings.session_timeout_ms)
+        self._check_instance_limit(group_name)
+        group = self._table.groups.get(group_name)
+        if group is None:
+            group = self._table.groups[group_name] = Group(group_name)
+        before = group.instances.get(name)
+        instance = Instance(name, config, topics, self._table.clock.signal(), now)
+        if before is not None:
+            cancel_timers(before)
+            instance.state = "active"
+        group.instances[name] = instance
+        if before is not None and before.topics == topics:
+            # A static member that returns within its session: no rebalance, but a new consumer,
+            # which starts again from what was committed.
+            instance.assignment = before.assignment
+            if group.state == "Stable":
+                self._activate(group, instance, now)
+            self._table.tell(
+                "return",
+                f"{name} returned to {group.name} within its session and keeps "
+                f"{names(instance.assignment)}",
+                now,
+                group=group.name,
+                instance=name,
+            )
+        else:
+            self._table.tell(
+                "join",
+                f"{name} joined {group.name}, subscribed to {', '.join(topics)}",
+                now,
+                group=group.name,
+                instance=name,
+                topics=list(topics),
+            )
+            self.rebalance(group, f"{name} joined", now)
+        return group, instance
+
+    def _check_instance_limit(self, group_name: str) -> None:
+        scope = self._settings.instance_limit
+        if scope is None:
+            return
+        active = sum(
+            instance.live
+            for group in self._table.groups.values()
+            if scope == "cluster" or group.name == group_name
+            for instance in group.instances.values()
+        )
+        partitions = sum(len(topic.logs) for topic in self._table.topics.values())
+        if active + 1 > partitions:
+            raise errors.too_many_instances(active, partitions)
+
+    def finish(self, group: Group, instance: Instance, turn: object, now: int) -> None:
+        """A consume call is over: the next one may take its turn, and idling begins."""
+        instance.consuming -= 1
+        if instance.holder is turn:
+            instance.holder = None
+            if instance.consuming:
+                self._table.woken.add(instance.signal)
+        if instance.consuming or not instance.live:
+            return
+        if self._settings.idle_close_ms is not None:
+            self._table.arm(
+                group,
+                instance,
+                "idle close",
+                now + self._settings.idle_close_ms * 1000,
+                lambda at: self._close_idle(group, instance, at),
+            )
+        if self._settings.heartbeats == "consume" and instance.member:
+            self._arm_session(group, instance, now)
+
+    # -- rebalancing -----------------------------------------------------------------------------
+
+    def grew(self, topic: str, now: int) -> None:
+        """A topic has more partitions: its subscribers rebalance."""
+        for group in list(self._table.groups.values()):
+            if any(topic in member.topics for member in group.members()):
+                self.rebalance(group, f"{topic} has more partitions", now)
+
+    def rebalance(self, group: Group, reason: str, now: int) -> None:
+        """Take all partitions away and hand them out again, as after any change of membership.
+
+        Members with auto commit on commit first what they were given.
+        """
+        members = group.members()
+        for instance in group.instances.values():
+            self._commits.before_losing(group, instance, now)
+            self._revoke(instance)
+        group.reason = reason
+        if not members:
+            self._empty(group, now)
+        elif self._settings.join_delay_ms:
+            if group.state != "PreparingRebalance" or group.timer is None:
+                self._plan_completion(group, now + self._settings.join_delay_ms * 1000)
+            group.state = "PreparingRebalance"
+            self._table.tell(
+                "rebalance started",
+                f"{group.name} rebalances: {reason}; all partitions are revoked",
+                now,
+                group=group.name,
+                reason=reason,
+            )
+        else:
+            self._complete(group, now)
+
+    def _complete(self, group: Group, at: int) -> None:
+        self._table.set_timer(group, None)
+        members = group.members()
+        group.generation += 1
+        group.state = "Stable"
+        shares = range_assignment(
+            {member.name: member.topics for member in members},
+            {name: len(topic.logs) for name, topic in self._table.topics.items()},
+        )
+        for member in members:
+            member.assignment = shares[member.name]
+            if member.live:
+                self._activate(group, member, at)
+        text = "; ".join(f"{name}: {names(shares[name])}" for name in shares)
+        self._table.tell(
+            "rebalance",
+            f"{group.name} generation {group.generation} ({group.reason}): {text}",
+            at,
+            group=group.name,
+            generation=group.generation,
+            reason=group.reason,
+            assignment={name: [tuple(tp) for tp in share] for name, share in shares.items()},
+        )
+
+    def _activate(self, group: Group, instance: Instance, now: int) -> None:
+        instance.state = "active"
+        for tp in instance.assignment:
+            self._table.topic(tp.topic, now)
+            position = self._delivery.start_position(group, instance, tp)
+            instance.positions[tp] = position
+            if position is not None:
+                instance.starts[tp] = position
+            self._table.log(tp).watchers.add(instance.signal)
+        self._table.woken.add(instance.signal)
+
+    def _revoke(self, instance: Instance) -> None:
+        self._release(instance)
+        if instance.state != "joining":
+            instance.epoch += 1
+        instance.assignment = []
+        self._table.woken.add(instance.signal)
+
+    def _release(self, instance: Instance) -> None:
+        for tp in instance.assignment:
+            self._table.log(tp).watchers.discard(instance.signal)
+        instance.positions.clear()
+        instance.starts.clear()
+        instance.delivered.clear()
+        cancel(instance, "auto commit")
+
+    def _empty(self, group: Group, now: int) -> None:
+        group.generation += 1
+        group.state = "Empty"
+        self._table.tell(
+            "rebalance",
+            f"{group.name} generation {group.generation} ({group.reason}): no members",
+            now,
+            group=group.name,
+            generation=group.generation,
+            reason=group.reason,
+            assignment={},
+        )
+        self._commits.retain(group, now)
+
+    def _plan_completion(self, group: Group, due: int) -> None:
+        self._table.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def delete(self, group_name: str, name: str, now: int) -> None:
+        """Stop an instance cleanly and take it out of its group."""
+        group, instance = self._table.instance(group_name, name)
+        self._commits.before_losing(group, instance, now)
+        if not self._settings.delete_leaves and instance.member:
+            self._vanish(group, instance, "closed", f"{name} of {group.name} was deleted", now)
+            return
+        self._table.tell(
+            "leave",
+            f"{name} was deleted and left {group.name}",
+            now,
+            group=group.name,
+            instance=name,
+        )
+        self._remove(group, instance, f"{name} left", now)
+
+    def crash(self, group_name: str, name: str, now: int) -> None:
+        """An instance vanishes: nothing is committed, and its session runs on without it."""
+        group, instance = self._table.instance(group_name, name)
+        self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
+
+    def expire(self, group_name: str, name: str, now: int) -> None:
+        """The session of an instance ends now, whether its consumer lives or has vanished."""
+        group = self._table.groups.get(group_name)
+        instance = group.instances.get(name) if group is not None else None
+        if group is None or instance is None or not instance.member:
+            raise errors.unknown_instance(group_name, name)
+        self._session_over(group, instance, now)
+
+    def _close_idle(self, group: Group, instance: Instance, at: int) -> None:
+        if instance.consuming or not instance.live:
+            return
+        self._commits.before_losing(group, instance, at)
+        self._vanish(
+            group, instance, "closed", f"{instance.name} of {group.name} idled and was closed", at
+        )
+
+    def _vanish(
+        self, group: Group, instance: Instance, state: InstanceState, text: str, now: int
+    ) -> None:
+        was_member = instance.member
+        cancel_timers(instance)
+        self._release(instance)
+        instance.epoch += 1
+        self._table.woken.add(instance.signal)
+        kind = "crash" if state == "crashed" else "close"
+        if not was_member:
+            instance.state = "removed"
+            del group.instances[instance.name]
+            self._table.tell(kind, text, now, group=group.name, instance=instance.name)
+            return
+        instance.state = state
+        self._arm_session(group, instance, now)
+        self._table.tell(
+            kind,
+            f"{text}; {names(instance.assignment)} stay its own for "
+            f"{instance.config.session_timeout_ms} ms",
+            now,
+            group=group.name,
+            instance=instance.name,
+        )
+
+    def _session_over(self, group: Group, instance: Instance, at: int) -> None:
+        self._table.tell(
+            "expire",
+            f"the session of {instance.name} in {group.name} expired",
+            at,
+            group=group.name,
+            instance=instance.name,
+        )
+        reason = f"the session of {instance.name} expired"
+        if not instance.live:
+            self._remove(group, instance, reason, at)
+            return
+        self._revoke(instance)
+        instance.epoch += 1
+        instance.state = "expired"
+        cancel(instance, "session")
+        self.rebalance(group, reason, at)
+
+    def _remove(self, group: Group, instance: Instance, reason: str, now: int) -> None:
+        was_member = instance.member
+        cancel_timers(instance)
+        self._revoke(instance)
+        instance.epoch += 1
+        instance.state = "removed"
+        del group.instances[instance.name]
+        if was_member:
+            self.rebalance(group, reason, now)
+
+    def _arm_session(self, group: Group, instance: Instance, now: int) -> None:
+        self._table.arm(
+            group,
+            instance,
+            "session",
+            now + instance.config.session_timeout_ms * 1000,
+            lambda at: self._session_ran_out(group, instance, at),
+        )
+
+    def _session_ran_out(self, group: Group, instance: Instance, at: int) -> None:
+        if not instance.consuming:
+            self._session_over(group, instance, at)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def assignments(self) -> list[GroupAssignments]:
+        """Groups with live instances, and the partitions each one reads."""
+        found = []
+        for name in sorted(self._table.groups):
+            instances = self._table.groups[name].instances
+            live = {
+                i: by_topic(instances[i].assignment) for i in sorted(instances) if instances[i].live
+            }
+            if live:
+                found.append(GroupAssignments(name, live))
+        return found
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def copy_groups(self, now: int) -> list[GroupCopy]:
+        """Independent copies of the groups, with each timer as what is left of its time."""
+        copies = []
+        for group in self._table.groups.values():
+            left = {
+                name: {kind: timer.due_us - now for kind, timer in instance.timers.items()}
+                for name, instance in group.instances.items()
+            }
+            for name, instance in group.instances.items():
+                # The copy consumes no more: what begins with the end of a consume begins now.
+                if instance.consuming and instance.live:
+                    if self._settings.idle_close_ms is not None:
+                        left[name]["idle close"] = self._settings.idle_close_ms * 1000
+                    if self._settings.heartbeats == "consume" and instance.member:
+                        left[name]["session"] = instance.config.session_timeout_ms * 1000
+            remaining = None if group.timer is None else group.timer.due_us - now
+            copies.append(GroupCopy(copied(group, self._table.clock), left, remaining))
+        return copies
+
+    def restore_groups(
+        self,
+        copies: list[GroupCopy],
+        now: int,
+    ) -> None:
+        """Put copies in place of the present groups, and plan their timers from now."""
+        for group in self._table.groups.values():
+            self._table.set_timer(group, None)
+            for instance in group.instances.values():
+                # A call that still waits for it must find it gone, not arm its timers anew.
+                instance.state = "removed"
+                cancel_timers(instance)
+                self._table.woken.add(instance.signal)
+        self._table.groups.clear()
+        for copy in copies:
+            group = self._table.groups[copy.group.name] = copied(copy.group, self._table.clock)
+            for name, timers in copy.timers.items():
+                for kind, left in timers.items():
+                    self._resume(group, group.instances[name], kind, now + left)
+            for instance in group.instances.values():
+                for tp in instance.positions:
+                    self._table.log(tp).watchers.add(instance.signal)
+            if copy.remaining is not None:
+                if group.state == "PreparingRebalance":
+                    self._plan_completion(group, now + copy.remaining)
+                else:
+                    self._commits.plan_forgetting(group, now + copy.remaining)
+
+    def _resume(self, group: Group, instance: Instance, kind: str, due: int) -> None:
+        if kind == "idle close":
+            self._table.arm(
+                group, instance, kind, due, lambda at: self._close_idle(group, instance, at)
+            )
+        elif kind == "session":
+            self._table.arm(
+                group, instance, kind, due, lambda at: self._session_ran_out(group, instance, at)
+            )
+        else:
+            self._commits.plan_tick(group, instance, due)

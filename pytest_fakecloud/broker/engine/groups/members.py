@@ -1,0 +1,179 @@
+"""Groups and their instances: the records that the rules of consumer groups work on.
+
+An *instance* is what the REST server knows under a group and an instance name; as long as its group
+knows it too it is a *member*. Instances are static members (the vendor maps their name to Kafka's
+``group.instance.id``), so one that vanishes keeps its partitions until its session expires.
+
+Instance states::
+
+    joining -> active -> closed   (idled; still a member until its session expires)
+                      -> crashed  (vanished without a commit; likewise)
+                      -> expired  (the server has it, the group not; its next consume rejoins)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ....core.clock import Clock, Signal, Timer
+from ...model import ConsumerConfig, TopicPartition
+
+__all__ = [
+    "Group",
+    "GroupCopy",
+    "Happening",
+    "Instance",
+    "by_topic",
+    "cancel",
+    "cancel_timers",
+    "copied",
+    "names",
+    "remember",
+]
+
+InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
+GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
+LIVE = ("joining", "active", "expired")
+# Enough for any test that looks back; a bound, because a load test may deliver for ever.
+_REMEMBERED_DELIVERIES = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A consumer instance.
+
+    Offsets in ``positions`` are the next to deliver (None: the reset policy is ``none`` and there
+    is nothing to start from), those in ``delivered`` the next to commit.
+    """
+
+    name: str
+    config: ConsumerConfig
+    topics: tuple[str, ...]
+    signal: Signal
+    since_us: int
+    state: InstanceState = "joining"
+    assignment: list[TopicPartition] = field(default_factory=list)
+    positions: dict[TopicPartition, int | None] = field(default_factory=dict)
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    delivered: dict[TopicPartition, int] = field(default_factory=dict)
+    turn: int = 0
+    """How many answers with records it got; rotates which partition goes first."""
+    epoch: int = 0
+    """Grows whenever its partitions are taken away; ends the long polls that began before."""
+    consuming: int = 0
+    holder: object | None = None
+    """The one consume call that may take records now."""
+    timers: dict[str, Timer] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        """Whether the REST server has a consumer for it."""
+        return self.state in LIVE
+
+    @property
+    def member(self) -> bool:
+        """Whether the group counts it."""
+        return self.state not in ("expired", "removed")
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A consumer group; ``generation`` counts its completed rebalances."""
+
+    name: str
+    generation: int = 0
+    state: GroupState = "Empty"
+    instances: dict[str, Instance] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    deliveries: deque[tuple[TopicPartition, int, int]] = field(
+        default_factory=lambda: deque(maxlen=_REMEMBERED_DELIVERIES)
+    )
+    """Partition, first offset and offset after the last, in the order of delivery."""
+    reason: str = ""
+    timer: Timer | None = None
+    """Completes the rebalance under way, or forgets the empty group."""
+
+    def members(self) -> list[Instance]:
+        """The members by name."""
+        return [
+            self.instances[name] for name in sorted(self.instances) if self.instances[name].member
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something worth a line in the timeline of a failing test."""
+
+    kind: str
+    text: str
+    at_us: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCopy:
+    """A group at one moment.
+
+    ``timers`` has microseconds left by instance and kind, ``remaining`` those of the group's own
+    timer.
+    """
+
+    group: Group
+    timers: dict[str, dict[str, int]]
+    remaining: int | None
+
+
+def copied(group: Group, clock: Clock) -> Group:
+    copy = replace(
+        group,
+        instances={},
+        committed=dict(group.committed),
+        deliveries=group.deliveries.copy(),
+        timer=None,
+    )
+    for name, instance in group.instances.items():
+        copy.instances[name] = replace(
+            instance,
+            signal=clock.signal(),
+            assignment=list(instance.assignment),
+            positions=dict(instance.positions),
+            starts=dict(instance.starts),
+            delivered=dict(instance.delivered),
+            consuming=0,
+            holder=None,
+            timers={},
+        )
+    return copy
+
+
+def cancel(instance: Instance, kind: str) -> None:
+    timer = instance.timers.pop(kind, None)
+    if timer is not None:
+        timer.cancel()
+
+
+def cancel_timers(instance: Instance) -> None:
+    for kind in list(instance.timers):
+        cancel(instance, kind)
+
+
+def remember(group: Group, tp: TopicPartition, first: int, after: int) -> None:
+    deliveries = group.deliveries
+    if deliveries and deliveries[-1][0] == tp and deliveries[-1][2] == first:
+        first = deliveries.pop()[1]
+    deliveries.append((tp, first, after))
+
+
+def by_topic(assignment: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in assignment:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def names(assignment: Iterable[TopicPartition]) -> str:
+    topics = by_topic(assignment)
+    return " ".join(f"{topic}{partitions}" for topic, partitions in topics.items()) or "nothing"

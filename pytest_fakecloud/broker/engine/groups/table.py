@@ -1,0 +1,105 @@
+"""The groups of one broker, with what every rule about them needs at hand.
+
+Nothing here locks or waits: the engine calls with its lock held, and carries out what was collected
+in ``woken`` (signals to notify) and ``happened`` (events for the journal) after letting it go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....core.clock import Clock, Signal, Timer
+from ... import errors
+from ...model import TopicPartition
+from ...settings import Settings
+from ..log import PartitionLog, Topic
+from .members import Group, Happening, Instance
+
+__all__ = ["GroupTable"]
+
+
+class GroupTable:
+    """All groups by name. ``call_at`` plans a callback that will run with the engine's lock."""
+
+    def __init__(
+        self,
+        topics: dict[str, Topic],
+        settings: Settings,
+        clock: Clock,
+        call_at: Callable[[int, Callable[[int], None], str], Timer],
+    ) -> None:
+        self.topics = topics
+        self.settings = settings
+        self.clock = clock
+        self._call_at = call_at
+        self.groups: dict[str, Group] = {}
+        self.woken: set[Signal] = set()
+        self.happened: list[Happening] = []
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def topic(self, name: str, now: int) -> Topic:
+        """A topic with its retention applied; raises ``BrokerError`` for an unknown one."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise errors.missing_topic(name, sorted(self.topics))
+        topic.retain(now // 1000)
+        return topic
+
+    def partition(self, name: str, partition: int, now: int) -> PartitionLog:
+        """A partition's log; raises ``BrokerError`` for an unknown topic or partition."""
+        topic = self.topic(name, now)
+        if not 0 <= partition < len(topic.logs):
+            raise errors.unknown_partition(name, partition, len(topic.logs))
+        return topic.logs[partition]
+
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        """The log of a partition known to exist."""
+        return self.topics[tp.topic].logs[tp.partition]
+
+    def instance(self, group_name: str, name: str) -> tuple[Group, Instance]:
+        """A live instance; raises ``BrokerError`` for one the server does not have."""
+        group = self.groups.get(group_name)
+        instance = group.instances.get(name) if group is not None else None
+        if group is None or instance is None or not instance.live:
+            raise errors.unknown_instance(group_name, name)
+        return group, instance
+
+    # -- timers and events -----------------------------------------------------------------------
+
+    def arm(
+        self, group: Group, instance: Instance, kind: str, due: int, callback: Callable[[int], None]
+    ) -> None:
+        """Plan an instance\'s timer of one kind, in place of the one planned before."""
+        planned = instance.timers.get(kind)
+        if planned is not None:
+            if planned.due_us == due and not planned.cancelled:
+                return
+            planned.cancel()
+        label = f"{kind} of {group.name}/{instance.name}"
+        instance.timers[kind] = self._call_at(due, callback, label)
+        self._touch(group)
+
+    def set_timer(
+        self,
+        group: Group,
+        due: int | None,
+        callback: Callable[[int], None] | None = None,
+        kind: str = "",
+    ) -> None:
+        """Plan the group\'s own timer, or none, in place of the one planned before."""
+        if group.timer is not None:
+            group.timer.cancel()
+            group.timer = None
+        if due is not None and callback is not None:
+            group.timer = self._call_at(due, callback, f"{kind} of {group.name}")
+            self._touch(group)
+
+    def _touch(self, group: Group) -> None:
+        # Whoever waits in the group may have to wake for the new timer.
+        self.woken.update(i.signal for i in group.instances.values() if i.consuming)
+
+    def tell(self, kind: str, text: str, at: int, **data: Any) -> None:
+        """Note an event for the journal."""
+        self.happened.append(Happening(kind, text, at, data))

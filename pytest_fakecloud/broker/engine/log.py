@@ -1,0 +1,276 @@
+"""The log: one partition's records as columns, and the topic that holds the partitions.
+
+Columns instead of record objects keep a million records small, an append of a thousand messages a
+few list extensions, and a consume a few slices. Offsets are implicit (the first column entry has a
+known one), because nothing here ever removes records from the middle.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from typing import Any
+
+from ...core.clock import Signal
+from ..model import Header, Record
+from .partitioning import partition_for_key
+
+__all__ = ["PartitionLog", "Topic"]
+
+# Trimmed entries stay in front of the columns until they are worth a move of the rest.
+_WORTH_COMPACTING = 1024
+
+
+class PartitionLog:
+    """The records of one partition.
+
+    ``start`` is the offset of the oldest record kept, ``end`` the offset the next one gets.
+    ``watchers`` are the signals to notify after an append.
+    """
+
+    __slots__ = (
+        "_base",
+        "_before_bytes",
+        "_by_client",
+        "_ends",
+        "_head",
+        "_headers",
+        "_keys",
+        "_peaks",
+        "_timestamps",
+        "_values",
+        "partition",
+        "topic",
+        "watchers",
+    )
+
+    def __init__(self, topic: str, partition: int, first_offset: int = 0) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.watchers: set[Signal] = set()
+        self._base = first_offset
+        self._head = 0
+        self._before_bytes = 0
+        self._timestamps = array("q")
+        self._peaks = array("q")
+        """The largest timestamp so far: sorted even where timestamps are not."""
+        self._ends = array("q")
+        """Bytes of all records up to and including this one."""
+        self._keys: list[str | None] = []
+        self._values: list[str] = []
+        self._headers: list[tuple[Header, ...]] = []
+        self._by_client = bytearray()
+
+    @property
+    def start(self) -> int:
+        """The offset of the oldest record kept (``end`` when there is none)."""
+        return self._base + self._head
+
+    @property
+    def end(self) -> int:
+        """The offset the next record gets."""
+        return self._base + len(self._values)
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys, values and headers kept."""
+        return self._bytes_until(len(self._values)) - self._bytes_until(self._head)
+
+    def __len__(self) -> int:
+        return len(self._values) - self._head
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.topic}-{self.partition} {self.start}..{self.end}>"
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(
+        self,
+        timestamps: Sequence[int],
+        keys: Sequence[str | None],
+        values: Sequence[str],
+        headers: Sequence[tuple[Header, ...]],
+        sizes: Sequence[int],
+        *,
+        by_client: bool,
+    ) -> int:
+        """Append records given as columns of one length; the offset of the first."""
+        first = self.end
+        peak = self._peaks[-1] if len(self) else timestamps[0]
+        self._timestamps.extend(timestamps)
+        peaks = accumulate(timestamps, max, initial=peak)
+        next(peaks)
+        self._peaks.extend(peaks)
+        ends = accumulate(sizes, initial=self._bytes_until(len(self._values)))
+        next(ends)
+        self._ends.extend(ends)
+        self._keys.extend(keys)
+        self._values.extend(values)
+        self._headers.extend(headers)
+        self._by_client.extend(repeat(by_client, len(values)))
+        return first
+
+    def trim(self, before: int) -> int:
+        """Forget the records below an offset (at most all); how many were forgotten."""
+        gone = min(before, self.end) - self.start
+        if gone <= 0:
+            return 0
+        self._head += gone
+        # The peaks behind the cut may come from records that are gone: rebuild them up to the
+        # first that is right again, from where on all are.
+        peaks, peak = self._peaks, None
+        for index in range(self._head, len(peaks)):
+            timestamp = self._timestamps[index]
+            peak = timestamp if peak is None else max(peak, timestamp)
+            if peaks[index] == peak:
+                break
+            peaks[index] = peak
+        if self._head >= _WORTH_COMPACTING and self._head * 2 >= len(self._values):
+            self._compact()
+        return gone
+
+    def expire(self, cutoff_ms: int) -> int:
+        """Forget the oldest records until one is at least as young as the cutoff."""
+        head = self._head
+        if head == len(self._values) or self._peaks[head] >= cutoff_ms:
+            return 0
+        return self.trim(self._base + bisect_left(self._peaks, cutoff_ms, head))
+
+    def shrink(self, max_bytes: int) -> int:
+        """Forget the oldest records until the rest fits, keeping the newest one always."""
+        count = len(self._values)
+        if count - self._head <= 1 or self.size <= max_bytes:
+            return 0
+        total = self._bytes_until(count)
+        index = bisect_left(self._ends, total - max_bytes, self._head, count - 1)
+        return self.trim(self._base + min(index + 1, count - 1))
+
+    def _compact(self) -> None:
+        head = self._head
+        self._before_bytes = self._bytes_until(head)
+        for column in (
+            self._timestamps,
+            self._peaks,
+            self._ends,
+            self._keys,
+            self._values,
+            self._headers,
+            self._by_client,
+        ):
+            del column[:head]
+        self._base += head
+        self._head = 0
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_records: int | None = None, max_bytes: int | None = None
+    ) -> list[Record]:
+        """Records from an offset inside the log on.
+
+        At least one if there is one, then as many as the caps allow.
+        """
+        low = offset - self._base
+        high = len(self._values)
+        if max_bytes is not None and low < high:
+            cap = self._bytes_until(low) + max_bytes
+            high = max(bisect_right(self._ends, cap, low, high), low + 1)
+        if max_records is not None:
+            high = min(high, low + max_records)
+        return self._records(low, high)
+
+    def records(self, *, by_client: bool | None = None) -> list[Record]:
+        """All records kept, or only those a client (or only the tester) produced."""
+        records = self._records(self._head, len(self._values))
+        if by_client is None:
+            return records
+        origins = self._by_client[self._head :]
+        return [r for r, origin in zip(records, origins, strict=True) if bool(origin) == by_client]
+
+    def offset_at(self, timestamp_ms: int) -> int | None:
+        """The first offset, in log order, whose timestamp is at or after a time; None if none is."""
+        index = bisect_left(self._peaks, timestamp_ms, self._head)
+        return None if index == len(self._peaks) else self._base + index
+
+    def _records(self, low: int, high: int) -> list[Record]:
+        # tuple.__new__ skips the keyword handling of Record(...), which costs more than the rest.
+        rows = zip(
+            repeat(self.topic),
+            repeat(self.partition),
+            range(self._base + low, self._base + high),
+            self._timestamps[low:high],
+            self._keys[low:high],
+            self._values[low:high],
+            self._headers[low:high],
+            strict=False,
+        )
+        return list(map(Record._make, rows))
+
+    def _bytes_until(self, index: int) -> int:
+        return self._ends[index - 1] if index else self._before_bytes
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def copy(self) -> PartitionLog:
+        """An independent copy without watchers; columns are copied, the records' texts shared."""
+        copy = PartitionLog(self.topic, self.partition)
+        for name in self.__slots__:
+            if name != "watchers":
+                value: Any = getattr(self, name)
+                setattr(copy, name, value if isinstance(value, int | str) else value[:])
+        return copy
+
+
+class Topic:
+    """A named set of partitions and its limits; sizes in bytes, retention in milliseconds."""
+
+    __slots__ = (
+        "logs",
+        "max_message_bytes",
+        "name",
+        "retention_bytes",
+        "retention_ms",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int,
+        first_offset: int = 0,
+    ) -> None:
+        self.name = name
+        self.logs = [PartitionLog(name, number, first_offset) for number in range(partitions)]
+        self.retention_ms = retention_ms
+        self.retention_bytes = retention_bytes
+        self.max_message_bytes = max_message_bytes
+        self.turn = 0
+        """How many batches without a key have been placed."""
+
+    def partition_for(self, key: str) -> int:
+        """The partition of a key, by Kafka's Java hash of its UTF-8 bytes."""
+        return partition_for_key(key.encode(), len(self.logs))
+
+    def retain(self, now_ms: int) -> None:
+        """Forget what the retention settings say is too old or too much."""
+        if self.retention_ms is not None:
+            for log in self.logs:
+                log.expire(now_ms - self.retention_ms)
+        if self.retention_bytes is not None:
+            for log in self.logs:
+                log.shrink(self.retention_bytes)
+
+    def copy(self) -> Topic:
+        """An independent copy without watchers."""
+        copy = Topic(self.name, 0, max_message_bytes=self.max_message_bytes)
+        copy.retention_ms = self.retention_ms
+        copy.retention_bytes = self.retention_bytes
+        copy.turn = self.turn
+        copy.logs = [log.copy() for log in self.logs]
+        return copy

@@ -1,0 +1,58 @@
+"""What a plan allows to be produced: messages per second and per day, and bytes kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import BrokerError
+from ..settings import Limits
+
+__all__ = ["Quota"]
+
+_SECOND_US = 1_000_000
+_DAY_US = 86_400 * _SECOND_US
+
+
+class Quota:
+    """Counts produced messages in whole seconds and UTC days of the clock.
+
+    Which windows the service uses is not documented; these are decided here.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._windows = [
+            (span, limit, name)
+            for span, limit, name in (
+                (_SECOND_US, limits.messages_per_second, "second"),
+                (_DAY_US, limits.messages_per_day, "day"),
+            )
+            if limit is not None
+        ]
+        self._storage = limits.storage_bytes
+        self._counts: dict[str, tuple[int, int]] = {}
+
+    def take(self, messages: int, size: int, stored: Callable[[], int], now_us: int) -> None:
+        """Count messages about to be appended; ``BrokerError`` (429) when the plan is used up.
+
+        ``size`` is their bytes, ``stored`` tells the bytes kept so far. Counts nothing on an error.
+        """
+        counts = {}
+        for span, limit, name in self._windows:
+            window, used = self._counts.get(name, (-1, 0))
+            used = used if window == now_us // span else 0
+            if used + messages > limit:
+                raise BrokerError(
+                    "quota_exceeded",
+                    f"Exceeded the plan's limit of {limit} messages per {name}: "
+                    f"{used} were produced in this {name}, {messages} more were sent",
+                )
+            counts[name] = (now_us // span, used + messages)
+        if self._storage is not None and stored() + size > self._storage:
+            raise BrokerError(
+                "quota_exceeded", f"Exceeded the plan's limit of {self._storage} bytes of storage"
+            )
+        self._counts.update(counts)
+
+    def reset(self) -> None:
+        """Forget all counts."""
+        self._counts.clear()

@@ -1,0 +1,1 @@
+"""The second engine: the same broker over a real Kafka cluster (extra ``kafka``)."""

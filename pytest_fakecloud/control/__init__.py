@@ -1,1 +1,0 @@
-"""Fakes from outside their process: the control API, the console, recordings."""

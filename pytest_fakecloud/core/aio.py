@@ -1,0 +1,134 @@
+"""Awaitable twins of calls that wait or drive, for asyncio and trio alike."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
+
+from .clock import (
+    LANES,
+    Clock,
+    Fired,
+    Lane,
+)
+from .instants import Duration, Instant
+
+__all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a blocking call in a worker thread of whichever loop is running."""
+    call = functools.partial(function, *args, **kwargs)
+    trio = sys.modules.get("trio")
+    if trio is not None and _in_trio(trio):
+        result: T = await trio.to_thread.run_sync(call)
+        return result
+    return await asyncio.to_thread(call)
+
+
+async def checkpoint() -> None:
+    """Let the other tasks of whichever loop is running have their turn; cancellation comes here."""
+    trio = sys.modules.get("trio")
+    if trio is not None and _in_trio(trio):
+        await trio.lowlevel.checkpoint()
+    else:
+        await asyncio.sleep(0)
+
+
+def _in_trio(trio: Any) -> bool:
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def drive(
+    clock: Clock,
+    target: Callable[[], int],
+    lanes: Iterable[Lane] = LANES,
+    *,
+    done: Callable[[], bool] = lambda: False,
+) -> list[Fired]:
+    """Fire what falls due on the way to an instant; deliveries are awaited in the running loop.
+
+    Stops after what makes ``done`` hold.
+    """
+    # A loop of these calls lets other tasks, and its own cancellation, in.
+    await checkpoint()
+    fired = []
+    steps = clock.steps(target, lanes)
+    try:
+        for timer in steps:
+            at = clock.now()
+            if timer.async_callback is not None:
+                result = await timer.async_callback(timer.due_us)
+            else:
+                result = timer.callback(timer.due_us)
+            fired.append(Fired(at, timer.label, result))
+            if done():
+                break
+    finally:
+        steps.close()
+    return fired
+
+
+class AioClock:
+    """The clock's driving calls, awaitable: handlers that need the running loop get it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def advance(self, duration: Duration) -> list[Fired]:
+        """``Clock.advance``, awaitable."""
+        return await drive(self._clock, self._clock.after(duration))
+
+    async def move_to(self, instant: Instant) -> list[Fired]:
+        """``Clock.move_to``, awaitable."""
+        return await drive(self._clock, self._clock.until(instant))
+
+    async def advance_to_next(self) -> list[Fired]:
+        """``Clock.advance_to_next``, awaitable."""
+        target = self._clock.onward()
+        return [] if target is None else await drive(self._clock, target)
+
+    async def run_due(self, lanes: Iterable[Lane] = LANES) -> list[Fired]:
+        """``Clock.run_due``, awaitable."""
+        return await drive(self._clock, self._clock.now_us, lanes)
+
+
+class Twin:
+    """Awaitable twins of an object's methods, each run in a worker thread.
+
+    ``names`` are the methods that have a twin. For calls that wait but need no event loop of the
+    caller's.
+    """
+
+    def __init__(self, target: object, names: Iterable[str]) -> None:
+        self._target = target
+        self._names = names if isinstance(names, frozenset) else frozenset(names)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in self._names:
+            raise AttributeError(
+                f"{type(self._target).__name__} has no awaitable {name!r}; "
+                f"it has: {', '.join(sorted(self._names))}"
+            )
+        method = getattr(self._target, name)
+
+        @functools.wraps(method)
+        async def twin(*args: Any, **kwargs: Any) -> Any:
+            result = await in_thread(method, *args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+
+        return twin
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._names)

@@ -1,0 +1,132 @@
+"""The thread that delivers in the background, as the clock passes, and those it hands over to."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from ..http.workers import WorkerPool
+from .clock import Clock, Lane
+from .instants import monotonic
+
+__all__ = ["AT_ONCE", "Dispatcher"]
+
+AT_ONCE = 64
+"""How many deliveries are made side by side; what is due beyond them waits for one to end."""
+_LANES: tuple[Lane, ...] = ("background",)
+# A running clock follows the process's wall clock, which tools may move without telling anybody.
+_LONGEST_NAP = 0.05
+
+
+class Dispatcher:
+    """Fires the timers of lane ``"background"`` when they fall due; starts with the first of them.
+
+    Timers begin one after the other, in order, in one thread; what they leave to do is done side by
+    side, ``at_once`` at most, each in a thread of its own. ``report`` takes what a timer raises;
+    without it, it is printed. Either way the next timer fires.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        report: Callable[[BaseException], None] = traceback.print_exception,
+        *,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        self._clock = clock
+        self._report = report
+        self._at_once = at_once
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        # None of these threads outlives the dispatcher, so none may be kept for another.
+        self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
+        self._under_way = 0
+        self._busy: set[int] = set()
+        self._stopped = False
+        self._unlisten = clock.on_move(self._look)
+
+    def _look(self) -> None:
+        if self._thread is None and not self._stopped:
+            if self._clock.next_due_us(_LANES) is None:
+                return
+            with self._lock:
+                if self._thread is None and not self._stopped:
+                    self._thread = threading.Thread(
+                        target=self._run, name="fakecloud-dispatcher", daemon=True
+                    )
+                    self._thread.start()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._wake.clear()
+            try:
+                self._clock.dispatch(_LANES, self._holds, self._hand_over)
+            except Exception as error:
+                # The timer is gone; those behind it must not wait for ever.
+                self._report(error)
+            due = self._clock.next_due_us(_LANES)
+            if due is None or self._holds():
+                self._wake.wait()
+            else:
+                left = (due - self._clock.now_us()) / 1e6
+                self._wake.wait(min(max(left, 0.0), _LONGEST_NAP))
+
+    @property
+    def place(self) -> str:
+        """Where in their code the threads are at this moment, for who waits for them in vain."""
+        thread = self._thread
+        idents = {
+            *self._busy,
+            *((thread.ident,) if thread is not None and thread.is_alive() else ()),
+        }
+        frames = sys._current_frames()
+        return "\n".join(
+            "".join(traceback.format_stack(frames[ident])[-3:])
+            for ident in sorted(ident for ident in idents if ident in frames)
+        )
+
+    def _holds(self) -> bool:
+        return self._stopped or self._under_way >= self._at_once
+
+    def _hand_over(self, rest: Callable[[], object]) -> None:
+        with self._lock:
+            self._under_way += 1
+
+        def job() -> None:
+            me = threading.get_ident()
+            self._busy.add(me)
+            try:
+                rest()
+            except BaseException as error:
+                # Nobody above could catch it, and the thread has more to do.
+                self._report(error)
+            finally:
+                self._busy.discard(me)
+                with self._lock:
+                    full = self._under_way >= self._at_once
+                    self._under_way -= 1
+                if full:
+                    self._wake.set()
+
+        # Without a thread to be had it is made here, one at a time.
+        self._workers.submit(job, job)
+
+    def stop(self, timeout: float = 6.0) -> bool:
+        """Deliver nothing more and wait for the deliveries under way; whether they ended in time.
+
+        A delivery that stops the dispatcher does not wait for itself.
+        """
+        self._stopped = True
+        self._wake.set()
+        self._unlisten()
+        give_up = monotonic() + timeout
+        thread = self._thread
+        ended = True
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+            ended = not thread.is_alive()
+        return self._workers.close(max(0.0, give_up - monotonic())) and ended

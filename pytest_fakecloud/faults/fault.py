@@ -1,0 +1,176 @@
+"""What every fault has: which requests it is meant for, how often it fires, and where it was set."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
+
+from ..core.errors import ContractError, shown
+
+if TYPE_CHECKING:
+    from ..http.app import Request, Response
+    from .faults import FaultPlan
+
+__all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Serve", "count"]
+
+Serve = Callable[[], "Response"]
+"""What would happen to a request without the fault."""
+
+# From the outside in; see ``FaultPlan``.
+WAIT, CUT, SPOIL, REPLACE = range(4)
+_COMMON = frozenset({"times", "skip", "route", "when"})
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+
+
+class Matchers(TypedDict, total=False):
+    """The keywords every fault takes.
+
+    ``times`` is how often it fires at most, ``skip`` how many matching requests pass first,
+    ``route`` an endpoint's name, path or ``"POST /path"``, ``command`` and ``topic`` what the
+    service says the request is about, ``when`` a predicate on the ``Request`` (its ``call`` has the
+    facts).
+    """
+
+    times: int | None
+    skip: int
+    route: str | None
+    command: str | None
+    topic: str | None
+    when: Callable[[Any], object] | None
+
+
+class Fault:
+    """One prepared misbehaviour.
+
+    ``hits`` counts how often it fired; a strict test fails when one that ``must_fire`` never did.
+    ``remove()`` takes it back; as a context manager it is taken back at the end of the block.
+    """
+
+    order: ClassVar[int] = REPLACE
+    must_fire: bool = True
+
+    def __init__(
+        self, plan: FaultPlan, kind: str, description: str, matchers: Mapping[str, Any]
+    ) -> None:
+        self.plan = plan
+        self.kind = kind
+        self.description = description
+        self.hits = 0
+        self.seen = 0
+        self.origin = _caller()
+        known = _COMMON | set(plan.fact_names)
+        if unknown := set(matchers) - known:
+            raise ContractError(
+                f"a fault has no matcher {', '.join(sorted(unknown))}; "
+                f"the matchers here are: {', '.join(sorted(known))}"
+            )
+        self.times = count("times", matchers.get("times"), 1)
+        self.skip = count("skip", matchers.get("skip"), 0) or 0
+        self.route: str | None = matchers.get("route")
+        if not isinstance(self.route, str | None):
+            raise ContractError(
+                f"route={shown(self.route)} is no route: give its name, a path or 'POST /path' as text"
+            )
+        self.when: Callable[[Any], object] | None = matchers.get("when")
+        if self.when is not None and not callable(self.when):
+            raise ContractError(
+                f"when={shown(self.when)} is no function: give a predicate on the request"
+            )
+        self.facts = {
+            name: wanted
+            for name, wanted in matchers.items()
+            if wanted is not None and name not in _COMMON
+        }
+        self.taken_back = False
+
+    @property
+    def active(self) -> bool:
+        """Whether it can still fire."""
+        return not self.taken_back and (self.times is None or self.hits < self.times)
+
+    def remove(self) -> None:
+        """Take the fault back; it fires no more."""
+        self.plan.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        limits = {"times": self.times, "skip": self.skip or None, "route": self.route, **self.facts}
+        if self.when is not None:
+            limits["when"] = getattr(self.when, "__name__", None) or shown(self.when)
+        given = ", ".join(
+            f"{name}={shown(value)}" for name, value in limits.items() if value is not None
+        )
+        text = f"{self.description}{f' [{given}]' if given else ''}, {self.hits} hit(s)"
+        return f"<{text}, set at {self.origin}>" if self.origin else f"<{text}>"
+
+    # -- for the plan ----------------------------------------------------------------------------
+
+    def matches(self, request: Any) -> bool:
+        """Whether the fault is meant for this request.
+
+        Raises ``ContractError`` when a predicate of the test's does not get to an answer.
+        """
+        if self.route is not None and not _is_route(self.route, request):
+            return False
+        try:
+            if self.facts:
+                facts = request.call.facts
+                if not all(_holds(facts.get(name), wanted) for name, wanted in self.facts.items()):
+                    return False
+            return self.when is None or bool(self.when(request))
+        except BaseException as error:  # what pytest.fail() raises is no Exception
+            raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
+
+    def wants(self, request: Any) -> bool:
+        """Whether a matching request is one it fires on; called in turn, with the plan's lock held."""
+        return True
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        """The response to a request the fault fires on, for the ``hit``-th time.
+
+        ``serve()`` is what would happen without it.
+        """
+        return serve()
+
+
+def _is_route(wanted: str, request: Any) -> bool:
+    path = request.call.path
+    return wanted in (request.call.route, path, f"{request.call.method} {path}")
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    values = value if isinstance(value, list | tuple | set | frozenset) else [value]
+    if callable(wanted):
+        return any(bool(wanted(each)) for each in values if each is not None)
+    if isinstance(wanted, str):
+        # Commands are written in any case, and may answer to more than one name.
+        names = [each for each in values if isinstance(each, str)]
+        return wanted in names or wanted.lower() in (name.lower() for name in names)
+    return wanted in values
+
+
+def count(name: str, value: object, least: int) -> int | None:
+    """A whole number of a tester's, None where none was given; raises ``ContractError``."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ContractError(
+            f"{name}={shown(value)} is no count: give a whole number from {least} up"
+        )
+    return value
+
+
+def _caller() -> str:
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

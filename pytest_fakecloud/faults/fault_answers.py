@@ -1,0 +1,95 @@
+"""Answers that a tester makes up: whether they can be sent, before a client sees what comes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from ..core.errors import ContractError, shown
+from ..http.app import Answer, Headers
+
+__all__ = ["checked", "checked_body", "checked_headers", "checked_status", "checked_type"]
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+
+def checked_status(status: object) -> int:
+    """A status from 200 to 599; raises ``ContractError``."""
+    if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
+        raise ContractError(
+            f"{shown(status)} is no status of an answer: give a number from 200 to 599"
+        )
+    return status
+
+
+def checked_headers(headers: object) -> Headers:
+    """Names and values as text; a number as value is written out. Raises ``ContractError``."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+        raise _no_headers(headers)
+    listed = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise _no_headers(headers)
+        name, value = pair
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(value, str):
+            raise ContractError(
+                f"{shown(name)}: {shown(value)} is no header: give a name without spaces and a text"
+            )
+        listed.append((name, _sendable(value)))
+    return tuple(listed)
+
+
+def checked_body(body: object, dump: Callable[[object], bytes] | None) -> bytes:
+    """The bytes of a body: ``bytes`` as they are, text in UTF-8, anything else as JSON."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        return _sendable(body).encode()
+    return _dumped(body, dump)
+
+
+def checked(answer: Answer, dump: Callable[[object], bytes] | None) -> Answer:
+    """A tester's own ``Answer``, ready to be sent; raises ``ContractError``."""
+    body = answer.body if isinstance(answer.body, bytes) else _dumped(answer.body, dump)
+    kind = checked_type(answer.content_type)
+    return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)
+
+
+def checked_type(content_type: object) -> str | None:
+    """A content type on one line, or None."""
+    if content_type is None:
+        return None
+    if not isinstance(content_type, str) or not content_type.isprintable():
+        raise ContractError(
+            f"content_type={shown(content_type)} is none: give a text such as 'text/html'"
+        )
+    return _sendable(content_type)
+
+
+def _dumped(body: object, dump: Callable[[object], bytes] | None) -> bytes:
+    if dump is None:
+        raise ContractError(f"this plan sends bytes only, not {shown(body)}")
+    try:
+        return dump(body)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ContractError(
+            f"the body {body!r:.80} cannot be sent as JSON ({error}): give bytes, text, or what "
+            "JSON knows"
+        ) from error
+
+
+def _sendable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ContractError(f"{text!r:.80} cannot be sent: {error.reason}") from error
+    return text
+
+
+def _no_headers(headers: object) -> ContractError:
+    return ContractError(
+        f"headers={headers!r:.80} are none: give a mapping, or pairs of name and value"
+    )

@@ -1,0 +1,443 @@
+"""What all handles have in common: address, credentials, baseline, journal, faults, assertions."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+
+from .core.auth import new_token
+from .core.clock import Clock, Mode
+from .core.errors import ContractError, check_function, shown
+from .core.ids import Ids
+from .core.instants import Instant
+from .core.journal import Call, Found, Journal
+from .faults.faults import FaultPlan
+from .http.app import App, Problem, Problems
+from .http.hub import default_hub
+
+if TYPE_CHECKING:
+    from .http.hub import Hub
+    from .http.mount import Mount
+
+__all__ = ["SECRETS", "Context", "Delivery", "Gone", "Handle", "Snapshot", "secrets_of"]
+
+Delivery = Literal["driven", "background"]
+SECRETS = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
+"""The properties of handles that no report may show."""
+_making_stacks = threading.Lock()
+_changing_handles = threading.Lock()
+
+
+class Engine(Protocol):
+    """What a handle asks of any engine."""
+
+    def snapshot(self) -> Any:
+        """A cheap copy of all data, opaque to everybody else."""
+
+    def restore(self, snapshot: Any) -> None:
+        """Put the data of a snapshot back, timers included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The data of one handle at one moment; give it to ``restore()`` of the same handle."""
+
+    fixture: str
+    data: Any
+
+
+class Gone:
+    """What reports need of fakes and credentials that are no more.
+
+    ``last`` are the handles that were open when all were closed: they are asked when a report is
+    made, because most tests have none. Of a handle that closes alone only this is kept.
+    """
+
+    def __init__(self) -> None:
+        self.last: list[Handle] = []
+        self._homes: dict[str, tuple[str, str]] = {}
+        self._secrets: set[str] = set()
+
+    def add(self, handle: Handle) -> None:
+        """Keep a handle's address and credentials."""
+        self._homes[handle.name] = handle.fixture, handle.url
+        self.add_secrets(handle)
+
+    def add_secrets(self, handle: Handle) -> None:
+        """Keep a handle's credentials."""
+        self._secrets.update(secrets_of(handle))
+
+    @property
+    def homes(self) -> dict[str, tuple[str, str]]:
+        """The fixture and the address of each closed handle, by its name."""
+        return self._homes | {each.name: (each.fixture, each.url) for each in self.last}
+
+    @property
+    def secrets(self) -> set[str]:
+        """Credentials that once let somebody in."""
+        return self._secrets.union(*map(secrets_of, self.last))
+
+    def clear(self) -> None:
+        """Forget them, with the journal they are in."""
+        self.last = []
+        self._homes.clear()
+        self._secrets.clear()
+
+
+def secrets_of(handle: Handle) -> set[str]:
+    """The credentials that let somebody in now."""
+    values = (getattr(handle, name, None) for name in SECRETS)
+    return {value for value in values if isinstance(value, str)}
+
+
+@dataclass
+class Context:
+    """What the handles of one cloud share.
+
+    ``clock``, ``ids`` and ``journal`` are the cloud's; ``problems`` collects what a strict test fails
+    for; ``delivery`` says who delivers the queue's messages; ``interceptor`` answers requests to a
+    hard-coded origin; ``handles`` are the open handles made in this context, ``gone`` tells of the
+    others.
+    """
+
+    clock: Clock
+    ids: Ids
+    journal: Journal
+    problems: Problems = field(default_factory=Problems)
+    delivery: Delivery = "driven"
+    hub: Hub | None = None
+    tls: Any = None
+    handles: list[Handle] = field(default_factory=list)
+    gone: Gone = field(default_factory=Gone)
+    interceptor: Callable[[Handle, str], AbstractContextManager[object]] | None = None
+    place: dict[str, Any] = field(default_factory=dict)
+    """Host and port of the next handle, where they are wanted and not just any."""
+    wanted_token: str | None = None
+    """The token of the next handle, where it is wanted and not a random one."""
+    _numbers: dict[str, itertools.count[int]] = field(default_factory=dict)
+
+    @classmethod
+    def alone(
+        cls,
+        *,
+        now: Instant | None = None,
+        clock: Mode | None = None,
+        seed: int | str = 0,
+        delivery: Delivery = "driven",
+    ) -> Context:
+        """A context without a cloud, for a handle on its own."""
+        the_clock = Clock(now, clock)
+        return cls(the_clock, Ids(seed), Journal(the_clock.now_us), delivery=delivery)
+
+    def enter(self, handle: Handle) -> None:
+        """Count a handle among the open ones."""
+        # A new list each time: other threads may be going through the old one.
+        with _changing_handles:
+            self.handles = [*self.handles, handle]
+
+    def leave(self, handle: Handle) -> None:
+        """Count it no more; any number of calls."""
+        with _changing_handles:
+            self.handles = [each for each in self.handles if each is not handle]
+
+    def name_for(self, fixture: str, given: str | None) -> str:
+        """The handle's name: the given one, the fixture's, or the fixture's with a number.
+
+        Raises ``ContractError`` when an open handle has the given one.
+        """
+        taken = [handle.name for handle in self.handles]
+        if given is not None:
+            if given in taken:
+                raise ContractError(
+                    f"there is a handle named {shown(given)} already: give another name"
+                )
+            return given
+        for number in self._numbers.setdefault(fixture, itertools.count(1)):
+            name = fixture if number == 1 else f"{fixture}_{number}"
+            if name not in taken:
+                break
+        return name
+
+    def mount(self, app: Any, **options: Any) -> Mount:
+        """Put an app on an address of its own."""
+        if self.hub is None:
+            self.hub = default_hub()
+        if self.tls is not None:
+            options.setdefault("tls", self.tls)
+        # Only the handle itself stands at the wanted place; what else it mounts goes anywhere.
+        place, self.place = self.place, {}
+        return self.hub.mount(app, **{**place, **options})
+
+
+class Handle:
+    """One fake: where it is, how to get in, what it holds, what happened to it.
+
+    A with-block; leaving it closes the fake. What a tester does through a handle skips faults and
+    does not count as a client's call.
+    """
+
+    service: ClassVar[str] = ""
+    fixture: ClassVar[str] = ""
+
+    engine: Any
+
+    def __init__(
+        self,
+        context: Context,
+        app: App,
+        *,
+        name: str | None = None,
+        faults: FaultPlan | None = None,
+    ) -> None:
+        self.context = context
+        self.name = context.name_for(self.fixture, name)
+        self.clock = context.clock
+        self.app = app
+        self.token = context.wanted_token or new_token()
+        context.wanted_token = None
+        self.journal = Journal(
+            context.clock.now_us, service=self.service, handle=self.name, parent=context.journal
+        )
+        # An empty plan is false, and still the one the service asks.
+        if faults is None:
+            faults = FaultPlan(partial(context.ids.stream, self.name, "faults"), context.clock)
+        self.faults = faults
+        app.attach(
+            clock=context.clock,
+            journal=self.journal,
+            faults=self.faults,
+            problems=context.problems,
+            name=self.name,
+        )
+        self._exits: ExitStack | None = None
+        self._mount = context.mount(app)
+        self._mount.on_close.append(self.faults.close)
+        self._mount.on_error.append(self._server_failed)
+        self.faults.gate = self._mount.gate
+        self._baseline = self.first_baseline()
+        self.closed = False
+        context.enter(self)
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The base address, without a trailing slash."""
+        return str(self._mount.url)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that let a request in."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables the official clients read, with this fake's values."""
+        return self.env_variables()
+
+    def env_variables(self) -> dict[str, str]:
+        """Subclasses name their clients' variables here."""
+        return {}
+
+    def rotate_token(self) -> str:
+        """Replace the credentials; the old ones are refused from now on."""
+        self.context.gone.add_secrets(self)
+        self.token = new_token()
+        return self.token
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<{type(self).__name__} {self.name} {self.url}{state}>"
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def client(self, **options: Any) -> Any:
+        """The official client, ready-made; ``ContractError`` where it is not installed."""
+        return self._official(self.make_client, options)
+
+    def async_client(self, **options: Any) -> Any:
+        """The official asynchronous client, ready-made."""
+        return self._official(self.make_async_client, options)
+
+    def make_client(self, **options: Any) -> Any:
+        """Subclasses build their official client here."""
+        raise ContractError(f"{self.service} has no official client")
+
+    def make_async_client(self, **options: Any) -> Any:
+        """Subclasses build their official asynchronous client here."""
+        raise ContractError(f"{self.service} has no official asynchronous client")
+
+    def _official(self, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+        try:
+            client = make(**options)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").replace("_", "-")
+            raise ContractError(
+                f"the official client is not installed: {error.name} is missing. "
+                f"Install it with: pip install {package}"
+            ) from error
+        self._at_close(partial(_close_client, client))
+        return client
+
+    def intercept(self, origin: str) -> AbstractContextManager[object]:
+        """Answer requests to a hard-coded origin (``"https://kv.example.com"``) too.
+
+        Active until the returned context manager is left or the handle closes.
+        """
+        if self.context.interceptor is None:
+            raise ContractError("intercept() needs a handle that was made by a Cloud")
+        if self.closed:
+            # Nothing would ever take it back.
+            raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
+        interception = self.context.interceptor(self, origin)
+        self._stack().push(interception)
+        return interception
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def load(self, data: Any) -> None:
+        """Put data in; subclasses say which shapes."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Snapshot:
+        """The present data, to ``restore()`` later."""
+        return Snapshot(self.fixture, self.engine.snapshot())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
+        if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
+            raise ContractError(
+                f"{shown(snapshot)} is no snapshot of a {self.fixture}: "
+                "give what its snapshot() returned"
+            )
+        self.engine.restore(snapshot.data)
+
+    def first_baseline(self) -> Snapshot | None:
+        """What a new handle returns to; None, for ``new_snapshot()`` when it is asked for."""
+        return self.snapshot()
+
+    def new_snapshot(self) -> Snapshot:
+        """The data of a handle like this one that nobody has used."""
+        raise NotImplementedError
+
+    def set_baseline(self) -> None:
+        """Make the present data what ``reset()`` returns to."""
+        self._baseline = self.snapshot()
+
+    def reset(self) -> None:
+        """Back to the baseline: its data, no faults, an empty journal.
+
+        Address, credentials and clock stay.
+        """
+        self.restore(self._baseline or self.new_snapshot())
+        self.faults.clear()
+        self.journal.clear()
+
+    def on_close(self, callback: Callable[[], object]) -> None:
+        """Call this when the handle closes."""
+        check_function(callback, "without arguments")
+        self._at_close(callback)
+
+    def _at_close(self, callback: Callable[[], object]) -> None:
+        self._stack().callback(callback)
+
+    def _stack(self) -> ExitStack:
+        # Most handles have nothing to end but their mount.
+        with _making_stacks:
+            if self._exits is None:
+                self._exits = ExitStack()
+            return self._exits
+
+    def _left_behind(self) -> list[Problem]:
+        """What a strict test fails for that shows only when nothing more is to come."""
+        found = [
+            Problem(
+                "unused_fault",
+                f"{self.name}: the fault {shown(fault)} never fired; remove it, or allow it with "
+                'fakecloud.allow("unused_fault")',
+                {"handle": self.name},
+            )
+            for fault in self.faults.unused()
+        ]
+        unmet = getattr(self, "unmet", None)
+        if unmet is not None:
+            found += [
+                Problem("unmet", f"{self.name}: {text}", {"handle": self.name}) for text in unmet()
+            ]
+        return found
+
+    def end_connections(self) -> None:
+        """End requests in flight and close every open connection; the address stays."""
+        self._mount.reset_connections()
+
+    def close(self) -> None:
+        """End the fake: refuse connections, end those that are open, wake who waits.
+
+        May be called any number of times.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            if self._exits is not None:
+                self._exits.close()
+        finally:
+            # Whatever a tester's on_close raises, nobody may find the fake still there.
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self._mount.close()
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        self.context.leave(self)
+        gone = self.context.gone
+        if self not in gone.last:
+            gone.add(self)
+            self.context.problems += self._left_behind()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _server_failed(self, error: BaseException) -> None:
+        self.context.problems.report(
+            "bug",
+            f"{self.name}: the server of the fake failed: {shown(error)}\n"
+            "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
+            + "".join(traceback.format_exception(error)),
+            exception=error,
+            handle=self.name,
+        )
+
+    # -- assertions ------------------------------------------------------------------------------
+
+    def assert_called(
+        self, what: str | None = None, *, times: int | None = None, **where: object
+    ) -> Found[Call]:
+        """The clients' calls that match; fails unless at least one does, or exactly ``times``."""
+        return self.journal.assert_called(what, times=times, **where)
+
+    def assert_not_called(self, what: str | None = None, **where: object) -> None:
+        """Fails when any client's call matches."""
+        self.journal.assert_not_called(what, **where)
+
+
+def _close_client(client: Any) -> None:
+    """Close what an official client keeps open; not all of them have a way to say so."""
+    for owner in (client, *vars(client).values()):
+        connections = getattr(owner, "_client", None)
+        close = getattr(connections, "close", None)
+        # Asynchronous clients have aclose() instead, and a loop of their own to call it in.
+        if close is not None and not hasattr(connections, "aclose"):
+            close()

@@ -1,0 +1,336 @@
+"""One acceptor for every listening socket of the process, and the workers that serve connections.
+
+Mounting an application costs a socket, a bind and a registration; no thread is started or joined.
+One daemon thread waits on all listening sockets; an accepted connection goes to an idle worker of
+a pool that grows without a bound, since a handler may block for as long as it likes (a long poll,
+a callback into the same process) and a keep-alive connection owns its worker.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import functools
+import os
+import selectors
+import socket
+import ssl
+import sys
+import threading
+import traceback
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ContractError
+from .mount import BACKLOG, Mount
+from .ports import PortAllocator
+from .workers import WorkerPool
+
+if TYPE_CHECKING:
+    from .connection import ConnectionHandler, Watch
+
+__all__ = ["Hub", "default_hub"]
+
+_NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
+_SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+SCARCE_SECONDS = 0.05
+"""How long the thread waits before it tries to accept again what the system has no room for."""
+
+
+class Hub:
+    """The listening sockets of the process and the thread that accepts on all of them.
+
+    Starts with the first mount and stops at exit, both without delay. One is enough for a process
+    (``default_hub()``); it is safe to use from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        _hubs.add(self)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._mounts: set[Mount] = set()
+        self._ports = PortAllocator()
+        self._selector: selectors.BaseSelector | None = None
+        self._wakes = False
+        self._wake: socket.socket | None = None
+        self._scarce = False
+        self._thread: threading.Thread | None = None
+        self.workers = WorkerPool()
+
+    @property
+    def mounts(self) -> int:
+        """How many applications are mounted now."""
+        return len(self._mounts)
+
+    def mount(
+        self,
+        app: Any,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        protocol: ConnectionHandler | None = None,
+    ) -> Mount:
+        """Serve an application at an address of its own, from now on.
+
+        ``app`` is a ``kernel.app.App`` or any WSGI callable. ``port`` 0 takes the next free one.
+        ``tls`` serves HTTPS (or whatever the protocol is) with that context. ``protocol`` replaces
+        HTTP: it is called with each ``Connection``, in a thread of its own, and the connection is
+        closed when it returns. Raises ``ContractError`` when a given address cannot be had.
+        """
+        if protocol is None:
+            protocol = _http()
+        if self._selector is None:
+            self._start()
+        # "localhost." is "localhost", said to be complete; clients compare it as text.
+        mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
+        self._mounts.add(mount)
+        self.register(mount.listener, mount)
+        return mount
+
+    def stop(self) -> None:
+        """Close every mount and end the hub's thread; the next mount starts it again."""
+        for mount in list(self._mounts):
+            mount.close()
+        with self._lock:
+            thread, self._thread = self._thread, None
+            selector, self._selector = self._selector, None
+            wake, self._wake = self._wake, None
+        if wake is not None:
+            wake.close()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+        del selector
+
+    # -- for mounts and connections --------------------------------------------------------------
+
+    def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
+        """A listening socket on the port, or on the next free one when it is 0; and which it is."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # The protocol is named because libraries look for it before they set TCP_NODELAY.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            sock.setblocking(False)
+            if sys.platform == "win32":  # pragma: no cover - Windows
+                # There SO_REUSEADDR would let a second process take the port away.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+            elif port:
+                # A chosen port must be usable again right after a restart.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if port:
+                sock.bind((host, port))
+            bound = port or self._bind_next(sock, host)
+            sock.listen(BACKLOG)
+        except OSError as error:
+            sock.close()
+            wanted = f"port {port} of {host}" if port else f"any port of {host}"
+            raise ContractError(
+                f"cannot listen on {wanted}: {error.strerror or error}. "
+                "Leave the port out for a free one, or stop what uses it"
+            ) from error
+        except BaseException:
+            sock.close()
+            raise
+        return sock, bound
+
+    def _bind_next(self, sock: socket.socket, host: str) -> int:
+        with self._lock:
+            for port in self._ports:
+                try:
+                    sock.bind((host, port))
+                    return port
+                except OSError as error:
+                    # Taken, or (Windows) reserved by the system: the next one.
+                    if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                        raise
+        raise OSError(errno.EADDRINUSE, "every port of the range is taken")
+
+    def register(self, sock: socket.socket, data: Mount | Watch) -> bool:
+        """Have ``data.ready()`` called in the hub's thread whenever the socket is readable."""
+        selector = self._selector
+        if selector is None:
+            return False
+        try:
+            selector.register(sock, selectors.EVENT_READ, data)
+        except KeyError:
+            # Somebody closed a socket of ours behind our back, and this one got its descriptor.
+            selector.unregister(sock.fileno())
+            selector.register(sock, selectors.EVENT_READ, data)
+        if self._wakes:
+            self._nudge()
+        return True
+
+    def unregister(self, sock: socket.socket) -> None:
+        """Take a socket off again; to be called before it is closed."""
+        selector = self._selector
+        if selector is None:
+            return
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            selector.unregister(sock)
+        if self._wakes:
+            self._nudge()
+
+    def forget(self, mount: Mount) -> None:
+        """Drop a closed mount."""
+        self._mounts.discard(mount)
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._selector is not None:
+                return
+            selector = selectors.DefaultSelector()
+            inner, self._wake = socket.socketpair()
+            inner.setblocking(False)
+            self._wake.setblocking(False)
+            selector.register(inner, selectors.EVENT_READ, None)
+            # epoll and kqueue see what other threads add while they wait; the others must be woken.
+            self._wakes = type(selector).__name__ not in ("EpollSelector", "KqueueSelector")
+            self._thread = threading.Thread(
+                target=self._run, args=(selector, inner), name="fakecloud-hub", daemon=True
+            )
+            self._thread.start()
+            self._selector = selector
+
+    def _nudge(self) -> None:
+        wake = self._wake
+        if wake is not None:
+            # A full buffer means that the thread is about to wake anyway.
+            with contextlib.suppress(OSError):
+                wake.send(b"\0")
+
+    def _run(self, selector: selectors.BaseSelector, inner: socket.socket) -> None:
+        breath = threading.Event()
+        try:
+            while True:
+                try:
+                    ready = selector.select()
+                except (OSError, ValueError):
+                    _drop_closed(selector)
+                    continue
+                # Nothing of it stays behind here while the thread sleeps: a mount would keep the
+                # data of its test.
+                while ready:
+                    if not self._attend(selector, inner, ready.pop(0)[0], breath):
+                        return
+        finally:
+            selector.close()
+            inner.close()
+
+    def _attend(
+        self,
+        selector: selectors.BaseSelector,
+        inner: socket.socket,
+        key: selectors.SelectorKey,
+        breath: threading.Event,
+    ) -> bool:
+        """See to one socket that something came to; whether the thread goes on."""
+        if key.data is None:
+            return _drained(inner)
+        try:
+            key.data.ready()
+            self._scarce = False
+        except OSError as error:
+            if error.errno in _NO_SOCKET:
+                _drop(selector, key)
+            else:
+                # Whoever waits in the backlog can be accepted when others have left.
+                self._tell_scarce(key.data, error)
+                breath.wait(SCARCE_SECONDS)
+        except Exception as error:
+            # Whatever is wrong with one socket, even a tool that forbids to make any, the others go
+            # on, and this one may get well.
+            traceback.print_exception(error, file=sys.stderr)
+            breath.wait(0.01)
+        return True
+
+    def _tell_scarce(self, data: object, error: OSError) -> None:
+        if self._scarce:
+            return  # once for each time that it begins
+        self._scarce = True
+        advice = ""
+        if error.errno in _SCARCE:
+            advice = ". Close clients that are not used any more, or raise the limit (ulimit -n)"
+        print(
+            f"pytest-fakecloud: {data!r} cannot accept a connection: {error.strerror or error}; "
+            f"clients wait until there is room{advice}",
+            file=sys.stderr,
+        )
+
+    # -- the process -----------------------------------------------------------------------------
+
+    def _after_fork(self) -> None:
+        mounts, selector, wake = self._mounts, self._selector, self._wake
+        for mount in mounts:
+            mount.after_fork()
+        if selector is not None:
+            keys = list((selector.get_map() or {}).values())
+            # Only this process's copy is closed; the parent's waits on.
+            selector.close()
+            for key in keys:
+                if key.data is None and isinstance(key.fileobj, socket.socket):
+                    key.fileobj.close()
+        if wake is not None:
+            wake.close()
+        self._reset()
+
+
+def _drained(inner: socket.socket) -> bool:
+    try:
+        return bool(inner.recv(4096))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    with contextlib.suppress(KeyError, ValueError, OSError):
+        selector.unregister(key.fileobj)
+
+
+def _drop_closed(selector: selectors.BaseSelector) -> None:
+    for key in list((selector.get_map() or {}).values()):
+        try:
+            # Asked of the socket, because on Windows it is no file descriptor.
+            key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
+        except OSError:
+            _drop(selector, key)
+
+
+@functools.cache
+def _http() -> ConnectionHandler:
+    # Only here, so that the hub alone does not import the HTTP server.
+    from .server import serve_http
+
+    return serve_http
+
+
+_hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
+_shared: Hub | None = None
+_shared_lock = threading.Lock()
+
+
+def default_hub() -> Hub:
+    """The hub of this process."""
+    global _shared
+    with _shared_lock:
+        if _shared is None:
+            _shared = Hub()
+            atexit.register(_shared.stop)
+        return _shared
+
+
+def _after_fork_in_child() -> None:
+    global _shared_lock
+    _shared_lock = threading.Lock()
+    for hub in list(_hubs):
+        hub._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,123 @@
+"""The threads that serve connections and make deliveries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ..core.instants import monotonic
+
+__all__ = ["WorkerPool"]
+
+
+class WorkerPool:
+    """Named daemon threads that run one job each at a time; as many as there are jobs.
+
+    A thread that has had nothing to do for ``linger`` seconds ends, down to ``keep`` of them; one
+    that finishes its job while ``spare`` others are idle ends at once, so that thousands of
+    connections closed together do not leave thousands of threads that wake together.
+    """
+
+    def __init__(
+        self,
+        keep: int = 2,
+        linger: float = 5.0,
+        spare: int = 32,
+        name: str = "fakecloud-worker",
+    ) -> None:
+        self._name = name
+        self.keep = keep
+        self.spare = spare
+        self.linger = linger
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._closed = False
+        self._workers: set[_Worker] = set()
+        self._started = 0
+
+    @property
+    def threads(self) -> int:
+        """How many threads there are now."""
+        return len(self._workers)
+
+    @property
+    def idle(self) -> int:
+        """How many of them wait for a job."""
+        return len(self._idle)
+
+    def close(self, timeout: float = 1.0) -> bool:
+        """End every thread, one that is busy when its job has ended; whether all did in time.
+
+        The caller's own thread is not waited for.
+        """
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            threads = {worker.thread for worker in self._workers}
+        for worker in idle:
+            worker.wake.release()
+        give_up = monotonic() + timeout
+        for thread in threads - {threading.current_thread()}:
+            # One that is not started yet cannot be joined; it ends with its job.
+            if thread.ident is not None:
+                thread.join(max(0.0, give_up - monotonic()))
+        return not any(one.is_alive() for one in threads - {threading.current_thread()})
+
+    def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
+        """Have an idle thread run the job, or a new one; ``abandon()`` when none can be started."""
+        with self._lock:
+            if self._idle:
+                # The one that was busy last, so that those nobody needs are idle for long.
+                worker = self._idle.pop()
+                worker.job = job
+                worker.wake.release()
+                return
+            self._started += 1
+            worker = _Worker(job)
+            worker.thread = threading.Thread(
+                target=self._work,
+                args=(worker,),
+                name=f"{self._name}-{self._started}",
+                daemon=True,
+            )
+            self._workers.add(worker)
+        try:
+            worker.thread.start()
+        except RuntimeError:
+            with self._lock:
+                self._workers.discard(worker)
+            abandon()
+
+    def _work(self, worker: _Worker) -> None:
+        while True:
+            worker.job()
+            worker.job = _nothing
+            with self._lock:
+                if self._closed or len(self._idle) >= self.spare:
+                    self._workers.discard(worker)
+                    return
+                self._idle.append(worker)
+            while not worker.wake.acquire(timeout=self.linger):
+                with self._lock:
+                    # Not among the idle, it has just been claimed: its job is there.
+                    if worker in self._idle and len(self._workers) > self.keep:
+                        self._idle.remove(worker)
+                        self._workers.discard(worker)
+                        return
+
+
+class _Worker:
+    """A thread of the pool: its job, and the lock it sleeps on while it has none."""
+
+    __slots__ = ("job", "thread", "wake")
+
+    thread: threading.Thread
+
+    def __init__(self, job: Callable[[], None]) -> None:
+        self.job = job
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+
+def _nothing() -> None:
+    """What an idle worker has to do."""

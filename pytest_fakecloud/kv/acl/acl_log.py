@@ -1,0 +1,79 @@
+"""What ACL LOG shows: refused commands, keys and channels, and failed logins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..reply import Map
+
+__all__ = ["AclLog"]
+
+SAME_WITHIN_US = 60_000_000
+"""Refusals of the same kind less than this apart are one entry that is counted."""
+
+
+class _Entry:
+    __slots__ = ("at_us", "client", "context", "count", "name", "object", "reason")
+
+    def __init__(
+        self, reason: str, context: str, object: bytes, name: bytes, at_us: int, client: bytes
+    ) -> None:
+        self.count = 1
+        self.reason = reason
+        self.context = context
+        self.object = object
+        self.name = name
+        self.at_us = at_us
+        self.client = client
+
+    def same(self, other: _Entry) -> bool:
+        return (
+            (self.reason, self.context, self.object, self.name)
+            == (other.reason, other.context, other.object, other.name)
+        ) and abs(other.at_us - self.at_us) <= SAME_WITHIN_US
+
+
+class AclLog:
+    """The latest refusals, newest first; ``longest`` is how many are kept at present."""
+
+    def __init__(self, longest: Callable[[], int]) -> None:
+        self._longest = longest
+        self._entries: list[_Entry] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(
+        self, reason: str, context: str, object: bytes, name: bytes, at_us: int, client: bytes
+    ) -> None:
+        """Note a refusal: why, in which context, of what, to whom; ``client`` describes who asked."""
+        entry = _Entry(reason, context, object, name, at_us, client)
+        for known in self._entries[:10]:
+            if known.same(entry):
+                self._entries.remove(known)
+                entry.count = known.count + 1
+                break
+        self._entries.insert(0, entry)
+        del self._entries[self._longest() :]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
+    def show(self, count: int, now_us: int) -> list[Any]:
+        """The latest ``count`` entries as ACL LOG replies them."""
+        return [
+            Map(
+                [
+                    *(b"count", entry.count),
+                    *(b"reason", entry.reason.encode()),
+                    *(b"context", entry.context.encode()),
+                    *(b"object", entry.object),
+                    *(b"username", entry.name),
+                    *(b"age-seconds", (now_us - entry.at_us) // 1000 / 1000),
+                    *(b"client-info", entry.client),
+                ]
+            )
+            for entry in self._entries[:count]
+        ]

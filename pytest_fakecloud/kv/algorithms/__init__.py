@@ -1,0 +1,1 @@
+"""Algorithms that know nothing of keys and commands: patterns, hashes, ordered blocks, geohashes."""

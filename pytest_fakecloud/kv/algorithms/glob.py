@@ -1,0 +1,218 @@
+"""Glob patterns as Redis matches them, in time at most proportional to pattern times text.
+
+``*`` any run, ``?`` any byte, ``[a-c]`` and ``[^x]`` classes, a backslash takes the next byte as it
+is. A pattern is cut at its stars; the pieces between have a fixed length, so taking each at its
+first possible place is right, and nothing is ever tried twice. Plain pieces are found in linear
+time. Decided here: one with wildcards that would take a second to find, as no pattern of a program
+does (``SEARCH_STEPS``), is an error of the command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+
+from ..errors import CommandError
+
+__all__ = ["SEARCH_STEPS", "has_wildcard", "matcher", "matches"]
+
+SEARCH_STEPS = 50_000_000
+"""Bytes of a piece with wildcards between two stars, times bytes of the text it is looked for in."""
+_TOO_LONG = b"ERR the pattern is too long to be looked for in a text of that length"
+_KEPT_LENGTH = 4096
+
+Element = int | frozenset[int] | None
+"""What one byte of a text is held against: a byte, a class, or anything at all."""
+
+
+def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
+    """Whether the whole text matches the pattern."""
+    return matcher(pattern, nocase)(text)
+
+
+def has_wildcard(pattern: bytes) -> bool:
+    """Whether the pattern can match anything but its own text."""
+    return any(byte in b"*?[\\" for byte in pattern)
+
+
+def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
+    """A function that tells whether a text matches the pattern; kept for the next call.
+
+    The function raises ``CommandError`` where that would take too long (``SEARCH_STEPS``).
+    """
+    return (_kept if len(pattern) <= _KEPT_LENGTH else _matcher)(pattern, nocase)
+
+
+def _matcher(pattern: bytes, nocase: bool) -> Callable[[bytes], bool]:
+    if pattern == b"*":
+        return _anything
+    pattern = pattern.lower() if nocase else pattern
+    if not any(special in pattern for special in (b"?", b"[", b"\\")):
+        match = _plain(pattern.split(b"*"))
+    else:
+        pieces = [_Piece(elements) for elements in _pieces(pattern)]
+        match = _Starred(pieces).match if len(pieces) > 1 else pieces[0].is_whole
+    return (lambda text: match(text.lower())) if nocase else match
+
+
+_kept = lru_cache(maxsize=512)(_matcher)
+
+
+def _anything(text: bytes) -> bool:
+    return True
+
+
+def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
+    """For a pattern of stars and nothing else special, which is nearly every one."""
+    if len(parts) == 1:
+        return parts[0].__eq__
+    head, *middle, tail = parts
+    middle = [part for part in middle if part]
+    least = sum(map(len, parts))
+
+    def match(text: bytes) -> bool:
+        if len(text) < least or not (text.startswith(head) and text.endswith(tail)):
+            return False
+        position, stop = len(head), len(text) - len(tail)
+        for part in middle:
+            found = text.find(part, position, stop)
+            if found < 0:
+                return False
+            position = found + len(part)
+        return True
+
+    return match
+
+
+class _Piece:
+    """A part of a pattern without stars: as many elements as bytes it matches."""
+
+    def __init__(self, elements: list[Element]) -> None:
+        self.length = len(elements)
+        self._elements = elements
+        plain = [element for element in elements if isinstance(element, int)]
+        self._plain = bytes(plain) if len(plain) == len(elements) else None
+
+    @cached_property
+    def _expression(self) -> re.Pattern[bytes]:
+        return re.compile(b"".join(map(_source, self._elements)), re.DOTALL)
+
+    def is_whole(self, text: bytes) -> bool:
+        return len(text) == self.length and self.is_at(text, 0)
+
+    def is_at(self, text: bytes, start: int) -> bool:
+        """Whether it matches at that place of a text that is long enough."""
+        if self._plain is not None:
+            return text.startswith(self._plain, start)
+        if self.length <= _KEPT_LENGTH:
+            return self._expression.match(text, start) is not None
+        # Compiling an expression of that length would take many times as long.
+        return all(
+            element is None or (element == byte if isinstance(element, int) else byte in element)
+            for element, byte in zip(self._elements, text[start:], strict=False)
+        )
+
+    def find(self, text: bytes, start: int, stop: int) -> int:
+        """The first place from ``start`` where it matches and ends by ``stop``, or -1."""
+        if self._plain is not None:
+            return text.find(self._plain, start, stop)
+        if stop - start < self.length:
+            return -1
+        if self.length * (stop - start) > SEARCH_STEPS:
+            raise CommandError(_TOO_LONG)
+        found = self._expression.search(text, start, stop)
+        return -1 if found is None else found.start()
+
+
+class _Starred:
+    """A pattern with stars."""
+
+    def __init__(self, pieces: list[_Piece]) -> None:
+        self._head, *middle, self._tail = pieces
+        self._middle = [piece for piece in middle if piece.length]
+        self._least = sum(piece.length for piece in pieces)
+
+    def match(self, text: bytes) -> bool:
+        stop = len(text) - self._tail.length
+        if len(text) < self._least or not self._head.is_at(text, 0):
+            return False
+        if not self._tail.is_at(text, stop):
+            return False
+        position = self._head.length
+        for piece in self._middle:
+            found = piece.find(text, position, stop)
+            if found < 0:
+                return False
+            position = found + piece.length
+        return True
+
+
+def _source(element: Element) -> bytes:
+    """An element as a regular expression."""
+    if element is None:
+        return b"."
+    if isinstance(element, int):
+        return b"\\x%02x" % element
+    if not element:
+        return b"(?!)."
+    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(element)) + b"]"
+
+
+def _pieces(pattern: bytes) -> list[list[Element]]:
+    pieces: list[list[Element]] = [[]]
+    at = 0
+    while at < len(pattern):
+        byte = pattern[at]
+        at += 1
+        if byte == 0x2A:  # *
+            if pieces[-1] or len(pieces) == 1:
+                pieces.append([])
+        elif byte == 0x3F:  # ?
+            pieces[-1].append(None)
+        elif byte == 0x5B:  # [
+            element, at = _class(pattern, at)
+            pieces[-1].append(element)
+        else:
+            if byte == 0x5C and at < len(pattern):  # backslash; the last byte stands for itself
+                byte = pattern[at]
+                at += 1
+            pieces[-1].append(byte)
+    return pieces
+
+
+_ALL = frozenset(range(256))
+
+
+def _class(pattern: bytes, at: int) -> tuple[Element, int]:
+    negated = pattern[at : at + 1] == b"^"
+    at += negated
+    members: set[int] = set()
+    while at < len(pattern):
+        left = len(pattern) - at
+        if pattern[at] == 0x5C and left >= 2:
+            members.add(pattern[at + 1])
+            at += 2
+        elif pattern[at] == 0x5D:  # ]
+            at += 1
+            break
+        elif left >= 3 and pattern[at + 1] == 0x2D:  # a-c, even where c is "]"
+            members |= _range(pattern[at], pattern[at + 2])
+            at += 3
+        else:
+            members.add(pattern[at])
+            at += 1
+    return _shared(_ALL - members if negated else frozenset(members)), at
+
+
+@lru_cache(maxsize=512)
+def _shared(members: frozenset[int]) -> frozenset[int]:
+    # A pattern may repeat a class a million times.
+    return members
+
+
+@lru_cache(maxsize=512)
+def _range(start: int, end: int) -> frozenset[int]:
+    # Redis compares signed chars, so bytes above 127 come before the others.
+    low, high = sorted((start - 256 if start > 127 else start, end - 256 if end > 127 else end))
+    return frozenset(byte % 256 for byte in range(low, high + 1))

@@ -1,0 +1,1 @@
+"""Hashes: fields, and fields that expire."""

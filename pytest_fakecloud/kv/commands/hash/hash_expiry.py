@@ -1,0 +1,298 @@
+"""Fields of hashes that expire by themselves: the HEXPIRE family, HGETEX, HSETEX, HGETDEL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ... import errors
+from ...errors import CommandError, invalid_expire
+from ...model import Session
+from ...reply import Reply
+from ...table.expiry import (
+    EXPIRY_WORDS,
+    expiry_ms,
+    is_met,
+    parse_conditions,
+    relative_ms,
+)
+from ...table.registry import Args, command
+from ...table.syntax import parse_int
+from ...values.hashes import HashValue
+
+__all__: list[str] = []
+
+
+def _fields(args: Args, at: int, each: int = 1) -> Args:
+    """The fields after ``FIELDS count`` at ``args[at]``, which must be the last ones."""
+    if at + 1 >= len(args) or args[at].upper() != b"FIELDS":
+        raise CommandError(errors.NUMFIELDS)
+    count = parse_int(args[at + 1])
+    if count < 1 or count * each != len(args) - at - 2:
+        raise CommandError(errors.NUMFIELDS)
+    return args[at + 2 :]
+
+
+def _find_fields_word(args: Args, at: int) -> int:
+    while at < len(args):
+        if args[at].upper() == b"FIELDS":
+            return at
+        at += 1
+    raise CommandError(errors.NUMFIELDS)
+
+
+def _changed(session: Session, key: bytes, value: HashValue, *events: str) -> None:
+    session.db.note_fields(key, value)
+    for event in events:
+        session.db.touch(key, event)
+    session.db.remove_if_empty(key)
+
+
+# -- setting -------------------------------------------------------------------------------------
+
+
+def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bool) -> Reply:
+    at = _find_fields_word(args, 2)
+    condition = parse_conditions(args[2:at])
+    fields = _fields(args, at)
+    if parse_int(args[1]) < 0:
+        raise CommandError(invalid_expire(name))
+    at_ms = relative_ms(args[1], seconds, 0 if absolute else session.now_ms, name)
+    value = session.db.get(args[0], HashValue)
+    if value is None:
+        return [-2] * len(fields)
+    results: list[Reply] = []
+    for field in fields:
+        if field not in value.fields:
+            results.append(-2)
+        elif not is_met(condition, value.expiry(field), at_ms):
+            results.append(0)
+        elif at_ms <= session.now_ms:
+            value.remove(field)
+            results.append(2)
+        else:
+            value.expire_at(field, at_ms)
+            results.append(1)
+    told = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
+    _changed(session, args[0], value, *told)
+    return results
+
+
+@command("HEXPIRE")
+def hexpire(session: Session, args: Args) -> Reply:
+    """Let fields of a hash expire after a number of seconds."""
+    return _expire(session, args, "hexpire", seconds=True, absolute=False)
+
+
+@command("HPEXPIRE")
+def hpexpire(session: Session, args: Args) -> Reply:
+    """Let fields of a hash expire after a number of milliseconds."""
+    return _expire(session, args, "hpexpire", seconds=False, absolute=False)
+
+
+@command("HEXPIREAT")
+def hexpireat(session: Session, args: Args) -> Reply:
+    """Let fields of a hash expire at an instant in seconds."""
+    return _expire(session, args, "hexpireat", seconds=True, absolute=True)
+
+
+@command("HPEXPIREAT")
+def hpexpireat(session: Session, args: Args) -> Reply:
+    """Let fields of a hash expire at an instant in milliseconds."""
+    return _expire(session, args, "hpexpireat", seconds=False, absolute=True)
+
+
+@command("HPERSIST")
+def hpersist(session: Session, args: Args) -> Reply:
+    """Take the expiry off fields of a hash."""
+    if args[1].upper() != b"FIELDS":
+        raise CommandError(errors.SYNTAX)
+    fields = _fields(args, 1)
+    value = session.db.get(args[0], HashValue)
+    if value is None:
+        return [-2] * len(fields)
+    results: list[Reply] = []
+    for field in fields:
+        if field not in value.fields:
+            results.append(-2)
+        else:
+            results.append(1 if value.persist(field) else -1)
+    if 1 in results:
+        _changed(session, args[0], value, "hpersist")
+    return results
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def _read_fields(args: Args) -> Args:
+    if args[1].upper() != b"FIELDS":
+        raise CommandError(errors.SYNTAX)
+    count = parse_int(args[2])
+    if count < 1 or count != len(args) - 3:
+        raise CommandError(errors.SYNTAX)
+    return args[3:]
+
+
+def _read(session: Session, args: Args, shown: Callable[[int], int]) -> Reply:
+    fields = _read_fields(args)
+    value = session.db.get(args[0], HashValue)
+    if value is None:
+        return [-2] * len(fields)
+    results: list[Reply] = []
+    for field in fields:
+        at_ms = value.expiry(field)
+        if field not in value.fields:
+            results.append(-2)
+        else:
+            results.append(-1 if at_ms is None else shown(at_ms))
+    return results
+
+
+@command("HTTL")
+def httl(session: Session, args: Args) -> Reply:
+    """The seconds fields of a hash have left."""
+    return _read(session, args, lambda at_ms: (at_ms - session.now_ms + 500) // 1000)
+
+
+@command("HPTTL")
+def hpttl(session: Session, args: Args) -> Reply:
+    """The milliseconds fields of a hash have left."""
+    return _read(session, args, lambda at_ms: at_ms - session.now_ms)
+
+
+@command("HEXPIRETIME")
+def hexpiretime(session: Session, args: Args) -> Reply:
+    """The instants in seconds at which fields of a hash expire.
+
+    The vendor rounds down (seen in the official clients' tests), stock servers to the nearest.
+    """
+    half = 0 if session.engine.dialect == "vendor" else 500
+    return _read(session, args, lambda at_ms: (at_ms + half) // 1000)
+
+
+@command("HPEXPIRETIME")
+def hpexpiretime(session: Session, args: Args) -> Reply:
+    """The instants in milliseconds at which fields of a hash expire."""
+    return _read(session, args, lambda at_ms: at_ms)
+
+
+# -- reading and changing ------------------------------------------------------------------------
+
+
+@command("HGETDEL")
+def hgetdel(session: Session, args: Args) -> Reply:
+    """The values of fields of a hash, which are removed."""
+    if args[1].upper() != b"FIELDS":
+        raise CommandError(errors.SYNTAX)
+    fields = _fields(args, 1)
+    value = session.db.get(args[0], HashValue)
+    if value is None:
+        return [None] * len(fields)
+    results: list[Reply] = []
+    for field in fields:
+        results.append(value.fields.get(field))
+        value.remove(field)
+    if any(result is not None for result in results):
+        _changed(session, args[0], value, "hdel")
+    return results
+
+
+Lifetime = tuple[bytes, bytes] | None
+
+
+def _words(words: Args, flags: frozenset[bytes], keep: bytes) -> tuple[set[bytes], Lifetime]:
+    """The words before FIELDS: plain flags, and one expiry or the word that excludes it."""
+    found: set[bytes] = set()
+    lifetime: Lifetime = None
+    at = 0
+    while at < len(words):
+        word = words[at].upper()
+        if word in flags or (word == keep and lifetime is None):
+            found.add(word)
+        elif (
+            word in EXPIRY_WORDS
+            and at + 1 < len(words)
+            and keep not in found
+            and (lifetime is None or lifetime[0] == word)
+        ):
+            at += 1
+            lifetime = (word, words[at])
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    return found, lifetime
+
+
+def _lifetime_ms(session: Session, lifetime: Lifetime, name: str) -> int | None:
+    if lifetime is None:
+        return None
+    if parse_int(lifetime[1]) == 0:
+        return session.now_ms
+    return expiry_ms(*lifetime, session.now_ms, name)
+
+
+@command("HGETEX")
+def hgetex(session: Session, args: Args) -> Reply:
+    """The values of fields of a hash, whose expiry is changed or taken off."""
+    at = _find_fields_word(args, 1)
+    found, lifetime = _words(args[1:at], frozenset(), b"PERSIST")
+    fields = _fields(args, at)
+    value = session.db.get(args[0], HashValue)
+    at_ms = _lifetime_ms(session, lifetime, "hgetex")
+    if value is None:
+        return [None] * len(fields)
+    results: list[Reply] = []
+    events: set[str] = set()
+    for field in fields:
+        results.append(value.fields.get(field))
+        if field not in value.fields:
+            continue
+        if at_ms is not None and at_ms <= session.now_ms:
+            value.remove(field)
+            events.add("hexpired")
+        elif at_ms is not None:
+            value.expire_at(field, at_ms)
+            events.add("hexpire")
+        elif found and value.persist(field):
+            events.add("hpersist")
+    if events:
+        _changed(session, args[0], value, *events)
+    return results
+
+
+_HSETEX_FLAGS = frozenset({b"NX", b"XX", b"FNX", b"FXX"})
+
+
+@command("HSETEX")
+def hsetex(session: Session, args: Args) -> Reply:
+    """Set fields of a hash with an expiry and a condition; 1 when they were set, else 0."""
+    at = _find_fields_word(args, 1)
+    found, lifetime = _words(args[1:at], _HSETEX_FLAGS, b"KEEPTTL")
+    if {b"FNX", b"FXX"} <= found or {b"NX", b"XX"} <= found:
+        raise CommandError(errors.SYNTAX)
+    pairs = _fields(args, at, each=2)
+    key = args[0]
+    value = session.db.get(key, HashValue)
+    at_ms = _lifetime_ms(session, lifetime, "hsetex")
+    present = set() if value is None else set(value.fields)
+    wanted = set(pairs[::2])
+    if (
+        (b"NX" in found and value is not None)
+        or (b"XX" in found and value is None)
+        or (b"FNX" in found and wanted & present)
+        or (b"FXX" in found and wanted - present)
+    ):
+        return 0
+    value = session.db.get_or_create(key, HashValue)
+    for place in range(0, len(pairs), 2):
+        field = pairs[place]
+        value.set(field, pairs[place + 1], keep_ttl=b"KEEPTTL" in found)
+        if at_ms is not None and at_ms <= session.now_ms:
+            value.remove(field)
+        elif at_ms is not None:
+            value.expire_at(field, at_ms)
+    events = ["hset"]
+    if at_ms is not None:
+        events += ["hexpire"] if at_ms > session.now_ms else ["hexpire", "hexpired"]
+    _changed(session, key, value, *events)
+    return 1

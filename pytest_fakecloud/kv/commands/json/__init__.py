@@ -1,0 +1,1 @@
+"""JSON documents: reading, changing and describing what paths match."""

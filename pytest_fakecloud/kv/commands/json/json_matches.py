@@ -1,0 +1,228 @@
+"""What the commands of JSON documents share: reading arguments, and one operation on every match.
+
+With a ``$`` path a reply has one item for every match, nil where the match is of another type; with
+a legacy path it is the answer for the first match, and a path without any is an error. What a key
+that is not there answers follows RedisJSON (decided here where the vendor's client tests are
+silent): reads of legacy paths are nil, all else is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import CommandError, one_line, wrong_arity
+from ...reply import Reply
+from ...table.registry import Args
+from ...values.json import (
+    DEEPEST,
+    JsonError,
+    JsonValue,
+    depth,
+    parse_json,
+    type_word,
+)
+
+if TYPE_CHECKING:
+    from ...model import Session
+    from ...values.json_path import Location, Path
+
+__all__ = [
+    "ABSENT",
+    "DOT",
+    "NOT_A_NUMBER",
+    "NOT_STATIC",
+    "NO_KEY",
+    "OUT_OF_BOUNDS",
+    "ROOT_ONLY",
+    "TOO_DEEP",
+    "Operation",
+    "change",
+    "check_depth",
+    "document_of",
+    "existing",
+    "find",
+    "no_path",
+    "of_kind",
+    "optional_path",
+    "outermost",
+    "parent_of",
+    "put",
+    "read",
+    "read_path",
+    "read_value",
+    "replace",
+    "reply_for",
+    "wrong_type",
+]
+
+NO_KEY = b"ERR could not perform this operation on a key that doesn't exist"
+ROOT_ONLY = b"ERR new objects must be created at the root"
+NOT_STATIC = b"ERR Err wrong static path"
+OUT_OF_BOUNDS = b"ERR index out of bounds"
+NOT_A_NUMBER = b"ERR result is not a number"
+TOO_DEEP = b"ERR the document would be nested too deeply"
+
+_MOST_LEVELS = 2 * DEEPEST
+DOT = b"."
+
+ABSENT = object()
+"""What an operation answers for a match of a type it does not work on."""
+
+
+# -- reading arguments ---------------------------------------------------------------------------
+
+
+def read_path(text: bytes) -> Path:
+    """The path a client sent; raises ``CommandError``."""
+    from ...values.json_path import PathError, compile_path  # for those who use documents
+
+    try:
+        return compile_path(text)
+    except PathError as error:
+        raise CommandError(one_line(b"ERR invalid path: " + str(error).encode())) from None
+
+
+def find(path: Path, root: Any) -> list[Location]:
+    """What a path finds; raises ``CommandError`` when it looks at too much."""
+    from ...values.json_path import PathError
+
+    try:
+        return path.find(root)
+    except PathError as error:
+        raise CommandError(one_line(b"ERR invalid path: " + str(error).encode())) from None
+
+
+def read_value(text: bytes) -> Any:
+    """The JSON value a client sent; raises ``CommandError``."""
+    try:
+        return parse_json(text)
+    except JsonError as error:
+        raise CommandError(one_line(b"ERR " + str(error).encode())) from None
+
+
+def document_of(session: Session, key: bytes) -> JsonValue | None:
+    """The document under a key, or None; raises WRONGTYPE."""
+    return session.db.get(key, JsonValue)
+
+
+def existing(session: Session, key: bytes) -> JsonValue:
+    """The document under a key, which must be there."""
+    document = session.db.get(key, JsonValue)
+    if document is None:
+        raise CommandError(NO_KEY)
+    return document
+
+
+def no_path(path: Path) -> CommandError:
+    """The error of a path that finds nothing."""
+    return CommandError(one_line(b"ERR Path '" + path.text.encode() + b"' does not exist"))
+
+
+def wrong_type(expected: str, value: Any) -> CommandError:
+    """The error of a match that is of another type."""
+    text = f"WRONGTYPE wrong type of path value - expected {expected} but found {type_word(value)}"
+    return CommandError(text.encode())
+
+
+# -- one operation on every match ----------------------------------------------------------------
+
+Operation = Callable[[Any], Any]
+
+
+def reply_for(path: Path, matches: list[Location], expected: str, operation: Operation) -> Reply:
+    """The operation's answers for what the path found, in the shape the path asks for."""
+    if not path.legacy:
+        answers = [operation(match.value) for match in matches]
+        return [None if answer is ABSENT else answer for answer in answers]
+    if not matches:
+        raise no_path(path)
+    answer: Reply = None
+    for number, match in enumerate(matches):
+        found = operation(match.value)
+        if found is ABSENT:
+            if number == 0:
+                raise wrong_type(expected, match.value)
+            continue
+        if number == 0:
+            answer = found
+    return answer
+
+
+def read(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
+    """The operation's answers for a document that may be missing."""
+    document = document_of(session, key)
+    if document is None:
+        if path.legacy:
+            return None
+        raise CommandError(NO_KEY)
+    return reply_for(path, find(path, document.root), expected, operation)
+
+
+def change(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
+    """As ``read``, for an operation that changes arrays and objects in place."""
+    document = existing(session, key)
+    reply = reply_for(path, find(path, document.root), expected, operation)
+    session.db.touch(key)
+    return reply
+
+
+def parent_of(document: JsonValue, match: Location) -> Any:
+    """The array or object a match is in."""
+    found = document.root
+    for part in match.parts[:-1]:
+        found = found[part]
+    return found
+
+
+def outermost(matches: list[Location]) -> list[Location]:
+    """The matches that are not inside another one."""
+    places = {match.parts for match in matches}
+    return [
+        match for match in matches
+        if not any(match.parts[:end] in places for end in range(len(match.parts)))
+    ]  # fmt: skip
+
+
+def put(document: JsonValue, match: Location, value: Any) -> None:
+    """Put a value in the place of a match."""
+    if not match.parts:
+        document.root = value
+        return
+    parent_of(document, match)[match.parts[-1]] = value
+
+
+def replace(
+    session: Session, key: bytes, path: Path, expected: str, operation: Operation
+) -> tuple[list[Any], Path]:
+    """Put the operation's result in the place of every match; the results, ``ABSENT`` left out."""
+    document = existing(session, key)
+    matches = find(path, document.root)
+    if path.legacy and not matches:
+        raise no_path(path)
+    results = [operation(match.value) for match in matches]
+    if path.legacy and results[0] is ABSENT:
+        raise wrong_type(expected, matches[0].value)
+    for match, result in zip(matches, results, strict=True):
+        if result is not ABSENT:
+            put(document, match, result)
+    session.db.touch(key)
+    return results, path
+
+
+def of_kind(kind: type, operation: Operation) -> Operation:
+    """The operation, for values of that type only."""
+    return lambda value: operation(value) if value.__class__ is kind else ABSENT
+
+
+def check_depth(levels: int, value: Any) -> None:
+    """Raise unless a value may be put that many levels deep."""
+    if levels + depth(value) > _MOST_LEVELS:
+        raise CommandError(TOO_DEEP)
+
+
+def optional_path(args: Args, name: str) -> Path:
+    """The path of a command whose only argument it is; the root when left out."""
+    if len(args) > 2:
+        raise CommandError(wrong_arity(name))
+    return read_path(args[1] if len(args) > 1 else DOT)

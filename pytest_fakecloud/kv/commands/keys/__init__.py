@@ -1,0 +1,1 @@
+"""Keys of any type: names, copies, expiry, sorting."""

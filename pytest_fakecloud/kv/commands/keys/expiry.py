@@ -1,0 +1,93 @@
+"""Keys that go by themselves: the EXPIRE family, TTL and PERSIST."""
+
+from __future__ import annotations
+
+from ...model import Session
+from ...reply import Reply
+from ...table.expiry import is_met, parse_conditions, relative_ms
+from ...table.registry import Args, command
+
+__all__: list[str] = []
+
+
+def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bool) -> Reply:
+    condition = parse_conditions(args[2:])
+    at_ms = relative_ms(args[1], seconds, 0 if absolute else session.now_ms, name)
+    if session.db.lookup(args[0]) is None or not is_met(
+        condition, session.db.expiry(args[0]), at_ms
+    ):
+        return 0
+    session.db.expire_at(args[0], at_ms)
+    return 1
+
+
+@command("EXPIRE")
+def expire(session: Session, args: Args) -> Reply:
+    """Let a key expire after a number of seconds."""
+    return _expire(session, args, "expire", seconds=True, absolute=False)
+
+
+@command("PEXPIRE")
+def pexpire(session: Session, args: Args) -> Reply:
+    """Let a key expire after a number of milliseconds."""
+    return _expire(session, args, "pexpire", seconds=False, absolute=False)
+
+
+@command("EXPIREAT")
+def expireat(session: Session, args: Args) -> Reply:
+    """Let a key expire at an instant in seconds."""
+    return _expire(session, args, "expireat", seconds=True, absolute=True)
+
+
+@command("PEXPIREAT")
+def pexpireat(session: Session, args: Args) -> Reply:
+    """Let a key expire at an instant in milliseconds."""
+    return _expire(session, args, "pexpireat", seconds=False, absolute=True)
+
+
+def _at_ms(session: Session, key: bytes) -> int | None:
+    """The expiry of an existing key, -1 when it stays, None when the key does not exist."""
+    if session.db.peek(key) is None:
+        return None
+    at_ms = session.db.expiry(key)
+    return -1 if at_ms is None else at_ms
+
+
+@command("TTL")
+def ttl(session: Session, args: Args) -> Reply:
+    """The seconds a key has left: -1 when it stays, -2 when it does not exist."""
+    at_ms = _at_ms(session, args[0])
+    if at_ms is None:
+        return -2
+    return -1 if at_ms == -1 else (at_ms - session.now_ms + 500) // 1000
+
+
+@command("PTTL")
+def pttl(session: Session, args: Args) -> Reply:
+    """The milliseconds a key has left: -1 when it stays, -2 when it does not exist."""
+    at_ms = _at_ms(session, args[0])
+    if at_ms is None:
+        return -2
+    return -1 if at_ms == -1 else at_ms - session.now_ms
+
+
+@command("EXPIRETIME")
+def expiretime(session: Session, args: Args) -> Reply:
+    """The instant in seconds at which a key expires: -1 when it stays, -2 when not there."""
+    at_ms = _at_ms(session, args[0])
+    if at_ms is None:
+        return -2
+    return -1 if at_ms == -1 else (at_ms + 500) // 1000
+
+
+@command("PEXPIRETIME")
+def pexpiretime(session: Session, args: Args) -> Reply:
+    """The instant in milliseconds at which a key expires: -1 when it stays, -2 when not there."""
+    at_ms = _at_ms(session, args[0])
+    return -2 if at_ms is None else at_ms
+
+
+@command("PERSIST")
+def persist(session: Session, args: Args) -> Reply:
+    """Take the expiry off a key; whether it had one."""
+    return int(session.db.persist(args[0]))

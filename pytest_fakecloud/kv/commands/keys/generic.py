@@ -1,0 +1,347 @@
+"""Keys of any type: existence, names, copies, scanning, inspection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import errors
+from ...algorithms.glob import matcher
+from ...engine.keyspace import Keyspace, type_name
+from ...errors import CommandError
+from ...model import Session
+from ...reply import OK, Reply, Status
+from ...table.registry import Args, command
+from ...table.syntax import (
+    I64_MAX,
+    parse_database,
+    parse_int,
+    parse_unsigned,
+    try_int,
+)
+from ...values.dumping import dump, load, verify
+from ..arguments import DEFAULT_PAGE
+from ..server.help import help_reply
+
+__all__ = ["encoding"]
+
+# -- existence -----------------------------------------------------------------------------------
+
+
+@command("DEL", "UNLINK")
+def del_(session: Session, args: Args) -> Reply:
+    """Delete keys; the number of those that were there."""
+    return sum(map(session.db.delete, args))
+
+
+@command("EXISTS")
+def exists(session: Session, args: Args) -> Reply:
+    """The number of the given keys that exist, each counted as often as it is named."""
+    return sum(session.db.lookup(key) is not None for key in args)
+
+
+@command("TOUCH")
+def touch(session: Session, args: Args) -> Reply:
+    """Note an access to keys; the number of those that exist."""
+    return sum(session.db.lookup(key) is not None for key in args)
+
+
+@command("TYPE")
+def type_(session: Session, args: Args) -> Reply:
+    """The type of the value of a key."""
+    value = session.db.peek(args[0])
+    return Status(b"none" if value is None else type_name(value).encode())
+
+
+@command("RANDOMKEY")
+def randomkey(session: Session, args: Args) -> Reply:
+    """A random key."""
+    keys = list(session.db)
+    return session.engine.random.choice(keys) if keys else None
+
+
+@command("KEYS")
+def keys(session: Session, args: Args) -> Reply:
+    """The keys that match a pattern."""
+    matches = matcher(args[0])
+    return [key for key in session.db if matches(key)]
+
+
+@command("SCAN")
+def scan(session: Session, args: Args) -> Reply:
+    """Page through the keys."""
+    count = DEFAULT_PAGE[session.engine.dialect]
+    cursor = parse_unsigned(args[0], errors.INVALID_CURSOR)
+    matches = None
+    wanted = b""
+    with_type = False
+    at = 1
+    while at < len(args):
+        word = args[at].upper()
+        follows = at + 1 < len(args)
+        if word == b"WITHTYPE":
+            with_type = True
+        elif word == b"COUNT" and follows:
+            count = parse_int(args[at + 1])
+            if count < 1:
+                raise CommandError(errors.SYNTAX)
+            at += 1
+        elif word == b"MATCH" and follows:
+            matches = matcher(args[at + 1])
+            at += 1
+        elif word == b"TYPE" and follows:
+            wanted = args[at + 1].lower()
+            at += 1
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    following, found = session.db.scan(cursor, count)
+    if matches is not None:
+        found = [key for key in found if matches(key)]
+    values = session.db.values
+    if wanted:
+        found = [key for key in found if type_name(values[key]).lower().encode() == wanted]
+    page: list[Reply] = list(found)
+    if with_type:
+        page = [item for key in found for item in (key, type_name(values[key]).encode())]
+    return [b"%d" % following, page]
+
+
+# -- names and places ----------------------------------------------------------------------------
+
+
+def _move(session: Session, source: bytes, target: bytes) -> None:
+    db = session.db
+    value, at_ms = db.peek(source), db.expiry(source)
+    db.delete(source, "")
+    db.delete(target, "")
+    db.put_back(target, value, at_ms)
+    db.announce(source, "rename_from")
+    db.announce(target, "rename_to")
+
+
+@command("RENAME")
+def rename(session: Session, args: Args) -> Reply:
+    """Give a key another name, replacing the key of that name."""
+    if session.db.lookup(args[0]) is None:
+        raise CommandError(errors.NO_SUCH_KEY)
+    if args[0] != args[1]:
+        _move(session, args[0], args[1])
+    return OK
+
+
+@command("RENAMENX")
+def renamenx(session: Session, args: Args) -> Reply:
+    """Give a key another name, only when that name is free."""
+    if session.db.lookup(args[0]) is None:
+        raise CommandError(errors.NO_SUCH_KEY)
+    if session.db.lookup(args[1]) is not None:
+        return 0
+    _move(session, args[0], args[1])
+    return 1
+
+
+def _database(session: Session, text: bytes) -> Keyspace:
+    index = parse_database(text)
+    if not 0 <= index < len(session.engine.databases):
+        raise CommandError(errors.DB_INDEX)
+    return session.engine.database(index)
+
+
+@command("MOVE")
+def move(session: Session, args: Args) -> Reply:
+    """Move a key to another database."""
+    target = _database(session, args[1])
+    if target is session.db:
+        raise CommandError(errors.SAME_OBJECT)
+    value = session.db.lookup(args[0])
+    if value is None or target.peek(args[0]) is not None:
+        return 0
+    at_ms = session.db.expiry(args[0])
+    session.db.delete(args[0], "")
+    target.put_back(args[0], value, at_ms)
+    session.db.announce(args[0], "move_from")
+    target.announce(args[0], "move_to")
+    return 1
+
+
+@command("COPY")
+def copy(session: Session, args: Args) -> Reply:
+    """Copy the value of a key to another key."""
+    target = session.db
+    replace = False
+    at = 2
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"REPLACE":
+            replace = True
+        elif word == b"DB" and at + 1 < len(args):
+            target = _database(session, args[at + 1])
+            at += 1
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    if target is session.db and args[0] == args[1]:
+        if session.engine.dialect == "vendor":
+            return 0
+        raise CommandError(errors.SAME_OBJECT)
+    value = session.db.lookup(args[0])
+    if value is None:
+        return 0
+    if target.find(args[1]) is not None:
+        if not replace:
+            return 0
+        target.delete(args[1], "")
+    duplicate = value if type(value) is bytes else value.copy()
+    target.put_back(args[1], duplicate, session.db.expiry(args[0]), "copy_to")
+    return 1
+
+
+# -- payloads ------------------------------------------------------------------------------------
+
+
+@command("DUMP")
+def dump_(session: Session, args: Args) -> Reply:
+    """The value of a key as a payload for RESTORE."""
+    value = session.db.lookup(args[0])
+    return None if value is None else dump(value)
+
+
+@command("RESTORE", "RESTORE-ASKING")
+def restore(session: Session, args: Args) -> Reply:
+    """Create a key from a payload of DUMP."""
+    key, ttl_text, payload = args[:3]
+    replace = absolute = False
+    idle_s = freq = -1
+    at = 3
+    while at < len(args):
+        word = args[at].upper()
+        follows = at + 1 < len(args)
+        if word == b"REPLACE":
+            replace = True
+        elif word == b"ABSTTL":
+            absolute = True
+        elif word == b"IDLETIME" and follows and freq == -1:
+            idle_s = parse_int(args[at + 1])
+            if idle_s < 0:
+                raise CommandError(errors.INVALID_IDLETIME)
+            at += 1
+        elif word == b"FREQ" and follows and idle_s == -1:
+            freq = parse_int(args[at + 1])
+            if not 0 <= freq <= 255:
+                raise CommandError(errors.INVALID_FREQ)
+            at += 1
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    if not replace and session.db.lookup(key) is not None:
+        raise CommandError(errors.BUSYKEY)
+    ttl = parse_int(ttl_text)
+    if ttl < 0:
+        raise CommandError(errors.INVALID_TTL)
+    if not verify(payload):
+        raise CommandError(errors.BAD_DUMP)
+    try:
+        value = load(payload)
+    except ValueError:
+        raise CommandError(errors.BAD_DUMP_FORMAT) from None
+    session.db.delete(key, "")
+    at_ms = None
+    if ttl:
+        at_ms = ttl if absolute else min(ttl + session.now_ms, I64_MAX)
+    session.db.put_back(key, value, at_ms, "restore")
+    if freq >= 0 and session.db.frequencies is not None:
+        session.db.frequencies.put(key, freq, session.now_ms)
+    if idle_s > 0 and session.db.exists(key):
+        session.db.accessed[key] = session.now_ms - idle_s * 1000
+    return OK
+
+
+# -- inspection ----------------------------------------------------------------------------------
+
+_EMBEDDED = 44
+
+
+def encoding(session: Session, value: Any) -> str:
+    """The word OBJECT ENCODING answers for a stored value."""
+    if isinstance(value, bytearray):
+        return "raw"
+    if isinstance(value, bytes):
+        if try_int(value) is not None:
+            return "int"
+        return "embstr" if len(value) <= _EMBEDDED else "raw"
+    return str(value.encoding(session.engine.config))
+
+
+@command("OBJECT ENCODING")
+def object_encoding(session: Session, args: Args) -> Reply:
+    """The internal representation of the value of a key."""
+    value = session.db.peek(args[0])
+    return None if value is None else encoding(session, value).encode()
+
+
+@command("OBJECT REFCOUNT")
+def object_refcount(session: Session, args: Args) -> Reply:
+    """The reference count of the value of a key."""
+    value = session.db.peek(args[0])
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        number = try_int(value)
+        if number is not None and 0 <= number < 10000:
+            return 2**31 - 1
+    return 1
+
+
+@command("OBJECT IDLETIME")
+def object_idletime(session: Session, args: Args) -> Reply:
+    """The seconds since the last access to a key."""
+    if session.db.peek(args[0]) is None:
+        return None
+    if session.db.frequencies is not None:
+        raise CommandError(errors.LFU)
+    accessed = session.db.accessed.get(args[0], session.now_ms)
+    return max(0, session.now_ms - accessed) // 1000
+
+
+@command("OBJECT FREQ")
+def object_freq(session: Session, args: Args) -> Reply:
+    """The access frequency of a key; only under an LFU policy."""
+    if session.db.peek(args[0]) is None:
+        return None
+    if session.db.frequencies is None:
+        raise CommandError(errors.NOT_LFU)
+    return session.db.frequencies.of(args[0], session.now_ms)
+
+
+# -- replication ---------------------------------------------------------------------------------
+
+
+@command("WAIT")
+def wait(session: Session, args: Args) -> Reply:
+    """The number of replicas that have the writes so far: there are none."""
+    parse_int(args[0])
+    _timeout(args[1])
+    return 0
+
+
+@command("WAITAOF")
+def waitaof(session: Session, args: Args) -> Reply:
+    """The number of files and replicas that have the writes so far: there are none."""
+    if parse_int(args[0], 0, 1, errors.OUT_OF_RANGE) and not session.in_exec:
+        raise CommandError(errors.WAITAOF_NO_FILE)
+    parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)
+    _timeout(args[2])
+    return [0, 0]
+
+
+def _timeout(text: bytes) -> int:
+    timeout = parse_int(text, error=errors.TIMEOUT_NOT_INTEGER)
+    if timeout < 0:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    return timeout
+
+
+@command("OBJECT HELP")
+def object_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of OBJECT."""
+    return help_reply(session, "OBJECT")

@@ -1,0 +1,181 @@
+"""SORT and SORT_RO: the elements of a list, set or sorted set in an order of their own."""
+
+from __future__ import annotations
+
+from functools import cmp_to_key
+from typing import Any
+
+from ... import errors
+from ...errors import CommandError
+from ...model import Session
+from ...reply import Reply
+from ...table.registry import (
+    COMMANDS,
+    Args,
+    CommandSpec,
+    command,
+)
+from ...table.syntax import parse_float, parse_int
+from ...values.hashes import HashValue
+from ...values.lists import QuickList
+from ...values.sets import SetValue
+from ...values.zset import SortedSet
+
+__all__: list[str] = []
+
+
+class _Options:
+    def __init__(self, args: Args, may_store: bool) -> None:
+        self.by: bytes | None = None
+        self.keeps_order = False
+        self.get: list[bytes] = []
+        self.offset = 0
+        self.count = -1
+        self.descending = False
+        self.alpha = False
+        self.store: bytes | None = None
+        at = 1
+        while at < len(args):
+            word = args[at].upper()
+            left = len(args) - at - 1
+            if word in (b"ASC", b"DESC"):
+                self.descending = word == b"DESC"
+            elif word == b"ALPHA":
+                self.alpha = True
+            elif word == b"LIMIT" and left >= 2:
+                self.offset = parse_int(args[at + 1])
+                self.count = parse_int(args[at + 2])
+                at += 2
+            elif word == b"STORE" and may_store and left >= 1:
+                self.store = args[at + 1]
+                at += 1
+            elif word == b"BY" and left >= 1:
+                self.by = args[at + 1]
+                # A pattern without a star means: do not sort at all. It sticks, as on the server.
+                self.keeps_order = self.keeps_order or b"*" not in self.by
+                at += 1
+            elif word == b"GET" and left >= 1:
+                self.get.append(args[at + 1])
+                at += 1
+            else:
+                raise CommandError(errors.SYNTAX)
+            at += 1
+
+
+def _elements(value: Any) -> list[bytes]:
+    if value is None:
+        return []
+    if isinstance(value, SortedSet):
+        value.to_skiplist()
+        return [member for _, member in value]
+    if isinstance(value, QuickList | SetValue):
+        return list(value)
+    raise CommandError(errors.WRONGTYPE)
+
+
+def _referenced(session: Session, pattern: bytes, element: bytes) -> bytes | None:
+    if pattern == b"#":
+        return element
+    before, star, after = pattern.partition(b"*")
+    if not star:
+        return None
+    name, arrow, field = after.partition(b"->")
+    if arrow and field:
+        value = session.db.lookup(before + element + name)
+        return value.fields.get(field) if isinstance(value, HashValue) else None
+    value = session.db.lookup(before + element + after)
+    return bytes(value) if isinstance(value, bytes | bytearray) else None
+
+
+def _number(text: bytes) -> float:
+    text = text.split(b"\0")[0].lstrip(b" \t\n\v\f\r")
+    return parse_float(text, errors.SORT_SCORES) if text else 0.0
+
+
+def _collate(left: bytes | None, right: bytes | None) -> int:
+    if left is None or right is None:
+        return (left is not None) - (right is not None)
+    return (left > right) - (left < right)
+
+
+def _by_weight(left: tuple[Any, bytes], right: tuple[Any, bytes]) -> int:
+    return _collate(left[0], right[0])
+
+
+def _in_order(session: Session, elements: list[bytes], options: _Options) -> list[bytes]:
+    weighed: list[tuple[Any, bytes]] = []
+    for element in elements:
+        weight: bytes | None = element
+        if options.by is not None:
+            weight = _referenced(session, options.by, element)
+        if options.alpha:
+            weighed.append((weight, element))
+        else:
+            weighed.append((0.0 if weight is None else _number(weight), element))
+    if options.alpha:
+        weighed.sort(key=cmp_to_key(_by_weight))
+        if options.descending:
+            weighed.reverse()
+    else:
+        weighed.sort(reverse=options.descending)
+    return [element for _, element in weighed]
+
+
+def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
+    start = max(options.offset, 0)
+    if options.count < 0:
+        return elements[start:]
+    return elements[start : start + options.count]
+
+
+def _check_reach(session: Session, options: _Options, spec: CommandSpec) -> None:
+    # Nobody can say beforehand which keys a pattern will read.
+    if session.user.reads_all_keys(spec):
+        return
+    if options.by is not None and b"*" in options.by:
+        raise CommandError(errors.SORT_BY_DENIED)
+    if options.get:
+        raise CommandError(errors.SORT_GET_DENIED)
+
+
+def _sort(session: Session, args: Args, may_store: bool) -> Reply:
+    options = _Options(args, may_store)
+    if not session.user.unrestricted:
+        _check_reach(session, options, COMMANDS["SORT" if may_store else "SORT_RO"])
+    value = session.db.lookup(args[0])
+    elements = _elements(value)
+    if options.keeps_order:
+        if isinstance(value, SetValue) and (options.store is not None or session.in_script):
+            # A set has no order of its own, and a stored or scripted result must not vary.
+            elements.sort()
+        elif options.descending and isinstance(value, SortedSet):
+            elements.reverse()
+    else:
+        elements = _in_order(session, elements, options)
+    elements = _limited(elements, options)
+    result: list[bytes | None] = list(elements)
+    if options.get:
+        result = [
+            _referenced(session, pattern, element)
+            for element in elements
+            for pattern in options.get
+        ]
+    if options.store is None:
+        return list(result)
+    if result:
+        session.db.set(options.store, QuickList([item or b"" for item in result]))
+    else:
+        session.db.delete(options.store)
+    return len(result)
+
+
+@command("SORT")
+def sort(session: Session, args: Args) -> Reply:
+    """Sort a list, set or sorted set, by its elements or by keys they name; maybe store that."""
+    return _sort(session, args, may_store=True)
+
+
+@command("SORT_RO")
+def sort_ro(session: Session, args: Args) -> Reply:
+    """Sort a list, set or sorted set, by its elements or by keys they name."""
+    return _sort(session, args, may_store=False)

@@ -1,0 +1,1 @@
+"""The server and its connections: ACL, CLIENT, COMMAND, CONFIG, INFO and their kin."""

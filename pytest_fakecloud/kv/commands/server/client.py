@@ -1,0 +1,405 @@
+"""CLIENT: the connections of the database port, and what is said about one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ... import errors
+from ...engine.tracking import TrackingOptions
+from ...errors import CommandError
+from ...model import Session
+from ...reply import (
+    NO_REPLY,
+    OK,
+    Map,
+    Reply,
+    SetReply,
+    Verbatim,
+)
+from ...table.registry import Args, command
+from ...table.syntax import I64_MAX, parse_int, try_int
+from .help import help_reply
+
+__all__ = ["describe"]
+
+_BUFFERS = dict.fromkeys(
+    ("qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
+)
+
+
+def _name(text: bytes) -> bytes:
+    if any(not 0x21 <= byte <= 0x7E for byte in text):
+        raise CommandError(errors.CLIENT_NAME)
+    return text
+
+
+def _flags(session: Session) -> str:
+    tracking = session.tracking
+    found = {
+        "O": session.monitor is not None,
+        "P": any(session.subscriptions.values()),
+        "x": session.queue is not None,
+        "b": session.engine.waiters.of(session.id) is not None,
+        "t": tracking is not None,
+        "B": tracking is not None and "bcast" in tracking.words,
+        "d": session.watch_broken,
+        "e": session.no_evict,
+        "T": session.no_touch,
+    }
+    return "".join(letter for letter, holds in found.items() if holds) or "N"
+
+
+def describe(session: Session, running: str = "") -> bytes:
+    """One line of CLIENT LIST, with the fields of Redis 7.2 in their order.
+
+    Decided here: buffers and their memory are 0, as there are none to measure.
+    """
+    now_us = session.engine.now_us
+    subscriptions, tracking = session.subscriptions, session.tracking
+    fields = {
+        "id": session.id,
+        "addr": session.address,
+        "laddr": session.local_address,
+        "fd": 8,
+        "name": session.name.decode("latin-1"),
+        "age": (now_us - session.created_us) // 1_000_000,
+        "idle": (now_us - session.last_us) // 1_000_000,
+        "flags": _flags(session),
+        "db": session.db.index,
+        "sub": len(subscriptions["channel"]),
+        "psub": len(subscriptions["pattern"]),
+        "ssub": len(subscriptions["shard"]),
+        "multi": -1 if session.queue is None else len(session.queue),
+        **_BUFFERS,
+        "events": "r",
+        "cmd": running or session.last_command or "NULL",
+        "user": session.user.name,
+        "redir": -1 if tracking is None else tracking.redirect,
+        "resp": session.resp,
+        "lib-name": session.library.get("lib-name", b"").decode("latin-1"),
+        "lib-ver": session.library.get("lib-ver", b"").decode("latin-1"),
+    }
+    return " ".join(f"{key}={value}" for key, value in fields.items()).encode("latin-1") + b"\n"
+
+
+# -- one's own connection ------------------------------------------------------------------------
+
+
+@command("CLIENT ID")
+def client_id(session: Session, args: Args) -> Reply:
+    """The number of the connection."""
+    return session.id
+
+
+@command("CLIENT GETNAME")
+def client_getname(session: Session, args: Args) -> Reply:
+    """The name of the connection."""
+    return session.name or None
+
+
+@command("CLIENT SETNAME")
+def client_setname(session: Session, args: Args) -> Reply:
+    """Name the connection."""
+    session.name = _name(args[0])
+    return OK
+
+
+@command("CLIENT SETINFO")
+def client_setinfo(session: Session, args: Args) -> Reply:
+    """Say which library uses the connection."""
+    attribute = args[0].lower().decode("utf-8", "replace")
+    if attribute not in ("lib-name", "lib-ver"):
+        raise CommandError(errors.unknown_client_attribute(args[0]))
+    if any(not 0x21 <= byte <= 0x7E for byte in args[1]):
+        raise CommandError(errors.bad_client_attribute(attribute))
+    session.library[attribute] = args[1]
+    return OK
+
+
+@command("CLIENT INFO")
+def client_info(session: Session, args: Args) -> Reply:
+    """The line of CLIENT LIST for the connection itself."""
+    return Verbatim(describe(session, "client|info"))
+
+
+@command("CLIENT CAPA")
+def client_capa(session: Session, args: Args) -> Reply:
+    """Say what the client can do: accepted without effect."""
+    return OK
+
+
+@command("CLIENT IMPORT-SOURCE")
+def client_import_source(session: Session, args: Args) -> Reply:
+    """Mark the connection as one that imports data: only in import mode, which there is not."""
+    if _switch(args):
+        raise CommandError(errors.NOT_IMPORT_MODE)
+    return OK
+
+
+def _switch(args: Args) -> bool:
+    word = args[0].upper()
+    if word not in (b"ON", b"OFF"):
+        raise CommandError(errors.SYNTAX)
+    return word == b"ON"
+
+
+@command("CLIENT NO-EVICT")
+def client_no_evict(session: Session, args: Args) -> Reply:
+    """Protect the connection from being closed for its memory: nothing ever is."""
+    session.no_evict = _switch(args)
+    return OK
+
+
+@command("CLIENT NO-TOUCH")
+def client_no_touch(session: Session, args: Args) -> Reply:
+    """Let the connection's commands leave the idle time of keys alone."""
+    session.no_touch = _switch(args)
+    return OK
+
+
+@command("CLIENT REPLY")
+def client_reply(session: Session, args: Args) -> Reply:
+    """Choose whether the connection gets replies."""
+    mode = args[0].upper()
+    if mode not in (b"ON", b"OFF", b"SKIP"):
+        raise CommandError(errors.SYNTAX)
+    session.reply_mode = mode.lower().decode()
+    return OK if mode == b"ON" else NO_REPLY
+
+
+# -- tracking ------------------------------------------------------------------------------------
+
+
+@command("CLIENT TRACKING")
+def client_tracking(session: Session, args: Args) -> Reply:
+    """Ask to be told when keys change that the connection has read."""
+    on = _switch(args)
+    options = _tracking_options(session, args)
+    engine = session.engine
+    if not on:
+        engine.tracking.stop(session)
+        engine.note_touches()
+        return OK
+    words = options.words
+    if options.prefixes and "bcast" not in words:
+        raise CommandError(errors.PREFIX_NEEDS_BCAST)
+    before = session.tracking
+    if before is not None and ("bcast" in words) != ("bcast" in before.words):
+        raise CommandError(errors.BCAST_SWITCH)
+    if {"optin", "optout"} <= words:
+        raise CommandError(errors.OPTIN_AND_OPTOUT)
+    if "bcast" in words and words & {"optin", "optout"}:
+        raise CommandError(errors.OPT_WITH_BCAST)
+    if before is not None:
+        if {"optin", "optout"} <= words | before.words:
+            raise CommandError(errors.OPT_SWITCH)
+        _check_prefixes(options.prefixes, before.prefixes, "an existing prefix")
+    _check_prefixes(options.prefixes, options.prefixes, "another provided prefix")
+    if before is not None:
+        known = before.prefixes
+        options.prefixes = [*known, *(each for each in options.prefixes if each not in known)]
+    engine.tracking.start(session, options)
+    engine.note_touches()
+    return OK
+
+
+def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
+    for prefix in given:
+        for other in others:
+            if prefix != other and (prefix.startswith(other) or other.startswith(prefix)):
+                raise CommandError(errors.overlapping_prefixes(prefix, other, what))
+
+
+def _tracking_options(session: Session, args: Args) -> TrackingOptions:
+    options = TrackingOptions()
+    at = 1
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"REDIRECT" and at + 1 < len(args):
+            options.redirect = parse_int(args[at + 1])
+            if options.redirect not in session.engine.connected:
+                raise CommandError(errors.NO_REDIRECT_CLIENT)
+            at += 1
+        elif word == b"PREFIX" and at + 1 < len(args):
+            options.prefixes.append(args[at + 1])
+            at += 1
+        elif word in (b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"):
+            options.words |= {word.decode().lower()}
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    return options
+
+
+@command("CLIENT CACHING")
+def client_caching(session: Session, args: Args) -> Reply:
+    """Track, or do not track, the keys of the next command."""
+    word = args[0].upper()
+    if word not in (b"YES", b"NO"):
+        raise CommandError(errors.SYNTAX)
+    if session.tracking is None:
+        raise CommandError(errors.CACHING_WITHOUT_TRACKING)
+    if word == b"YES" and "optin" not in session.tracking.words:
+        raise CommandError(errors.CACHING_YES)
+    if word == b"NO" and "optout" not in session.tracking.words:
+        raise CommandError(errors.CACHING_NO)
+    session.tracking.caching = word == b"YES"
+    return OK
+
+
+@command("CLIENT GETREDIR")
+def client_getredir(session: Session, args: Args) -> Reply:
+    """Where invalidation messages go: -1 without tracking, 0 to the connection itself."""
+    return -1 if session.tracking is None else session.tracking.redirect
+
+
+@command("CLIENT TRACKINGINFO")
+def client_trackinginfo(session: Session, args: Args) -> Reply:
+    """What the connection tracks."""
+    options = session.tracking
+    if options is None:
+        return Map([b"flags", SetReply([b"off"]), b"redirect", -1, b"prefixes", []])
+    shown = [
+        word.encode() for word in ("bcast", "optin", "optout", "noloop") if word in options.words
+    ]
+    if options.caching is not None:
+        shown.append(b"caching-yes" if options.caching else b"caching-no")
+    flags = SetReply([b"on", *shown])
+    return Map([b"flags", flags, b"redirect", options.redirect, b"prefixes", options.prefixes])
+
+
+# -- all connections -----------------------------------------------------------------------------
+
+Filter = Callable[[Session], bool]
+
+
+def _type_of(session: Session) -> bytes:
+    return b"pubsub" if any(session.subscriptions.values()) else b"normal"
+
+
+_TYPES = (b"normal", b"master", b"primary", b"slave", b"replica", b"pubsub")
+
+
+def _type_filter(word: bytes) -> Filter:
+    kind = word.lower()
+    if kind not in _TYPES:
+        raise CommandError(errors.unknown_client_type(word))
+    return lambda other: _type_of(other) == kind
+
+
+@command("CLIENT LIST")
+def client_list(session: Session, args: Args) -> Reply:
+    """Every connection of the database port."""
+    wanted: Filter = lambda other: True  # noqa: E731
+    if args:
+        word = args[0].upper()
+        if word == b"TYPE" and len(args) == 2:
+            wanted = _type_filter(args[1])
+        elif word == b"ID" and len(args) > 1:
+            ids = {parse_int(text, 1, I64_MAX, errors.CLIENT_ID) for text in args[1:]}
+            wanted = lambda other: other.id in ids  # noqa: E731
+        else:
+            raise CommandError(errors.SYNTAX)
+    shown = {session.id: session, **session.engine.connected.copy()}
+    lines = [
+        describe(other, "client|list" if other is session else "")
+        for _, other in sorted(shown.items())
+        if wanted(other)
+    ]
+    return Verbatim(b"".join(lines))
+
+
+@command("CLIENT KILL")
+def client_kill(session: Session, args: Args) -> Reply:
+    """Close connections, by address or by filters."""
+    if len(args) == 1:
+        return _kill_address(session, args[0])
+    filters, skip_me = _kill_filters(session, args)
+    killed = 0
+    for other in session.engine.clients():
+        if all(matches(other) for matches in filters) and not (skip_me and other is session):
+            session.engine.disconnect(other)
+            killed += 1
+    return killed
+
+
+def _kill_address(session: Session, address: bytes) -> Reply:
+    for other in session.engine.clients():
+        if other.address.encode() == address:
+            session.engine.disconnect(other)
+            return OK
+    raise CommandError(errors.NO_SUCH_CLIENT)
+
+
+def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
+    filters: list[Filter] = []
+    skip_me = True
+    if len(args) % 2:
+        raise CommandError(errors.SYNTAX)
+    for at in range(0, len(args), 2):
+        word, value = args[at].upper(), args[at + 1]
+        if word == b"ID":
+            wanted = parse_int(value, 1, I64_MAX, errors.CLIENT_KILL_ID)
+            filters.append(lambda other, wanted=wanted: other.id == wanted)  # type: ignore[misc]
+        elif word == b"TYPE":
+            filters.append(_type_filter(value))
+        elif word == b"ADDR":
+            filters.append(lambda other, value=value: other.address.encode() == value)  # type: ignore[misc]
+        elif word == b"LADDR":
+            filters.append(
+                lambda other, value=value: other.local_address.encode() == value  # type: ignore[misc]
+            )
+        elif word == b"USER":
+            name = value.decode("utf-8", "replace")
+            if name not in session.engine.users:
+                raise CommandError(errors.no_such_user(value))
+            filters.append(lambda other, name=name: other.user.name == name)  # type: ignore[misc]
+        elif word == b"SKIPME" and value.lower() in (b"yes", b"no"):
+            skip_me = value.lower() == b"yes"
+        else:
+            raise CommandError(errors.SYNTAX)
+    return filters, skip_me
+
+
+@command("CLIENT PAUSE")
+def client_pause(session: Session, args: Args) -> Reply:
+    """Let commands of the database port wait for a while: all, or those that write."""
+    timeout_ms = parse_int(args[0], error=errors.TIMEOUT_NOT_INTEGER)
+    if timeout_ms < 0:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    mode = args[1].upper() if len(args) > 1 else b"ALL"
+    if len(args) > 2 or mode not in (b"ALL", b"WRITE"):
+        raise CommandError(errors.CLIENT_PAUSE_MODE)
+    session.engine.pause(session.engine.now_us + timeout_ms * 1000, mode == b"WRITE")
+    return OK
+
+
+@command("CLIENT UNPAUSE")
+def client_unpause(session: Session, args: Args) -> Reply:
+    """Let commands wait no longer."""
+    session.engine.pause(0, writes_only=False)
+    return OK
+
+
+@command("CLIENT UNBLOCK")
+def client_unblock(session: Session, args: Args) -> Reply:
+    """End the wait of a blocked connection, as if time were over or with an error."""
+    wanted = try_int(args[0])
+    if wanted is None:
+        raise CommandError(errors.NOT_INTEGER)
+    mode = args[1].upper() if len(args) > 1 else b"TIMEOUT"
+    if len(args) > 2 or mode not in (b"TIMEOUT", b"ERROR"):
+        raise CommandError(errors.CLIENT_UNBLOCK_MODE)
+    waiter = session.engine.waiters.of(wanted)
+    if waiter is None:
+        return 0
+    session.engine.waiters.remove(waiter)
+    unblocked = CommandError(errors.UNBLOCKED)
+    waiter.finish(unblocked if mode == b"ERROR" else waiter.blocked.on_timeout)
+    return 1
+
+
+@command("CLIENT HELP")
+def client_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of CLIENT."""
+    return help_reply(session, "CLIENT")

@@ -1,0 +1,136 @@
+"""The connection: what belongs to one client and its dialogue."""
+
+from __future__ import annotations
+
+from ... import errors
+from ...errors import CommandError, wrong_arity
+from ...model import Session, User
+from ...reply import (
+    OK,
+    Map,
+    Reply,
+    Status,
+)
+from ...table.registry import Args, command
+from ...table.syntax import parse_database, parse_int
+
+__all__: list[str] = []
+
+
+@command("PING")
+def ping(session: Session, args: Args) -> Reply:
+    """PONG, or the given message."""
+    if len(args) > 1:
+        raise CommandError(wrong_arity("ping"))
+    if session.resp == 2 and any(session.subscriptions.values()):
+        return [b"pong", args[0] if args else b""]
+    return args[0] if args else Status(b"PONG")
+
+
+@command("ECHO")
+def echo(session: Session, args: Args) -> Reply:
+    """The given message."""
+    return args[0]
+
+
+@command("SELECT")
+def select(session: Session, args: Args) -> Reply:
+    """Go to another database."""
+    index = parse_database(args[0])
+    if not 0 <= index < len(session.engine.databases):
+        raise CommandError(errors.DB_INDEX)
+    session.db = session.engine.database(index)
+    return OK
+
+
+@command("QUIT")
+def quit_(session: Session, args: Args) -> Reply:
+    """End the connection."""
+    session.closing = True
+    return OK
+
+
+@command("RESET")
+def reset(session: Session, args: Args) -> Reply:
+    """Make the connection as it was when it began."""
+    engine = session.engine
+    engine.forget_state(session)
+    session.name = b""
+    session.resp = 2
+    session.reply_mode = "on"
+    session.no_evict = session.no_touch = False
+    session.db = engine.database(0)
+    session.user = engine.visitor()
+    return Status(b"RESET")
+
+
+@command("AUTH")
+def auth(session: Session, args: Args) -> Reply:
+    """Become another user."""
+    if len(args) > 2:
+        raise CommandError(errors.SYNTAX)
+    name = "default" if len(args) == 1 else args[0].decode("utf-8", "surrogateescape")
+    if len(args) == 1 and session.engine.passwordless("default"):
+        raise CommandError(errors.AUTH_WITHOUT_PASSWORD)
+    session.user = _log_in(session, name, args[-1], b"AUTH")
+    return OK
+
+
+def _log_in(session: Session, name: str, password: bytes, word: bytes) -> User:
+    try:
+        return session.engine.authenticate(name, password)
+    except CommandError:
+        context = "multi" if session.queue is not None or session.in_exec else "toplevel"
+        session.engine.log_denied(session, "auth", context, word, name)
+        raise
+
+
+@command("HELLO")
+def hello(session: Session, args: Args) -> Reply:
+    """Agree on a protocol version, and become a user or take a name on the way."""
+    engine = session.engine
+    version = session.resp
+    if args:
+        version = parse_int(args[0], error=errors.PROTO_NOT_INTEGER)
+        if version not in (2, 3):
+            raise CommandError(errors.NOPROTO)
+    user = session.user
+    name = session.name
+    at = 1
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"AUTH" and at + 2 < len(args):
+            wanted = args[at + 1].decode("utf-8", "surrogateescape")
+            user = _log_in(session, wanted, args[at + 2], b"HELLO")
+            at += 2
+        elif word == b"SETNAME" and at + 1 < len(args):
+            if any(not 0x21 <= byte <= 0x7E for byte in args[at + 1]):
+                raise CommandError(errors.CLIENT_NAME)
+            name = args[at + 1]
+            at += 1
+        else:
+            raise CommandError(errors.hello_syntax(args[at]))
+        at += 1
+    if not user.known:
+        raise CommandError(errors.HELLO_NOAUTH)
+    session.user, session.name, session.resp = user, name, version
+    return Map(
+        [
+            *(b"server", b"redis"),
+            *(b"version", engine.version.encode()),
+            *(b"proto", version),
+            *(b"id", session.id),
+            *(b"mode", b"standalone"),
+            *(b"role", b"master"),
+            *(b"modules", []),
+        ]
+    )
+
+
+@command("MONITOR")
+def monitor(session: Session, args: Args) -> Reply:
+    """Be shown every command that runs."""
+    if session.in_exec or session.in_script:
+        raise CommandError(errors.MONITOR_DENIED)
+    session.engine.show_commands(session)
+    return OK

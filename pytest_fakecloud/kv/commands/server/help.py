@@ -1,0 +1,35 @@
+"""What HELP answers: the sub-commands of a command, with their summaries."""
+
+from __future__ import annotations
+
+from ...model import Session
+from ...reply import Reply, Status
+from ...table.registry import COMMANDS, CommandSpec
+from .help_texts import HELP_TEXTS
+
+__all__ = ["help_reply", "summary"]
+
+
+def summary(spec: CommandSpec) -> str:
+    """What a command does, in one sentence: the first line of its function's docstring."""
+    text = (spec.function.__doc__ or "") if spec.function is not None else ""
+    return text.strip().split("\n")[0]
+
+
+def help_reply(session: Session, container: str) -> Reply:
+    """The lines of ``<container> HELP``, as Redis 7.0 has them.
+
+    The vendor's dialect tells its further sub-commands behind them, in the same layout.
+    """
+    text = HELP_TEXTS.get(container, "")
+    lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+    lines += text.splitlines()
+    told = {line.split()[0] for line in lines}
+    if session.engine.dialect == "vendor" or not text:
+        for spec in (COMMANDS[container].subcommands or {}).values():
+            word = spec.name.split()[1]
+            if word not in told and word != "HELP":
+                words = " ".join(f"[{option}]" for option in spec.options)
+                lines += [f"{word} {words}".strip(), f"    {summary(spec)}"]
+    lines += ["HELP", "    Prints this help."]
+    return [Status(line.encode()) for line in lines]

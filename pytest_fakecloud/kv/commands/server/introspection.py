@@ -1,0 +1,270 @@
+"""COMMAND: what the table of commands says, in the server's own shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ... import errors
+from ...algorithms.glob import matcher
+from ...errors import CommandError
+from ...model import Session
+from ...reply import (
+    Map,
+    Reply,
+    SetReply,
+    Status,
+)
+from ...table.command_tips import (
+    DEPRECATED,
+    INTERNAL,
+    NOTES,
+    TIPS,
+)
+from ...table.registry import (
+    COMMANDS,
+    LOOKUP,
+    Args,
+    CommandSpec,
+    KeySpec,
+    command,
+    specs,
+)
+from .help import help_reply, summary
+
+__all__: list[str] = []
+
+
+def _all() -> list[CommandSpec]:
+    return [spec for spec in specs() if " " not in spec.name]
+
+
+def _find(name: bytes) -> CommandSpec | None:
+    return COMMANDS.get(name.decode("utf-8", "replace").upper().replace("|", " "))
+
+
+def _key_spec(spec: KeySpec, note: bytes | None) -> Reply:
+    shown = _key_place(spec)
+    if note is not None:
+        shown[:0] = [b"notes", note]
+    return shown
+
+
+def _key_place(spec: KeySpec) -> Map:
+    flags = SetReply([Status(flag.encode()) for flag in spec.flags])
+    if spec.unknown:
+        unknown = Map([b"type", b"unknown", b"spec", Map()])
+        return Map([b"flags", flags, b"begin_search", unknown, b"find_keys", unknown])
+    if spec.keyword is None:
+        begin = Map([b"type", b"index", b"spec", Map([b"index", spec.first])])
+    else:
+        place = Map([b"keyword", spec.keyword, b"startfrom", spec.first])
+        begin = Map([b"type", b"keyword", b"spec", place])
+    if spec.numkeys:
+        count = Map([b"keynumidx", 0, b"firstkey", 1, b"keystep", spec.step])
+        find = Map([b"type", b"keynum", b"spec", count])
+    else:
+        span = Map([b"lastkey", spec.last, b"keystep", spec.step, b"limit", spec.limit])
+        find = Map([b"type", b"range", b"spec", span])
+    return Map([b"flags", flags, b"begin_search", begin, b"find_keys", find])
+
+
+def _movable(spec: CommandSpec) -> bool:
+    return any(key.unknown or key.numkeys or key.keyword is not None for key in spec.keys)
+
+
+def _legacy_range(spec: CommandSpec) -> list[int]:
+    """First key, last key and step, for clients that know nothing of key specs."""
+    plain = [key for key in spec.keys if not (key.unknown or key.numkeys or key.keyword)]
+    if not plain:
+        return [0, 0, 0]
+    first = min(key.first for key in plain)
+    ends = [key.first + key.last if key.last >= 0 else key.last for key in plain]
+    return [first, min(ends) if min(ends) < 0 else max(ends), plain[0].step]
+
+
+def _info(spec: CommandSpec) -> list[Reply]:
+    flags = sorted(spec.flags) + (["movablekeys"] if _movable(spec) else [])
+    children = list((spec.subcommands or {}).values())
+    notes = NOTES.get(spec.name, {})
+    return [
+        spec.full_name.encode(),
+        spec.arity,
+        SetReply([Status(flag.encode()) for flag in flags]),
+        *_legacy_range(spec),
+        SetReply([Status(category.encode()) for category in sorted(spec.categories)]),
+        list(TIPS.get(spec.name, ())),
+        [_key_spec(key, notes.get(at)) for at, key in enumerate(spec.keys)],
+        [_info(child) for child in children],
+    ]
+
+
+@command("COMMAND")
+def command_(session: Session, args: Args) -> Reply:
+    """Every command in detail; the vendor's service shows none."""
+    if session.engine.dialect == "vendor":
+        return []
+    return [_info(spec) for spec in _all()]
+
+
+@command("COMMAND COUNT")
+def command_count(session: Session, args: Args) -> Reply:
+    """The number of commands."""
+    return len(_all())
+
+
+@command("COMMAND INFO")
+def command_info(session: Session, args: Args) -> Reply:
+    """Commands in detail, nil for those that do not exist."""
+    found = [_find(name) for name in args] if args else _all()
+    return [None if spec is None else _info(spec) for spec in found]
+
+
+def _docs(spec: CommandSpec) -> Map:
+    facts = Map(
+        [
+            *(b"summary", summary(spec).encode()),
+            *(b"since", spec.since.encode()),
+            *(b"group", spec.group.encode()),
+            *(b"complexity", b""),
+            *(b"history", SetReply()),
+        ]
+    )
+    deprecated = DEPRECATED.get(spec.name)
+    if deprecated is not None:
+        since, replacement = deprecated
+        facts += [b"doc_flags", SetReply([Status(b"deprecated")])]
+        facts += [b"deprecated_since", since, b"replaced_by", replacement]
+    elif spec.name in INTERNAL:
+        facts += [b"doc_flags", SetReply([Status(b"syscmd")])]
+    if arguments := _arguments(spec):
+        facts += [b"arguments", arguments]
+    children: list[Reply] = []
+    for child in (spec.subcommands or {}).values():
+        children += [child.full_name.encode(), _docs(child)]
+    if children:
+        facts += [b"subcommands", Map(children)]
+    return facts
+
+
+def _arguments(spec: CommandSpec) -> list[Reply]:
+    """The arguments the table knows: keys with the places it gives them, and option words."""
+    found: list[Reply] = []
+    for index, key in enumerate(spec.keys):
+        if key.unknown:
+            continue
+        if key.numkeys:
+            found.append(_argument("numkeys", "integer"))
+        token = key.keyword.decode() if key.keyword else ""
+        several = key.numkeys or key.last < 0
+        flags = ["optional"] * bool(token and token in spec.options) + ["multiple"] * several
+        found.append(_argument("key", "key", token, flags, index))
+    taken = {key.keyword for key in spec.keys}
+    for option in spec.options:
+        if option.encode() not in taken:
+            found.append(_argument(option.lower(), "pure-token", option, ["optional"]))
+    return found
+
+
+def _argument(
+    name: str, kind: str, token: str = "", flags: Sequence[str] = (), key_spec: int | None = None
+) -> Map:
+    facts = Map([b"name", name.encode(), b"type", kind.encode()])
+    if key_spec is not None:
+        facts += [b"key_spec_index", key_spec]
+    if token:
+        facts += [b"token", token.encode()]
+    if flags:
+        facts += [b"flags", SetReply([Status(flag.encode()) for flag in flags])]
+    return facts
+
+
+@command("COMMAND DOCS")
+def command_docs(session: Session, args: Args) -> Reply:
+    """What commands do, since when, to which group they belong, and what the table has of syntax.
+
+    Decided here: the table has no complexities and no histories, so these are empty; an option
+    word is shown as such, without what follows it.
+    """
+    found = [spec for name in args if (spec := _find(name)) is not None] if args else _all()
+    return Map([item for spec in found for item in (spec.full_name.encode(), _docs(spec))])
+
+
+@command("COMMAND LIST")
+def command_list(session: Session, args: Args) -> Reply:
+    """The names of the commands, filtered by category, module or pattern if wanted."""
+    found = _all()
+    if args:
+        if len(args) != 3 or args[0].upper() != b"FILTERBY":
+            raise CommandError(errors.SYNTAX)
+        kind, value = args[1].upper(), args[2]
+        if kind == b"ACLCAT":
+            category = "@" + value.decode("utf-8", "replace").lower()
+            found = [spec for spec in found if category in spec.categories]
+        elif kind == b"PATTERN":
+            matches = matcher(value, nocase=True)
+            found = [spec for spec in specs() if matches(spec.full_name.encode())]
+        elif kind == b"MODULE":
+            found = []
+        else:
+            raise CommandError(errors.SYNTAX)
+    return [spec.full_name.encode() for spec in found]
+
+
+def _keys(args: Args) -> list[tuple[bytes, KeySpec]]:
+    """The keys of a command line given as arguments; raises for what is no command line."""
+    spec = LOOKUP.get(args[0].upper())
+    if spec is not None and spec.subcommands is not None and len(args) > 1:
+        spec = spec.subcommands.get(args[1].upper())
+    if spec is None:
+        raise CommandError(errors.GETKEYS_UNKNOWN)
+    if not spec.keys:
+        raise CommandError(errors.NO_KEY_ARGUMENTS)
+    if not spec.least <= len(args) <= spec.most:
+        raise CommandError(errors.GETKEYS_ARITY)
+    if any(key.numkeys and key.positions(args) is None for key in spec.keys):
+        raise CommandError(errors.GETKEYS_ARGUMENTS)
+    found = [(args[at], key) for at, key in spec.key_positions(args)]
+    if spec.name in ("SORT", "MIGRATE"):
+        found += [pair for pair in _special_keys(spec, args) if pair not in found]
+    return found
+
+
+def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
+    """Keys whose place only the syntax of the command itself tells: SORT … STORE."""
+    if spec.name != "SORT":
+        return []
+    target = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
+    return [(key, spec.keys[-1]) for key in target[-1:]]
+
+
+@command("COMMAND GETKEYS")
+def command_getkeys(session: Session, args: Args) -> Reply:
+    """The keys in a command line."""
+    return [key for key, _ in _keys(args) if key]
+
+
+@command("COMMAND GETKEYSANDFLAGS")
+def command_getkeysandflags(session: Session, args: Args) -> Reply:
+    """The keys in a command line, and what the command does with them."""
+    return [
+        [key, SetReply([Status(flag.encode()) for flag in _flags(args, spec)])]
+        for key, spec in _keys(args)
+        if key
+    ]
+
+
+def _flags(args: Args, spec: KeySpec) -> list[str]:
+    """The flags of a key in this very line: SET reads only with GET, BITFIELD may only read."""
+    name = args[0].upper()
+    words = {word.upper() for word in args[2:]}
+    if name == b"SET" and "variable_flags" in spec.flags:
+        return ["RW", "access", "update"] if b"GET" in words else ["OW", "update"]
+    if name == b"BITFIELD" and not words & {b"SET", b"INCRBY"}:
+        return ["RO", "access"]
+    return [flag for flag in spec.flags if flag != "variable_flags"]
+
+
+@command("COMMAND HELP")
+def command_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of COMMAND."""
+    return help_reply(session, "COMMAND")

@@ -1,0 +1,233 @@
+"""Commands that act on the server's process: each answers a real server's refusal and does nothing.
+
+A fake has no process, no replicas, no files and no modules, and opens no connection.
+"""
+
+from __future__ import annotations
+
+from ... import errors
+from ...errors import CommandError, refused_by_option, wrong_arity
+from ...model import Session
+from ...reply import (
+    OK,
+    Reply,
+    Status,
+    Verbatim,
+)
+from ...table.registry import Args, command
+from ...table.syntax import parse_int
+from .help import help_reply
+
+__all__ = ["REASONS"]
+
+REASONS = {
+    "SHUTDOWN": "there is no process to end",
+    "REPLICAOF": "there are no other servers; NO ONE is accepted",
+    "SLAVEOF": "there are no other servers; NO ONE is accepted",
+    "FAILOVER": "there are no replicas",
+    "SYNC": "there is no replication",
+    "PSYNC": "there is no replication",
+    "REPLCONF": "accepted without effect: there is no replication",
+    "MODULE LOAD": "modules are native code",
+    "MODULE LOADEX": "modules are native code",
+    "MODULE UNLOAD": "modules are native code",
+    "DEBUG": "it would act on the server's own insides",
+    "MIGRATE": "no connection is ever opened to another server",
+    "SAVE": "accepted without effect: there is nothing to write to",
+    "BGSAVE": "accepted without effect: there is nothing to write to",
+    "BGREWRITEAOF": "accepted without effect: there is nothing to write to",
+    "ACL LOAD": "accepted without effect: users are kept as they change",
+    "ACL SAVE": "accepted without effect: users are kept as they change",
+    "CONFIG REWRITE": "there is no configuration file",
+    "CLIENT IMPORT-SOURCE": "there is no import mode; OFF is accepted",
+    "SCRIPT KILL": "there is never a script to end: while one runs, nothing else does",
+    "FUNCTION KILL": "there is never a function to end: while one runs, nothing else does",
+    "CLUSTER": "cluster mode is off",
+    "ASKING": "cluster mode is off",
+    "READONLY": "cluster mode is off",
+    "READWRITE": "cluster mode is off",
+}
+"""Why a command does nothing, for the support table."""
+
+_MODIFIERS = frozenset({b"NOW", b"FORCE"})
+
+
+@command("SHUTDOWN")
+def shutdown(session: Session, args: Args) -> Reply:
+    """End the server: refused."""
+    words = {word.upper() for word in args}
+    if words == {b"ABORT"} and len(args) == 1:
+        raise CommandError(errors.NO_SHUTDOWN)
+    if not words <= {b"SAVE", b"NOSAVE", *_MODIFIERS} or {b"SAVE", b"NOSAVE"} <= words:
+        raise CommandError(errors.SYNTAX)
+    raise CommandError(errors.SHUTDOWN_REFUSED)
+
+
+@command("REPLICAOF", "SLAVEOF")
+def replicaof(session: Session, args: Args) -> Reply:
+    """Follow another server: refused; NO ONE is fine."""
+    if args[0].upper() == b"NO" and args[1].upper() == b"ONE":
+        return OK
+    parse_int(args[1], 0, 65535, errors.BAD_MASTER_PORT)
+    raise CommandError(errors.REPLICAOF_REFUSED)
+
+
+@command("FAILOVER")
+def failover(session: Session, args: Args) -> Reply:
+    """Hand over to a replica: refused, there are none."""
+    at = 0
+    if len(args) == 1 and args[0].upper() == b"ABORT":
+        raise CommandError(errors.NO_FAILOVER)
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"TIMEOUT" and at + 1 < len(args):
+            if parse_int(args[at + 1]) <= 0:
+                raise CommandError(errors.FAILOVER_TIMEOUT)
+            at += 1
+        elif word == b"TO" and at + 2 < len(args):
+            parse_int(args[at + 2], 0, 2**31 - 1)
+            at += 2
+        elif word != b"FORCE":
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    raise CommandError(errors.NO_REPLICAS)
+
+
+@command("SYNC")
+def sync(session: Session, args: Args) -> Reply:
+    """Begin replication: refused."""
+    raise CommandError(errors.SYNC_REFUSED)
+
+
+@command("PSYNC")
+def psync(session: Session, args: Args) -> Reply:
+    """Go on with replication: refused."""
+    parse_int(args[1])
+    raise CommandError(errors.SYNC_REFUSED)
+
+
+@command("REPLCONF")
+def replconf(session: Session, args: Args) -> Reply:
+    """Negotiate replication: accepted without effect."""
+    if len(args) % 2:
+        raise CommandError(errors.SYNTAX)
+    known = {b"listening-port", b"ip-address", b"capa", b"ack", b"getack", b"rdb-only"}
+    for word in args[::2]:
+        if word.lower() not in known:
+            raise CommandError(errors.unrecognized_replconf(word))
+    return OK
+
+
+@command("ROLE")
+def role(session: Session, args: Args) -> Reply:
+    """The part this server plays in replication: a master without replicas."""
+    return [b"master", 0, []]
+
+
+@command("MIGRATE")
+def migrate(session: Session, args: Args) -> Reply:
+    """Move keys to another server: no connection is opened."""
+    keys = [args[2]]
+    at = 5
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"AUTH" and at + 1 < len(args):
+            at += 1
+        elif word == b"AUTH2" and at + 2 < len(args):
+            at += 2
+        elif word == b"KEYS":
+            if args[2]:
+                raise CommandError(errors.MIGRATE_KEYS)
+            keys = args[at + 1 :]
+            break
+        elif word not in (b"COPY", b"REPLACE"):
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    parse_int(args[4])
+    parse_int(args[3])
+    if not any(session.db.exists(key) for key in keys):
+        return Status(b"NOKEY")
+    raise CommandError(errors.MIGRATE_REFUSED)
+
+
+# -- modules, debugging --------------------------------------------------------------------------
+
+
+@command("MODULE LIST")
+def module_list(session: Session, args: Args) -> Reply:
+    """The modules: none."""
+    return []
+
+
+@command("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD")
+def module_load(session: Session, args: Args) -> Reply:
+    """Change the modules: refused."""
+    raise CommandError(refused_by_option("MODULE", "enable-module-command"))
+
+
+@command("MODULE HELP")
+def module_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of MODULE."""
+    return help_reply(session, "MODULE")
+
+
+@command("DEBUG")
+def debug(session: Session, args: Args) -> Reply:
+    """Act on the server's insides: refused."""
+    raise CommandError(refused_by_option("DEBUG", "enable-debug-command"))
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def _saved(session: Session) -> None:
+    session.engine.last_save_us = session.engine.now_us
+    for db in session.engine.databases:
+        db.changes = 0
+
+
+@command("SAVE")
+def save(session: Session, args: Args) -> Reply:
+    """Write a snapshot: there is no file."""
+    _saved(session)
+    return OK
+
+
+@command("BGSAVE")
+def bgsave(session: Session, args: Args) -> Reply:
+    """Write a snapshot in the background: there is no file."""
+    if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
+        raise CommandError(errors.SYNTAX)
+    _saved(session)
+    return Status(b"Background saving started")
+
+
+@command("BGREWRITEAOF")
+def bgrewriteaof(session: Session, args: Args) -> Reply:
+    """Rewrite the append-only file: there is none."""
+    return Status(b"Background append only file rewriting started")
+
+
+@command("LASTSAVE")
+def lastsave(session: Session, args: Args) -> Reply:
+    """The second of the last snapshot."""
+    return session.engine.last_save_us // 1_000_000
+
+
+@command("LOLWUT")
+def lolwut(session: Session, args: Args) -> Reply:
+    """A line that names the version."""
+    if args and args[0].upper() == b"VERSION":
+        if len(args) < 2:
+            raise CommandError(wrong_arity("lolwut"))
+        parse_int(args[1])
+    return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
+
+
+# -- cluster -------------------------------------------------------------------------------------
+
+
+@command("CLUSTER", "ASKING", "READONLY", "READWRITE")
+def cluster(session: Session, args: Args) -> Reply:
+    """Cluster mode is off."""
+    raise CommandError(errors.CLUSTER_DISABLED)

@@ -1,0 +1,63 @@
+"""The server: databases, time, and refusals of what acts on its process."""
+
+from __future__ import annotations
+
+from ... import errors
+from ...errors import CommandError
+from ...model import Session
+from ...reply import OK, Reply
+from ...table.registry import Args, command
+from ...table.syntax import parse_int
+
+__all__: list[str] = []
+
+
+def _flush_mode(args: Args) -> None:
+    if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
+        raise CommandError(errors.SYNTAX)
+
+
+@command("FLUSHDB")
+def flushdb(session: Session, args: Args) -> Reply:
+    """Remove every key of the database."""
+    _flush_mode(args)
+    session.db.clear()
+    session.engine.tracking.tell_all()
+    return OK
+
+
+@command("FLUSHALL")
+def flushall(session: Session, args: Args) -> Reply:
+    """Remove every key of every database."""
+    _flush_mode(args)
+    for index in range(len(session.engine.databases)):
+        session.engine.database(index).clear()
+    session.engine.tracking.tell_all()
+    return OK
+
+
+@command("DBSIZE")
+def dbsize(session: Session, args: Args) -> Reply:
+    """The number of keys."""
+    return len(session.db)
+
+
+@command("TIME")
+def time(session: Session, args: Args) -> Reply:
+    """The time on the clock: seconds, and microseconds within the second."""
+    seconds, microseconds = divmod(session.engine.now_us, 1_000_000)
+    return [b"%d" % seconds, b"%d" % microseconds]
+
+
+@command("SWAPDB")
+def swapdb(session: Session, args: Args) -> Reply:
+    """Exchange the contents of two databases."""
+    engine = session.engine
+    indexes = []
+    for text, error in zip(args, (errors.FIRST_DB_INDEX, errors.SECOND_DB_INDEX), strict=True):
+        indexes.append(parse_int(text, -(2**31), 2**31 - 1, error))
+    if not all(0 <= index < len(engine.databases) for index in indexes):
+        raise CommandError(errors.DB_INDEX)
+    if indexes[0] != indexes[1]:
+        engine.database(indexes[0]).exchange(engine.database(indexes[1]))
+    return OK

@@ -1,0 +1,285 @@
+"""What the server tells about itself: INFO, MEMORY, LATENCY, SLOWLOG."""
+
+from __future__ import annotations
+
+from ... import errors
+from ...engine.info import (
+    SECTIONS,
+    script_memory,
+    section,
+    used_memory,
+)
+from ...errors import CommandError
+from ...model import Session
+from ...reply import (
+    OK,
+    Map,
+    Reply,
+    Verbatim,
+)
+from ...table.registry import Args, command
+from ...table.syntax import parse_int
+from ...values.memory import ENTRY, usage
+from .help import help_reply
+
+__all__: list[str] = []
+
+_DEFAULT = [name for name in SECTIONS if name not in ("commandstats", "latencystats")]
+
+
+@command("INFO")
+def info(session: Session, args: Args) -> Reply:
+    """Facts and figures of the server, by section."""
+    wanted: list[str] = []
+    for word in args or [b"default"]:
+        name = word.decode("utf-8", "replace").lower()
+        if name in ("default", "all", "everything"):
+            wanted += _DEFAULT if name == "default" else SECTIONS
+        else:
+            wanted.append(name)
+    parts = []
+    for name in dict.fromkeys(wanted):
+        if name in SECTIONS:
+            lines = [f"# {name.capitalize() if name != 'cpu' else 'CPU'}", *section(session, name)]
+            parts.append("\r\n".join(lines) + "\r\n")
+        elif session.engine.dialect == "vendor":
+            # The vendor's service shows the heading of a section it does not have.
+            parts.append(f"# {name.capitalize()}\r\n")
+    return Verbatim("\r\n".join(parts).encode())
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+@command("MEMORY USAGE")
+def memory_usage(session: Session, args: Args) -> Reply:
+    """The bytes a key and its value take, as the server would count them."""
+    at = 1
+    while at < len(args):
+        if args[at].upper() != b"SAMPLES" or at + 1 == len(args):
+            raise CommandError(errors.SYNTAX)
+        if parse_int(args[at + 1]) < 0:
+            raise CommandError(errors.SYNTAX)
+        at += 2
+    value = session.db.peek(args[0])
+    return None if value is None else usage(args[0], value)
+
+
+@command("MEMORY STATS")
+def memory_stats(session: Session, args: Args) -> Reply:
+    """The bytes in use, by purpose.
+
+    The fields are a real server's, in their order. Decided here: what belongs to a server's
+    process (its allocator, its buffers) is 0.
+    """
+    engine = session.engine
+    databases = [engine.database(index) for index in range(len(engine.databases))]
+    total = used_memory(engine)
+    overhead, shown = 0, Map()
+    for db in databases:
+        if db.values:
+            tables = (ENTRY * len(db.values), ENTRY * len(db.expires), 0)
+            overhead += sum(tables)
+            names = (b"overhead.hashtable.main", b"overhead.hashtable.expires")
+            pairs = zip((*names, b"overhead.hashtable.slot-to-keys"), tables, strict=True)
+            shown += [b"db.%d" % db.index, Map([item for pair in pairs for item in pair])]
+    keys = sum(len(db.values) for db in databases)
+    scripts, libraries = script_memory(engine)
+    data = total - overhead
+    facts: dict[bytes, Reply] = {
+        b"peak.allocated": total,
+        b"total.allocated": total,
+        b"startup.allocated": 0,
+        b"replication.backlog": 0,
+        b"clients.slaves": 0,
+        b"clients.normal": 0,
+        b"cluster.links": 0,
+        b"aof.buffer": 0,
+        b"lua.caches": scripts,
+        b"functions.caches": libraries,
+    }
+    rest: dict[bytes, Reply] = {
+        b"overhead.total": overhead,
+        b"keys.count": keys,
+        b"keys.bytes-per-key": total // keys if keys else 0,
+        b"dataset.bytes": data,
+        b"dataset.percentage": 100.0 * data / total if total else 0.0,
+        b"peak.percentage": 100.0,
+        b"allocator.allocated": total,
+        b"allocator.active": total,
+        b"allocator.resident": total,
+        b"allocator-fragmentation.ratio": 1.0,
+        b"allocator-fragmentation.bytes": 0,
+        b"allocator-rss.ratio": 1.0,
+        b"allocator-rss.bytes": 0,
+        b"rss-overhead.ratio": 1.0,
+        b"rss-overhead.bytes": 0,
+        b"fragmentation": 1.0,
+        b"fragmentation.bytes": 0,
+    }
+    return Map(
+        [
+            *(item for pair in facts.items() for item in pair),
+            *shown,
+            *(item for pair in rest.items() for item in pair),
+        ]
+    )
+
+
+_HEALTHY = (
+    b"Hi Sam, I can't find any memory issue in your instance. "
+    b"I can only account for what occurs on this base.\n"
+)
+_ALMOST_EMPTY = (
+    b"Hi Sam, this instance is empty or is using very little memory, my issues detector can't be "
+    b"used in these conditions. Please, leave for your mission on Earth and fill it with some "
+    b"data. The new Sam and I will be back to our programming as soon as I finished rebooting.\n"
+)
+
+
+@command("MEMORY DOCTOR")
+def memory_doctor(session: Session, args: Args) -> Reply:
+    """Advice about memory."""
+    total = sum(usage(key, value) for key, value in session.db.values.items())
+    return Verbatim(_ALMOST_EMPTY if total < 5 * 2**20 else _HEALTHY)
+
+
+@command("MEMORY MALLOC-STATS")
+def memory_malloc_stats(session: Session, args: Args) -> Reply:
+    """Figures of the allocator: there are none of this one."""
+    return Verbatim(b"Stats not supported for the current allocator")
+
+
+@command("MEMORY PURGE")
+def memory_purge(session: Session, args: Args) -> Reply:
+    """Give memory back to the system: there is nothing to give."""
+    return OK
+
+
+@command("MEMORY HELP")
+def memory_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of MEMORY."""
+    return help_reply(session, "MEMORY")
+
+
+# -- latency -------------------------------------------------------------------------------------
+
+
+@command("LATENCY LATEST")
+def latency_latest(session: Session, args: Args) -> Reply:
+    """The latest sample of each latency event."""
+    return [
+        [event.encode(), samples[-1][0], samples[-1][1], max(ms for _, ms in samples)]
+        for event, samples in session.engine.statistics.latency.items()
+    ]
+
+
+@command("LATENCY HISTORY")
+def latency_history(session: Session, args: Args) -> Reply:
+    """The samples of a latency event."""
+    samples = session.engine.statistics.latency.get(args[0].decode("utf-8", "replace"), [])
+    return [[at, ms] for at, ms in samples]
+
+
+@command("LATENCY GRAPH")
+def latency_graph(session: Session, args: Args) -> Reply:
+    """The samples of a latency event as a picture."""
+    samples = session.engine.statistics.latency.get(args[0].decode("utf-8", "replace"))
+    if not samples:
+        raise CommandError(errors.no_samples(args[0]))
+    high, low = max(ms for _, ms in samples), min(ms for _, ms in samples)
+    latest = samples[-1][1]
+    head = f"{args[0].decode('utf-8', 'replace')} - high {high} ms, low {low} ms (all time high "
+    bars = "\n".join("#" * max(1, 20 * ms // max(high, 1)) for _, ms in samples)
+    return Verbatim(f"{head}{high} ms, latest {latest} ms)\n{bars}\n".encode())
+
+
+@command("LATENCY RESET")
+def latency_reset(session: Session, args: Args) -> Reply:
+    """Forget latency events; the number of those that were known."""
+    latency = session.engine.statistics.latency
+    names = [name.decode("utf-8", "replace") for name in args] or list(latency)
+    return sum(latency.pop(name, None) is not None for name in names)
+
+
+@command("LATENCY DOCTOR")
+def latency_doctor(session: Session, args: Args) -> Reply:
+    """Advice about latency."""
+    if session.engine.config.number("latency-monitor-threshold") == 0:
+        return Verbatim(
+            b"I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Redis "
+            b'instance. You may use "CONFIG SET latency-monitor-threshold <milliseconds>." in '
+            b"order to enable it.\n"
+        )
+    return Verbatim(
+        b"Dave, no latency spike was observed during the lifetime of this Redis instance, "
+        b"not in the slightest bit. I honestly think you ought to sit down calmly, take a stress "
+        b"pill, and think things over.\n"
+    )
+
+
+@command("LATENCY HISTOGRAM")
+def latency_histogram(session: Session, args: Args) -> Reply:
+    """How many calls of each command took at most so many microseconds."""
+    wanted = {name.decode("utf-8", "replace").lower() for name in args}
+    found: list[Reply] = []
+    for spec, count in session.engine.statistics.commands.items():
+        if count.calls and (
+            not wanted or spec.full_name in wanted or spec.full_name.split("|")[0] in wanted
+        ):
+            buckets: list[Reply] = []
+            total = 0
+            for bucket, calls in sorted(count.buckets.items()):
+                total += calls
+                buckets += [bucket, total]
+            figures = Map([b"calls", count.calls, b"histogram_usec", Map(buckets)])
+            found += [spec.full_name.encode(), figures]
+    return Map(found)
+
+
+@command("LATENCY HELP")
+def latency_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of LATENCY."""
+    return help_reply(session, "LATENCY")
+
+
+# -- slow commands -------------------------------------------------------------------------------
+
+
+@command("SLOWLOG GET")
+def slowlog_get(session: Session, args: Args) -> Reply:
+    """The latest slow commands, newest first."""
+    if len(args) > 1:
+        raise CommandError(errors.bad_subcommand_arguments("SLOWLOG", b"GET"))
+    count = parse_int(args[0], -1, 2**63 - 1, errors.SLOWLOG_COUNT) if args else 10
+    entries = list(session.engine.statistics.slow)
+    return [
+        [
+            entry.id,
+            entry.at_us // 1_000_000,
+            entry.usec,
+            entry.argv,
+            entry.address.encode(),
+            entry.name,
+        ]
+        for entry in (entries if count == -1 else entries[:count])
+    ]
+
+
+@command("SLOWLOG LEN")
+def slowlog_len(session: Session, args: Args) -> Reply:
+    """The number of slow commands that are kept."""
+    return len(session.engine.statistics.slow)
+
+
+@command("SLOWLOG RESET")
+def slowlog_reset(session: Session, args: Args) -> Reply:
+    """Forget the slow commands."""
+    session.engine.statistics.slow.clear()
+    return OK
+
+
+@command("SLOWLOG HELP")
+def slowlog_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of SLOWLOG."""
+    return help_reply(session, "SLOWLOG")

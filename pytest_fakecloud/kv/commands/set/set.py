@@ -1,0 +1,254 @@
+"""Sets: distinct members, and what several sets have in common."""
+
+from __future__ import annotations
+
+from ... import errors
+from ...errors import CommandError
+from ...model import Session
+from ...reply import Reply, SetReply
+from ...table.registry import Args, command
+from ...table.syntax import I64_MAX, parse_int
+from ...values.sets import SetValue
+from ..arguments import (
+    check_repetitions,
+    fits_a_page,
+    parse_count,
+    parse_cursor,
+    parse_scan,
+)
+
+
+def _changed(session: Session, key: bytes, event: str | None = None) -> None:
+    session.db.touch(key, event)
+    session.db.remove_if_empty(key)
+
+
+# -- one set -------------------------------------------------------------------------------------
+
+
+@command("SADD")
+def sadd(session: Session, args: Args) -> Reply:
+    """Add members; how many are new."""
+    members = session.db.get_or_create(args[0], SetValue)
+    added = sum([members.add(member) for member in args[1:]])
+    if added:
+        session.db.touch(args[0])
+    return added
+
+
+@command("SREM")
+def srem(session: Session, args: Args) -> Reply:
+    """Remove members; how many were there."""
+    members = session.db.get(args[0], SetValue)
+    if members is None:
+        return 0
+    removed = sum([members.remove(member) for member in args[1:]])
+    if removed:
+        _changed(session, args[0])
+    return removed
+
+
+@command("SMOVE")
+def smove(session: Session, args: Args) -> Reply:
+    """Move a member from one set to another."""
+    source, target, member = args
+    db = session.db
+    if db.lookup(source) is None:
+        return 0
+    members = db.get(source, SetValue)
+    receiving = db.get(target, SetValue)
+    assert members is not None
+    if members is receiving:
+        return int(member in members)
+    if not members.remove(member):
+        return 0
+    _changed(session, source, "srem")
+    db.get_or_create(target, SetValue).add(member)
+    db.touch(target, "sadd")
+    return 1
+
+
+@command("SCARD")
+def scard(session: Session, args: Args) -> Reply:
+    """The number of members."""
+    members = session.db.get(args[0], SetValue)
+    return 0 if members is None else len(members)
+
+
+@command("SISMEMBER")
+def sismember(session: Session, args: Args) -> Reply:
+    """Whether a member is there."""
+    members = session.db.get(args[0], SetValue)
+    return int(members is not None and args[1] in members)
+
+
+@command("SMISMEMBER")
+def smismember(session: Session, args: Args) -> Reply:
+    """Whether each member is there."""
+    members = session.db.get(args[0], SetValue)
+    return [int(members is not None and member in members) for member in args[1:]]
+
+
+@command("SMEMBERS")
+def smembers(session: Session, args: Args) -> Reply:
+    """All members."""
+    return SetReply(session.db.get(args[0], SetValue) or ())
+
+
+@command("SSCAN")
+def sscan(session: Session, args: Args) -> Reply:
+    """A page of members and the cursor of the next one."""
+    cursor = parse_cursor(args[1])
+    members = session.db.get(args[0], SetValue)
+    if members is None:
+        return [b"0", []]
+    count, match = parse_scan(session, args[2:])
+    if fits_a_page(session, members, cursor, count):
+        following, found = 0, list(members)
+    else:
+        following, found = members.scan(cursor, count)
+    return [b"%d" % following, [each for each in found if match is None or match(each)]]
+
+
+# -- random members ------------------------------------------------------------------------------
+
+
+@command("SPOP")
+def spop(session: Session, args: Args) -> Reply:
+    """Remove and return a random member, or that many."""
+    if len(args) > 2:
+        raise CommandError(errors.SYNTAX)
+    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    members = session.db.get(args[0], SetValue)
+    if members is None:
+        return None if count is None else SetReply()
+    if count == 0:
+        return SetReply()
+    random = session.engine.random
+    popped = []
+    for _ in range(min(count or 1, len(members))):
+        member = members.at(random.randrange(len(members)))
+        members.remove(member)
+        popped.append(member)
+    _changed(session, args[0])
+    return popped[0] if count is None else SetReply(popped)
+
+
+@command("SRANDMEMBER")
+def srandmember(session: Session, args: Args) -> Reply:
+    """A random member; that many different ones, or with repetitions when the count is negative."""
+    if len(args) > 2:
+        raise CommandError(errors.SYNTAX)
+    count = None if len(args) == 1 else parse_count(args[1])
+    members = session.db.get(args[0], SetValue)
+    if members is None:
+        return None if count is None else []
+    random = session.engine.random
+    size = len(members)
+    if count is None:
+        return members.at(random.randrange(size))
+    if count < 0:
+        check_repetitions(count)
+        return [members.at(random.randrange(size)) for _ in range(-count)]
+    if count >= size:
+        return list(members)
+    return [members.at(place) for place in random.sample(range(size), count)]
+
+
+# -- several sets --------------------------------------------------------------------------------
+
+
+def _sets(session: Session, keys: list[bytes]) -> list[SetValue | None]:
+    return [session.db.get(key, SetValue) for key in keys]
+
+
+def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:
+    present = []
+    for members in _sets(session, keys):
+        if members is not None:
+            present.append(members)
+    if len(present) < len(keys):
+        return []
+    smallest, *others = sorted(present, key=len)
+    found: list[bytes] = []
+    for member in smallest:
+        if all(member in other for other in others):
+            found.append(member)
+            if len(found) == limit:
+                break
+    return found
+
+
+def _union(session: Session, keys: list[bytes]) -> SetValue:
+    union = SetValue()
+    for members in _sets(session, keys):
+        for member in members or ():
+            union.add(member)
+    return union
+
+
+def _difference(session: Session, keys: list[bytes]) -> SetValue:
+    first, *others = _sets(session, keys)
+    without = [other for other in others if other is not None]
+    return SetValue(
+        member for member in first or () if not any(member in other for other in without)
+    )
+
+
+def _store(session: Session, key: bytes, members: SetValue) -> int:
+    if members:
+        session.db.set(key, members)
+    else:
+        session.db.delete(key)
+    return len(members)
+
+
+@command("SINTER")
+def sinter(session: Session, args: Args) -> Reply:
+    """The members all sets share."""
+    return SetReply(_intersection(session, args))
+
+
+@command("SINTERSTORE")
+def sinterstore(session: Session, args: Args) -> Reply:
+    """Keep the members all sets share; how many there are."""
+    return _store(session, args[0], SetValue(_intersection(session, args[1:])))
+
+
+@command("SINTERCARD")
+def sintercard(session: Session, args: Args) -> Reply:
+    """How many members all sets share, counting up to a limit."""
+    numkeys = parse_int(args[0], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
+    if numkeys > len(args) - 1:
+        raise CommandError(errors.TOO_MANY_KEYS)
+    limit = 0
+    options = args[1 + numkeys :]
+    for at in range(0, len(options), 2):
+        if options[at].upper() != b"LIMIT" or at + 1 == len(options):
+            raise CommandError(errors.SYNTAX)
+        limit = parse_int(options[at + 1], 0, I64_MAX, errors.LIMIT_NEGATIVE)
+    return len(_intersection(session, args[1 : 1 + numkeys], limit))
+
+
+@command("SUNION")
+def sunion(session: Session, args: Args) -> Reply:
+    """The members of any of the sets."""
+    return SetReply(_union(session, args))
+
+
+@command("SUNIONSTORE")
+def sunionstore(session: Session, args: Args) -> Reply:
+    """Keep the members of any of the sets; how many there are."""
+    return _store(session, args[0], _union(session, args[1:]))
+
+
+@command("SDIFF")
+def sdiff(session: Session, args: Args) -> Reply:
+    """The members of the first set that are in no other."""
+    return SetReply(_difference(session, args))
+
+
+@command("SDIFFSTORE")
+def sdiffstore(session: Session, args: Args) -> Reply:
+    """Keep the members of the first set that are in no other; how many there are."""
+    return _store(session, args[0], _difference(session, args[1:]))

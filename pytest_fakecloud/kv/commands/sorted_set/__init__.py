@@ -1,0 +1,1 @@
+"""Sorted sets, and the positions on earth that are kept in them."""

@@ -1,0 +1,178 @@
+"""How a command says which members of a sorted set it means: by rank, by score or by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ... import errors
+from ...errors import CommandError
+from ...model import Session
+from ...table.registry import Args
+from ...table.syntax import parse_float, parse_int
+from ...values.zset import (
+    Item,
+    LexRange,
+    ScoreRange,
+    SortedSet,
+)
+from ..arguments import bounds, slice_bounds
+
+__all__ = [
+    "Range", "RangeKind", "parse_lex_range", "parse_range", "parse_score_range", "select",
+]  # fmt: skip
+
+RangeKind = Literal["rank", "score", "lex"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What ZRANGE and its kin ask for; `limit` is (offset, count), a negative count is all."""
+
+    interval: tuple[int, int] | ScoreRange | LexRange
+    reverse: bool
+    limit: tuple[int, int] | None
+    with_scores: bool
+
+
+def _read_bound(text: bytes) -> float:
+    """A score as `strtod` reads it: unlike a score to be stored it may overflow or be empty."""
+    if not text:
+        return 0.0
+    text = text.lstrip(b" \t\n\v\f\r")
+    try:
+        return parse_float(text, errors.SCORE_RANGE)
+    except CommandError:
+        if b"_" in text or text != text.rstrip():
+            raise
+        try:
+            bound = float(text)
+        except ValueError:
+            bound = math.nan
+        if math.isnan(bound):
+            raise
+        return bound
+
+
+def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
+    """An interval of scores; `(` before an end excludes it."""
+    return ScoreRange(
+        _read_bound(low.removeprefix(b"(")),
+        _read_bound(high.removeprefix(b"(")),
+        low.startswith(b"("),
+        high.startswith(b"("),
+    )
+
+
+def parse_lex_range(low: bytes, high: bytes) -> LexRange:
+    """An interval of names: `[` includes, `(` excludes the end; `-` and `+` are the extremes."""
+    low_end, low_exclusive = _lex_end(low)
+    high_end, high_exclusive = _lex_end(high)
+    return LexRange(
+        None if isinstance(low_end, str) else low_end,
+        None if isinstance(high_end, str) else high_end,
+        low_exclusive,
+        high_exclusive,
+        low_end == "+" or high_end == "-",
+    )
+
+
+def _lex_end(text: bytes) -> tuple[bytes | str, bool]:
+    sign = text[:1]
+    if sign in (b"+", b"-") and text[1:2] in (b"", b"\0"):
+        return sign.decode(), True
+    if sign == b"[":
+        return text[1:], False
+    if sign == b"(":
+        return text[1:], True
+    raise CommandError(errors.LEX_RANGE)
+
+
+def parse_range(
+    session: Session,
+    args: Args,
+    kind: RangeKind | None,
+    reverse: bool | None,
+    *,
+    storing: bool = False,
+) -> Range:
+    """`key start stop` and the options behind; kind and direction are None where options say them.
+
+    The vendor's dialect takes LIMIT with ranks too.
+    """
+    may_choose_kind, may_choose_direction = kind is None, reverse is None
+    limit = None
+    with_scores = False
+    at = 3
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"WITHSCORES" and not storing:
+            with_scores = True
+        elif word == b"LIMIT" and at + 2 < len(args):
+            limit = (parse_int(args[at + 1]), parse_int(args[at + 2]))
+            at += 2
+        elif word == b"REV" and may_choose_direction and reverse is None:
+            reverse = True
+        elif word == b"BYLEX" and may_choose_kind and kind is None:
+            kind = "lex"
+        elif word == b"BYSCORE" and may_choose_kind and kind is None:
+            kind = "score"
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    kind = kind or "rank"
+    if kind == "rank" and limit is not None and session.engine.dialect != "vendor":
+        if limit[1] != -1:
+            raise CommandError(errors.LIMIT_NEEDS_BY)
+        limit = None
+    if with_scores and kind == "lex":
+        raise CommandError(errors.WITHSCORES_WITH_BYLEX)
+    low, high = (args[2], args[1]) if reverse and kind != "rank" else (args[1], args[2])
+    interval: tuple[int, int] | ScoreRange | LexRange
+    if kind == "score":
+        interval = parse_score_range(low, high)
+    elif kind == "lex":
+        interval = parse_lex_range(low, high)
+    else:
+        interval = bounds(low, high)
+    return Range(interval, bool(reverse), limit, with_scores)
+
+
+def select(members: SortedSet, wanted: Range) -> list[Item]:
+    """The items a range means, in its direction."""
+    interval = wanted.interval
+    size = len(members)
+    if isinstance(interval, LexRange):
+        found = members.in_lex_range(interval, reverse=wanted.reverse)
+        return found if wanted.limit is None else _limited(found, wanted.limit)
+    if isinstance(interval, ScoreRange):
+        start, stop = members.span(interval)
+    else:
+        start, stop = slice_bounds(*interval, size)
+        if wanted.reverse:
+            start, stop = size - stop, size - start
+    if wanted.limit is not None:
+        start, stop = _limited_span(start, stop, wanted.limit, wanted.reverse)
+    found = members.slice(start, stop)
+    return found[::-1] if wanted.reverse else found
+
+
+def _limited(items: list[Item], limit: tuple[int, int]) -> list[Item]:
+    offset, count = limit
+    if offset < 0:
+        return []
+    return items[offset:] if count < 0 else items[offset : offset + count]
+
+
+def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) -> tuple[int, int]:
+    offset, count = limit
+    if offset < 0:
+        return 0, 0
+    size = max(stop - start - offset, 0)
+    size = size if count < 0 else min(size, count)
+    if reverse:
+        stop = max(stop - offset, start)
+        return stop - size, stop
+    start = min(start + offset, stop)
+    return start, start + size

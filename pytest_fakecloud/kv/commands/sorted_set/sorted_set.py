@@ -1,0 +1,344 @@
+"""Sorted sets: members ordered by score, then by their bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ... import errors
+from ...errors import CommandError
+from ...model import Session
+from ...reply import NIL_ARRAY, Reply
+from ...table.registry import Args, command
+from ...table.syntax import format_double, parse_float
+from ...values.zset import Item, SortedSet
+from ..arguments import (
+    bounds,
+    fits_a_page,
+    parse_cursor,
+    parse_scan,
+    slice_bounds,
+)
+from .ranges import (
+    RangeKind,
+    parse_lex_range,
+    parse_range,
+    parse_score_range,
+    select,
+)
+
+
+def changed(session: Session, key: bytes, event: str | None = None) -> None:
+    """Say that a sorted set was changed, and remove it when nothing is left."""
+    session.db.touch(key, event)
+    session.db.remove_if_empty(key)
+
+
+def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
+    """Members in order; with scores a flat list, or pairs in RESP3."""
+    if not scores:
+        return [member for _, member in items]
+    if session.resp > 2:
+        return [[member, score] for score, member in items]
+    return [each for score, member in items for each in (member, score)]
+
+
+def store(session: Session, key: bytes, members: SortedSet) -> int:
+    """Put a result under a key, or remove the key when the result is empty; its size."""
+    if members:
+        session.db.set(key, members.as_stored())
+    else:
+        session.db.delete(key)
+    return len(members)
+
+
+# -- scores --------------------------------------------------------------------------------------
+
+_ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
+
+
+@command("ZADD")
+def zadd(session: Session, args: Args) -> Reply:
+    """Give members their scores: add new ones, move others."""
+    words: set[bytes] = set()
+    at = 1
+    while at < len(args):
+        word = args[at].upper()
+        if word not in _ZADD_WORDS:
+            break
+        words.add(word)
+        at += 1
+    if (len(args) - at) % 2 or at == len(args):
+        raise CommandError(errors.SYNTAX)
+    if words:
+        return _zadd_with(session, args, at, words)
+    pairs = [(parse_float(args[i]), args[i + 1]) for i in range(1, len(args), 2)]
+    members = session.db.get_or_create(args[0], SortedSet)
+    before = len(members)
+    changes = [members.set(member, score) for score, member in pairs]
+    if any(changes):
+        session.db.touch(args[0])
+    return len(members) - before
+
+
+def _zadd_with(session: Session, args: Args, at: int, words: set[bytes]) -> Reply:
+    if {b"NX", b"XX"} <= words:
+        raise CommandError(errors.ZADD_XX_AND_NX)
+    if len(words & {b"GT", b"LT", b"NX"}) > 1:
+        raise CommandError(errors.ZADD_GT_LT_NX)
+    increment = b"INCR" in words
+    if increment and len(args) - at > 2:
+        raise CommandError(errors.ZADD_INCR_PAIRS)
+    pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
+    return add_scores(session, args[0], pairs, words, increment=increment)
+
+
+def add_scores(
+    session: Session,
+    key: bytes,
+    pairs: list[tuple[float, bytes]],
+    words: set[bytes],
+    *,
+    increment: bool = False,
+) -> Reply:
+    """ZADD of (score, member) pairs under the conditions NX, XX, GT, LT; CH counts moved ones too.
+
+    With `increment` the reply is the new score, or nil when a condition forbade it.
+    """
+    members = session.db.get(key, SortedSet)
+    if members is None:
+        if b"XX" in words:
+            return None if increment else 0
+        members = session.db.get_or_create(key, SortedSet)
+    added = moved = 0
+    score: float | None = None
+    for given, member in pairs:
+        old = members.score(member)
+        score = None
+        if old is None:
+            if b"XX" not in words:
+                members.set(member, given)
+                score = given
+                added += 1
+            continue
+        if b"NX" in words:
+            continue
+        new = old + given if increment else given
+        if math.isnan(new):
+            raise CommandError(errors.SCORE_NAN)
+        if (b"LT" in words and new >= old) or (b"GT" in words and new <= old):
+            continue
+        score = new
+        if new != old:
+            members.set(member, new)
+            moved += 1
+    session.db.remove_if_empty(key)
+    if added or moved:
+        session.db.touch(key, "zincr" if increment else "zadd")
+    if increment:
+        return score
+    return added + moved if b"CH" in words else added
+
+
+@command("ZINCRBY")
+def zincrby(session: Session, args: Args) -> Reply:
+    """Add to the score of a member."""
+    pair = (parse_float(args[1]), args[2])
+    return add_scores(session, args[0], [pair], set(), increment=True)
+
+
+@command("ZSCORE")
+def zscore(session: Session, args: Args) -> Reply:
+    """The score of a member."""
+    members = session.db.get(args[0], SortedSet)
+    return None if members is None else members.score(args[1])
+
+
+@command("ZMSCORE")
+def zmscore(session: Session, args: Args) -> Reply:
+    """The scores of several members."""
+    members = session.db.get(args[0], SortedSet)
+    return [None if members is None else members.score(member) for member in args[1:]]
+
+
+@command("ZCARD")
+def zcard(session: Session, args: Args) -> Reply:
+    """The number of members."""
+    members = session.db.get(args[0], SortedSet)
+    return 0 if members is None else len(members)
+
+
+def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
+    if len(args) > 3:
+        raise CommandError(errors.wrong_arity("zrevrank" if reverse else "zrank"))
+    with_score = len(args) == 3
+    if with_score and args[2].upper() != b"WITHSCORE":
+        raise CommandError(errors.SYNTAX)
+    members = session.db.get(args[0], SortedSet)
+    rank = None if members is None else members.rank(args[1], reverse=reverse)
+    if members is None or rank is None:
+        return NIL_ARRAY if with_score else None
+    return [rank, members.score(args[1])] if with_score else rank
+
+
+@command("ZRANK")
+def zrank(session: Session, args: Args) -> Reply:
+    """How many members have a lower place."""
+    return _rank(session, args, reverse=False)
+
+
+@command("ZREVRANK")
+def zrevrank(session: Session, args: Args) -> Reply:
+    """How many members have a higher place."""
+    return _rank(session, args, reverse=True)
+
+
+# -- ranges --------------------------------------------------------------------------------------
+
+
+def _range(session: Session, args: Args, kind: RangeKind | None, reverse: bool | None) -> Reply:
+    wanted = parse_range(session, args, kind, reverse)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return []
+    return members_reply(session, select(members, wanted), scores=wanted.with_scores)
+
+
+@command("ZRANGE")
+def zrange(session: Session, args: Args) -> Reply:
+    """Members by rank, score or name, in either direction."""
+    return _range(session, args, None, None)
+
+
+@command("ZREVRANGE")
+def zrevrange(session: Session, args: Args) -> Reply:
+    """Members by rank from the highest."""
+    return _range(session, args, "rank", True)
+
+
+@command("ZRANGEBYSCORE")
+def zrangebyscore(session: Session, args: Args) -> Reply:
+    """Members by score."""
+    return _range(session, args, "score", False)
+
+
+@command("ZREVRANGEBYSCORE")
+def zrevrangebyscore(session: Session, args: Args) -> Reply:
+    """Members by score from the highest."""
+    return _range(session, args, "score", True)
+
+
+@command("ZRANGEBYLEX")
+def zrangebylex(session: Session, args: Args) -> Reply:
+    """Members by name."""
+    return _range(session, args, "lex", False)
+
+
+@command("ZREVRANGEBYLEX")
+def zrevrangebylex(session: Session, args: Args) -> Reply:
+    """Members by name from the highest."""
+    return _range(session, args, "lex", True)
+
+
+@command("ZRANGESTORE")
+def zrangestore(session: Session, args: Args) -> Reply:
+    """Keep what ZRANGE finds under another key; how many."""
+    wanted = parse_range(session, args[1:], None, None, storing=True)
+    members = session.db.get(args[1], SortedSet)
+    found: list[Item] = [] if members is None else select(members, wanted)
+    return store(session, args[0], SortedSet({member: score for score, member in found}))
+
+
+@command("ZCOUNT")
+def zcount(session: Session, args: Args) -> Reply:
+    """How many members have a score in an interval."""
+    interval = parse_score_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    start, stop = members.span(interval)
+    return stop - start
+
+
+@command("ZLEXCOUNT")
+def zlexcount(session: Session, args: Args) -> Reply:
+    """How many members are in an interval of names."""
+    interval = parse_lex_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    return 0 if members is None else len(members.in_lex_range(interval))
+
+
+@command("ZSCAN")
+def zscan(session: Session, args: Args) -> Reply:
+    """A page of members with scores and the cursor of the next one."""
+    cursor = parse_cursor(args[1])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return [b"0", []]
+    count, match = parse_scan(session, args[2:])
+    small = members.encoding(session.engine.config) == "listpack"
+    if fits_a_page(session, members, cursor, count):
+        following, found = 0, list(members)
+    else:
+        following, found = members.scan(cursor, count)
+    page: list[bytes] = []
+    for score, member in found:
+        if match is None or match(member):
+            # Only here do the servers still print the scores of a skiplist with 17 digits.
+            page += (member, format_double(score) if small else b"%.17g" % score)
+    return [b"%d" % following, page]
+
+
+# -- removing ------------------------------------------------------------------------------------
+
+
+@command("ZREM")
+def zrem(session: Session, args: Args) -> Reply:
+    """Remove members; how many were there."""
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    removed = sum([members.remove(member) for member in args[1:]])
+    if removed:
+        changed(session, args[0])
+    return removed
+
+
+@command("ZREMRANGEBYRANK")
+def zremrangebyrank(session: Session, args: Args) -> Reply:
+    """Remove members by rank; how many."""
+    first, last = bounds(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    removed = members.remove_span(*slice_bounds(first, last, len(members)))
+    return _removed(session, args[0], removed)
+
+
+@command("ZREMRANGEBYSCORE")
+def zremrangebyscore(session: Session, args: Args) -> Reply:
+    """Remove members by score; how many."""
+    interval = parse_score_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    return _removed(session, args[0], members.remove_span(*members.span(interval)))
+
+
+@command("ZREMRANGEBYLEX")
+def zremrangebylex(session: Session, args: Args) -> Reply:
+    """Remove members by name; how many."""
+    interval = parse_lex_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    doomed = members.in_lex_range(interval)
+    for _, member in doomed:
+        members.remove(member)
+    return _removed(session, args[0], doomed)
+
+
+def _removed(session: Session, key: bytes, items: list[Item]) -> int:
+    if items:
+        changed(session, key)
+    return len(items)

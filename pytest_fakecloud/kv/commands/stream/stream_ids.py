@@ -1,0 +1,92 @@
+"""Entry ids and intervals of them, as stream commands spell them."""
+
+from __future__ import annotations
+
+import re
+
+from ... import errors
+from ...errors import CommandError
+from ...table.registry import Args
+from ...values.consumer_group import ID_MAX, SEQUENCE_MAX
+from ...values.stream import format_id, make_id
+
+__all__ = [
+    "entry_reply", "parse_end", "parse_extreme_id", "parse_id", "parse_ids", "parse_interval",
+    "parse_new_id", "parse_start",
+]  # fmt: skip
+
+_UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
+
+
+def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]:
+    """An entry as clients get it: its id and its fields and values in one list."""
+    return [format_id(entry_id), list(fields)]
+
+
+def _number(text: bytes) -> int:
+    if not _UNSIGNED.match(text):
+        raise CommandError(errors.STREAM_ID)
+    number = int(text)
+    if number > SEQUENCE_MAX:
+        raise CommandError(errors.STREAM_ID)
+    return number
+
+
+def _halves(text: bytes) -> tuple[int, bytes | None]:
+    if len(text) > 127:
+        raise CommandError(errors.STREAM_ID)
+    milliseconds, dash, sequence = text.split(b"\0")[0].partition(b"-")
+    return _number(milliseconds), sequence if dash else None
+
+
+def parse_id(text: bytes, sequence: int = 0) -> int:
+    """An id; `sequence` is taken where only milliseconds are given."""
+    milliseconds, given = _halves(text)
+    return make_id(milliseconds, sequence if given is None else _number(given))
+
+
+def parse_new_id(text: bytes) -> tuple[int, bool]:
+    """An id for XADD, and whether its sequence number was given (not so in `5-*`)."""
+    milliseconds, given = _halves(text)
+    if given == b"*":
+        return make_id(milliseconds, 0), False
+    return make_id(milliseconds, 0 if given is None else _number(given)), True
+
+
+def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
+    """An id, or `-` and `+` for the lowest and the highest."""
+    if text == b"-":
+        return 0
+    if text == b"+":
+        return ID_MAX
+    return parse_id(text, sequence)
+
+
+def parse_start(text: bytes) -> int:
+    """The start of an interval: an id, `-`, `+`, or `(id` for the one after."""
+    if len(text) > 1 and text.startswith(b"("):
+        start = parse_id(text[1:])
+        if start == ID_MAX:
+            raise CommandError(errors.INTERVAL_START)
+        return start + 1
+    return parse_extreme_id(text)
+
+
+def parse_end(text: bytes) -> int:
+    """The end of an interval: an id, `-`, `+`, or `(id` for the one before."""
+    if len(text) > 1 and text.startswith(b"("):
+        end = parse_id(text[1:], SEQUENCE_MAX)
+        if end == 0:
+            raise CommandError(errors.INTERVAL_END)
+        return end - 1
+    return parse_extreme_id(text, SEQUENCE_MAX)
+
+
+def parse_interval(start: bytes, end: bytes) -> tuple[int, int]:
+    """Both ends of an interval, the start read first."""
+    return parse_start(start), parse_end(end)
+
+
+def parse_ids(texts: Args) -> list[int]:
+    """Several ids; the first bad one fails them all."""
+    return [parse_id(text) for text in texts]

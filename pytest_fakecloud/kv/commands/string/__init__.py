@@ -1,0 +1,1 @@
+"""Strings: bytes, numbers, bits, and estimates of cardinality."""

@@ -1,0 +1,353 @@
+"""Bitmaps: strings read and changed bit by bit. Bit 0 is the highest of the first byte."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ... import errors
+from ...engine.keyspace import String
+from ...errors import CommandError
+from ...model import Session
+from ...reply import Reply
+from ...table.registry import Args, command
+from ...table.syntax import parse_int, try_int
+from .string import grow
+
+__all__: list[str] = []
+
+
+def _offset(session: Session, text: bytes, width: int = 0) -> int:
+    """A bit offset; ``#n`` counts in fields of ``width`` bits where those are allowed."""
+    counted = width > 0 and text.startswith(b"#")
+    number = try_int(text[1:] if counted else text)
+    if number is not None and counted:
+        number *= width
+    limit = session.engine.config.number("proto-max-bulk-len")
+    if number is None or number < 0 or number >> 3 >= limit:
+        raise CommandError(errors.BIT_OFFSET)
+    return number
+
+
+# -- single bits ---------------------------------------------------------------------------------
+
+
+@command("SETBIT")
+def setbit(session: Session, args: Args) -> Reply:
+    """Set or clear a bit; the bit as it was."""
+    key = args[0]
+    offset = _offset(session, args[1])
+    bit = parse_int(args[2], 0, 1, errors.BIT_VALUE)
+    value = session.db.string(key)
+    grown = value is None or len(value) <= offset >> 3
+    buffer = grow(session, key, value, (offset >> 3) + 1)
+    mask = 0x80 >> (offset & 7)
+    old = buffer[offset >> 3]
+    buffer[offset >> 3] = old | mask if bit else old & ~mask
+    if grown or buffer[offset >> 3] != old:
+        session.db.touch(key)
+    return int(bool(old & mask))
+
+
+@command("GETBIT")
+def getbit(session: Session, args: Args) -> Reply:
+    """A bit; 0 beyond the end."""
+    offset = _offset(session, args[1])
+    value = session.db.string(args[0])
+    if value is None or offset >> 3 >= len(value):
+        return 0
+    return value[offset >> 3] >> (7 - (offset & 7)) & 1
+
+
+# -- ranges of bits ------------------------------------------------------------------------------
+
+
+def _in_bits(args: Args, at: int) -> bool:
+    if at >= len(args):
+        return False
+    unit = args[at].upper()
+    if unit not in (b"BYTE", b"BIT"):
+        raise CommandError(errors.SYNTAX)
+    return unit == b"BIT"
+
+
+def _span(start: int, end: int, length: int) -> tuple[int, int]:
+    """First and last place of a range with negative places from the end; empty when crossed."""
+    start = max(start + length, 0) if start < 0 else start
+    end = max(end + length, 0) if end < 0 else end
+    return start, min(end, length - 1)
+
+
+_BLOCK = 1 << 16
+"""Bytes looked at together: numbers of the size of a huge value would cost its memory many times."""
+
+
+def _count(value: String, start: int, end: int) -> int:
+    """How many bits are set between two bytes, both inclusive."""
+    blocks = range(start, end + 1, _BLOCK)
+    return sum(
+        int.from_bytes(value[at : min(at + _BLOCK, end + 1)], "big").bit_count() for at in blocks
+    )
+
+
+def _first(value: String, bit: int, start: int, end: int) -> int | None:
+    """The place of the first such bit between two places, both inclusive."""
+    without = (b"\0" if bit else b"\xff") * _BLOCK
+    for low in range(start & ~7, end + 1, _BLOCK * 8):
+        if value[low >> 3 : (low >> 3) + _BLOCK] == without:
+            continue
+        first, last = max(low, start), min(low + _BLOCK * 8 - 1, end)
+        width = last - first + 1
+        number = _bits(value, first, last)
+        if not bit:
+            number ^= (1 << width) - 1
+        if number:
+            return first + width - number.bit_length()
+    return None
+
+
+def _bits(value: String, start: int, end: int) -> int:
+    """The bits between two places, both inclusive, as one number."""
+    first, last = start >> 3, end >> 3
+    number = int.from_bytes(value[first : last + 1], "big")
+    number >>= 7 - (end & 7)
+    return number & ((1 << (end - start + 1)) - 1)
+
+
+@command("BITCOUNT")
+def bitcount(session: Session, args: Args) -> Reply:
+    """The number of set bits, in a range of bytes or bits if wanted."""
+    value = session.db.string(args[0])
+    if value is None:
+        return 0
+    if len(args) == 1:
+        return _count(value, 0, len(value) - 1)
+    if len(args) not in (3, 4):
+        raise CommandError(errors.SYNTAX)
+    start, end = parse_int(args[1]), parse_int(args[2])
+    if start < 0 and end < 0 and start > end:
+        return 0
+    if _in_bits(args, 3):
+        start, end = _span(start, end, len(value) * 8)
+        if start > end:
+            return 0
+        first, last = start // 8, end // 8
+        if first == last:
+            return _bits(value, start, end).bit_count()
+        inside = _count(value, first + 1, last - 1)
+        edges = _bits(value, start, first * 8 + 7).bit_count()
+        return inside + edges + _bits(value, last * 8, end).bit_count()
+    start, end = _span(start, end, len(value))
+    return _count(value, start, end)
+
+
+@command("BITPOS")
+def bitpos(session: Session, args: Args) -> Reply:
+    """The place of the first bit that is set or clear; -1 when there is none."""
+    bit = parse_int(args[1])
+    if bit not in (0, 1):
+        raise CommandError(errors.BIT_ARGUMENT)
+    value = session.db.string(args[0])
+    if value is None:
+        return -1 if bit else 0
+    if len(args) > 5:
+        raise CommandError(errors.SYNTAX)
+    start = parse_int(args[2]) if len(args) > 2 else 0
+    in_bits = _in_bits(args, 4)
+    length = len(value) * 8 if in_bits else len(value)
+    end = parse_int(args[3]) if len(args) > 3 else length - 1
+    start, end = _span(start, end, length)
+    if start > end:
+        return -1
+    if not in_bits:
+        start, end = start * 8, end * 8 + 7
+    place = _first(value, bit, start, end)
+    if place is not None:
+        return place
+    # To the right of the value all is clear, unless the range was closed.
+    return -1 if bit or len(args) > 3 else end + 1
+
+
+# -- whole values --------------------------------------------------------------------------------
+
+_NEED_TWO = {b"DIFF", b"DIFF1", b"ANDOR"}
+_OPERATIONS = {b"AND", b"OR", b"XOR", b"NOT", b"ONE", *_NEED_TWO}
+
+
+def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
+    first, others = numbers[0], numbers[1:]
+    if operation == b"NOT":
+        return first ^ everywhere
+    if operation == b"ONE":
+        once = more = 0
+        for number in numbers:
+            more |= once & number
+            once = (once ^ number) & ~more
+        return once
+    if operation in _NEED_TWO:
+        union = 0
+        for number in others:
+            union |= number
+        return {b"DIFF": first & ~union, b"DIFF1": union & ~first, b"ANDOR": first & union}[
+            operation
+        ]
+    result = first
+    for number in others:
+        if operation == b"AND":
+            result &= number
+        elif operation == b"OR":
+            result |= number
+        else:
+            result ^= number
+    return result
+
+
+@command("BITOP")
+def bitop(session: Session, args: Args) -> Reply:
+    """Combine values bit by bit into a new one; its length in bytes."""
+    operation, target, sources = args[0].upper(), args[1], args[2:]
+    if operation not in _OPERATIONS:
+        raise CommandError(errors.SYNTAX)
+    if operation == b"NOT" and len(sources) != 1:
+        raise CommandError(errors.BITOP_NOT_ONE_SOURCE)
+    if operation in _NEED_TWO and len(sources) < 2:
+        raise CommandError(errors.bitop_needs_two(operation.decode()))
+    values = [session.db.string(key) or b"" for key in sources]
+    length = max(map(len, values))
+    if not length:
+        session.db.delete(target)
+        return 0
+    # A buffer, as OBJECT ENCODING calls a result `raw` however short it is.
+    result = bytearray(length)
+    for at in range(0, length, _BLOCK):
+        size = min(_BLOCK, length - at)
+        blocks = [value[at : at + size] for value in values]
+        numbers = [int.from_bytes(block, "big") << 8 * (size - len(block)) for block in blocks]
+        number = _combine(operation, numbers, (1 << 8 * size) - 1)
+        result[at : at + size] = number.to_bytes(size, "big")
+    session.db.set(target, result)
+    return length
+
+
+# -- fields --------------------------------------------------------------------------------------
+
+
+class _Operation(NamedTuple):
+    word: bytes
+    signed: bool
+    width: int
+    offset: int
+    operand: int
+    overflow: bytes
+
+
+def _field_type(text: bytes) -> tuple[bool, int]:
+    signed = text[:1] == b"i"
+    width = try_int(text[1:])
+    if text[:1] not in (b"i", b"u") or width is None or not 1 <= width <= (64 if signed else 63):
+        raise CommandError(errors.BITFIELD_TYPE)
+    return signed, width
+
+
+def _operations(session: Session, args: Args) -> list[_Operation]:
+    overflow = b"WRAP"
+    found: list[_Operation] = []
+    at = 1
+    while at < len(args):
+        word = args[at].upper()
+        left = len(args) - at - 1
+        if word == b"OVERFLOW" and left >= 1:
+            overflow = args[at + 1].upper()
+            if overflow not in (b"WRAP", b"SAT", b"FAIL"):
+                raise CommandError(errors.BITFIELD_OVERFLOW)
+            at += 2
+            continue
+        if not ((word == b"GET" and left >= 2) or (word in (b"SET", b"INCRBY") and left >= 3)):
+            raise CommandError(errors.SYNTAX)
+        signed, width = _field_type(args[at + 1])
+        offset = _offset(session, args[at + 2], width)
+        operand = 0 if word == b"GET" else parse_int(args[at + 3])
+        found.append(_Operation(word, signed, width, offset, operand, overflow))
+        at += 3 if word == b"GET" else 4
+    return found
+
+
+def _read_field(value: String, operation: _Operation) -> int:
+    end = operation.offset + operation.width - 1
+    missing = (end >> 3) + 1 - len(value)
+    if missing > 0:
+        value = bytes(value[operation.offset >> 3 :]) + bytes(min(missing, 10))
+        shift = operation.offset & ~7
+        number = _bits(value, operation.offset - shift, end - shift)
+    else:
+        number = _bits(value, operation.offset, end)
+    if operation.signed and number >> (operation.width - 1):
+        number -= 1 << operation.width
+    return number
+
+
+def _fit(number: int, operation: _Operation) -> int | None:
+    """The number as the field can hold it, or None when it may not be stored."""
+    width = operation.width
+    low = -(1 << (width - 1)) if operation.signed else 0
+    high = (1 << (width - operation.signed)) - 1
+    if low <= number <= high:
+        return number
+    if operation.overflow == b"FAIL":
+        return None
+    if operation.overflow == b"SAT":
+        return high if number > high else low
+    number &= (1 << width) - 1
+    return number - (1 << width) if operation.signed and number > high else number
+
+
+def _write_field(buffer: bytearray, operation: _Operation, number: int) -> None:
+    end = operation.offset + operation.width - 1
+    first, last = operation.offset >> 3, end >> 3
+    shift = 7 - (end & 7)
+    mask = ((1 << operation.width) - 1) << shift
+    block = int.from_bytes(buffer[first : last + 1], "big")
+    block = block & ~mask | (number << shift) & mask
+    buffer[first : last + 1] = block.to_bytes(last - first + 1, "big")
+
+
+@command("BITFIELD")
+def bitfield(session: Session, args: Args) -> Reply:
+    """Read and change integers of any width at any place of a string."""
+    key = args[0]
+    operations = _operations(session, args)
+    value = session.db.string(key)
+    writes = [operation for operation in operations if operation.word != b"GET"]
+    if not writes:
+        return [_read_field(value or b"", operation) for operation in operations]
+    size = max((operation.offset + operation.width - 1 >> 3) + 1 for operation in writes)
+    buffer = grow(session, key, value, size)
+    replies: list[Reply] = []
+    for operation in operations:
+        present = _read_field(buffer, operation)
+        if operation.word == b"GET":
+            replies.append(present)
+            continue
+        wanted = operation.operand
+        if operation.word == b"INCRBY":
+            wanted += present
+        elif not operation.signed and wanted < 0:
+            # The server takes the operand for an unsigned number of 64 bits.
+            wanted += 1 << 64
+        fitting = _fit(wanted, operation)
+        if fitting is None:
+            replies.append(None)
+            continue
+        _write_field(buffer, operation, fitting)
+        replies.append(present if operation.word == b"SET" else fitting)
+    session.db.touch(key)
+    return replies
+
+
+@command("BITFIELD_RO")
+def bitfield_ro(session: Session, args: Args) -> Reply:
+    """Read integers of any width at any place of a string."""
+    operations = _operations(session, args)
+    if any(operation.word != b"GET" for operation in operations):
+        raise CommandError(errors.BITFIELD_RO_GET_ONLY)
+    value = session.db.string(args[0])
+    return [_read_field(value or b"", operation) for operation in operations]

@@ -1,0 +1,112 @@
+"""HyperLogLogs: strings that estimate how many different elements they were shown."""
+
+from __future__ import annotations
+
+from ... import errors
+from ...algorithms import hyperloglog as hll
+from ...errors import CommandError
+from ...model import Session
+from ...reply import OK, Reply, Status
+from ...table.registry import Args, command
+
+
+def _find(session: Session, key: bytes) -> bytes | None:
+    value = session.db.string(key)
+    if value is None:
+        return None
+    if value[:4] != b"HYLL" or not hll.is_hyperloglog(value := bytes(value)):
+        raise CommandError(errors.NOT_HYPERLOGLOG)
+    return bytes(value)
+
+
+def _keep(session: Session, key: bytes, value: bytes) -> None:
+    # A buffer, as OBJECT ENCODING calls a string changed in place `raw`.
+    session.db.set(key, bytearray(value), keep_ttl=True)
+
+
+def _sparse_limit(session: Session) -> int:
+    return session.engine.config.number("hll-sparse-max-bytes")
+
+
+@command("PFADD")
+def pfadd(session: Session, args: Args) -> Reply:
+    """Show elements to a HyperLogLog; whether its registers changed."""
+    value = _find(session, args[0])
+    try:
+        grown, changed = hll.add(value or hll.empty(), args[1:], _sparse_limit(session))
+    except hll.CorruptHyperLogLog:
+        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
+    if value is None and not changed:
+        grown, changed = hll.stale(grown), True
+    if changed:
+        _keep(session, args[0], grown)
+    return int(changed)
+
+
+@command("PFCOUNT")
+def pfcount(session: Session, args: Args) -> Reply:
+    """The estimated number of different elements, over all keys together."""
+    try:
+        if len(args) > 1:
+            values = [value for key in args if (value := _find(session, key)) is not None]
+            return hll.estimate(hll.maxima(values))
+        value = _find(session, args[0])
+        if value is None:
+            return 0
+        cardinality, cached = hll.count(value)
+    except hll.CorruptHyperLogLog:
+        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
+    if cached is not value:
+        _keep(session, args[0], cached)
+    return cardinality
+
+
+@command("PFMERGE")
+def pfmerge(session: Session, args: Args) -> Reply:
+    """Raise the registers of a HyperLogLog to those of others."""
+    found = [_find(session, key) for key in args]
+    values = [value for value in found if value is not None]
+    target = found[0] or hll.empty()
+    try:
+        dense = any(map(hll.is_dense, values))
+        merged = hll.merge(target, hll.maxima(values), dense, _sparse_limit(session))
+    except hll.CorruptHyperLogLog:
+        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
+    _keep(session, args[0], merged)
+    return OK
+
+
+@command("PFDEBUG")
+def pfdebug(session: Session, args: Args) -> Reply:
+    """Look at the representation: GETREG, DECODE, ENCODING, TODENSE."""
+    word, key = args[0].upper(), args[1]
+    value = _find(session, key)
+    if value is None:
+        raise CommandError(errors.PFDEBUG_NO_KEY)
+    try:
+        if word == b"GETREG":
+            _keep(session, key, hll.to_dense(value))
+            return list(hll.registers(value))
+        if word == b"DECODE":
+            if hll.is_dense(value):
+                raise CommandError(errors.PFDEBUG_NOT_SPARSE)
+            return hll.describe(value).encode()
+        if word == b"ENCODING":
+            return Status(b"dense" if hll.is_dense(value) else b"sparse")
+        if word == b"TODENSE":
+            if hll.is_dense(value):
+                return 0
+            _keep(session, key, hll.to_dense(value))
+            return 1
+    except hll.CorruptHyperLogLog:
+        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
+    raise CommandError(errors.pfdebug_unknown(args[0]))
+
+
+@command("PFSELFTEST")
+def pfselftest(session: Session, args: Args) -> Reply:
+    """Check both representations and the estimate against each other on random elements."""
+    fault = hll.self_test(session.engine.random.bytes(16))
+    if fault is not None:
+        raise CommandError(b"TESTFAILED " + fault.encode())
+    return OK

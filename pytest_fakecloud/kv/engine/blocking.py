@@ -1,0 +1,90 @@
+"""Clients that wait for keys: served in the order in which they came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import WRONGTYPE, CommandError
+from ..reply import Blocked, Reply
+
+if TYPE_CHECKING:
+    from ...core.clock import Clock
+    from ..model import Session
+    from .keyspace import Keyspace
+
+__all__ = ["Waiter", "Waiters"]
+
+FOREVER_US = 10**18
+
+
+class Waiter:
+    """One waiting client: poll ``done`` on ``signal`` until ``deadline_us``, take ``reply``."""
+
+    __slots__ = ("blocked", "db", "deadline_us", "done", "reply", "session", "signal")
+
+    def __init__(self, session: Session, blocked: Blocked, clock: Clock) -> None:
+        self.session = session
+        self.db = session.db
+        self.blocked = blocked
+        self.signal = clock.signal()
+        self.deadline_us = (
+            clock.now_us() + blocked.timeout_ms * 1000 if blocked.timeout_ms else FOREVER_US
+        )
+        self.done = False
+        self.reply: Reply = blocked.on_timeout
+
+    def finish(self, reply: Reply) -> None:
+        """End the wait with a reply."""
+        self.done = True
+        self.reply = reply
+        self.signal.notify()
+
+
+class Waiters:
+    """Everybody who waits. All methods are called under the engine's lock."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Waiter] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, waiter: Waiter) -> None:
+        """Let a client wait."""
+        self._waiting.append(waiter)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Let a client wait no longer; may be called any number of times."""
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
+
+    def of(self, session_id: int) -> Waiter | None:
+        """What the session of that number waits for, or None."""
+        return next((w for w in self._waiting if w.session.id == session_id), None)
+
+    def serve(self, databases: list[Keyspace]) -> None:
+        """Let those try again whose keys were touched, as long as that changes anything."""
+        while True:
+            touched = {(db.index, key) for db in databases for key in db.on_touch or ()}
+            if not touched:
+                return
+            for db in databases:
+                if db.on_touch is not None:
+                    db.on_touch.clear()
+            for waiter in list(self._waiting):
+                if any((waiter.db.index, key) in touched for key in waiter.blocked.keys):
+                    self._try(waiter)
+
+    def _try(self, waiter: Waiter) -> None:
+        waiter.db.now_ms = waiter.session.engine.now_ms
+        try:
+            reply = waiter.blocked.attempt()
+        except CommandError as error:
+            # A key that became something else is not what the client waits for.
+            reply = None if error.text == WRONGTYPE else error
+        if reply is not None:
+            self.remove(waiter)
+            waiter.finish(reply)

@@ -1,0 +1,112 @@
+"""What the vendor bounds in the data: sizes of keys, and by plan of records and the whole database.
+
+Sizes are those of the contents (decided here): the bytes of keys, values, fields, members and items,
+eight for each score or id, whatever a server would spend around them. A command is refused before
+it runs when what it brings would not fit beside what is there; one that makes its result out of
+other keys (``SUNIONSTORE``) brings nothing by this measure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+from ..errors import CommandError
+from ..table.syntax import try_int
+from ..values.hashes import HashValue
+from ..values.json import JsonValue
+from ..values.lists import QuickList
+from ..values.packing import Writer
+from ..values.sets import SetValue
+from ..values.stream import Stream
+from ..values.zset import SortedSet
+
+if TYPE_CHECKING:
+    from ..model import Limits, Session
+    from ..table.registry import CommandSpec
+    from .keyspace import Keyspace
+
+__all__ = ["Capacity", "content_size"]
+
+_NUMBER = 8
+_MAKES_RESULTS = frozenset({"BITOP", "COPY", "PFMERGE", "RENAME", "RENAMENX", "SORT"})
+
+_OFFSETS = frozenset({"SETRANGE", "SETBIT"})
+_VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
+"""Where the one word stands that replaces the whole value."""
+
+
+class Capacity:
+    """The bounds of one database's data."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._keys_only = limits.max_record_size is None and limits.max_data_size is None
+
+    def check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise the vendor's error when a command that writes would pass a bound."""
+        limits = self._limits
+        # No key is longer than the longest word: what nearly every line is spared by.
+        if self._keys_only and max(map(len, argv)) <= (limits.max_key_size or 0):
+            return
+        keys = [(argv[at], key) for at, key in spec.key_positions(argv) if key.writes]
+        if limits.max_key_size is not None:
+            for name, _ in keys:
+                if len(name) > limits.max_key_size:
+                    raise CommandError(errors.max_key_size(limits.max_key_size, len(name)))
+        if "denyoom" not in spec.flags:
+            return
+        found = session.db.values
+        brought = 0 if spec.name.endswith("STORE") else _brought(spec, argv)
+        if limits.max_record_size is not None:
+            for name, key in keys:
+                replaced = "OW" in key.flags or spec.name in _VALUE_AT
+                kept = 0 if replaced or name not in found else content_size(found[name])
+                size = max(kept, brought) if spec.name in _OFFSETS else kept + brought
+                if size > limits.max_record_size:
+                    raise CommandError(errors.MAX_RECORD_SIZE)
+        if limits.max_data_size is not None:
+            new = sum(len(name) for name, _ in keys if name not in found)
+            if _data_size(session.db) + new + brought > limits.max_data_size:
+                raise CommandError(errors.MAX_DATA_SIZE)
+
+
+def _brought(spec: CommandSpec, argv: list[bytes]) -> int:
+    """The bytes a command line brings: what is neither its name, a key, nor an option word."""
+    if spec.name in _MAKES_RESULTS:
+        return 0
+    if spec.name in _VALUE_AT:
+        return len(argv[_VALUE_AT[spec.name]])
+    if spec.name in _OFFSETS:
+        offset = max(0, try_int(argv[2]) or 0)
+        return offset + len(argv[3]) if spec.name == "SETRANGE" else offset // 8 + 1
+    names = {at for at, _ in spec.key_positions(argv)}
+    words = {option.encode() for option in spec.options}
+    return sum(
+        len(word)
+        for at, word in enumerate(argv)
+        if at >= spec.skip and at not in names and word.upper() not in words
+    )
+
+
+def _data_size(keyspace: Keyspace) -> int:
+    keyspace.purge()
+    return sum(len(key) + content_size(value) for key, value in keyspace.values.items())
+
+
+def content_size(value: Any) -> int:
+    """The bytes of what a value holds."""
+    if isinstance(value, bytes | bytearray):
+        return len(value)
+    if isinstance(value, HashValue):
+        return sum(len(field) + len(text) for field, text in value.fields.items())
+    if isinstance(value, QuickList | SetValue):
+        return sum(map(len, value))
+    if isinstance(value, SortedSet):
+        return sum(_NUMBER + len(member) for _, member in value)
+    if isinstance(value, Stream):
+        return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
+    assert isinstance(value, JsonValue)
+    writer = Writer()
+    value.dump(writer)
+    return len(writer.payload())

@@ -1,0 +1,605 @@
+"""The engine: takes commands, runs them on the keyspaces, gives replies. No HTTP, no wall clock."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...core.clock import Clock, Signal
+from ...core.errors import ContractError
+from ...core.ids import Ids
+from .. import commands as _commands
+from ..acl.acl import (
+    ANONYMOUS,
+    AclUser,
+    Denied,
+    RestToken,
+    first_user,
+    read_only_user,
+)
+from ..acl.acl_log import AclLog
+from ..errors import (
+    NOT_IN_TRANSACTION,
+    WRONGPASS,
+    CommandError,
+    exec_aborted_by,
+    not_available,
+    unknown_command,
+    unknown_subcommand,
+    wrong_arity,
+)
+from ..model import (
+    Dialect,
+    Limits,
+    Session,
+    Transport,
+    User,
+)
+from ..reply import QUEUED, Blocked, Reply
+from ..scripting.scripts import Scripting, ScriptingCopy
+from ..table.availability import check_over_rest
+from ..table.documented import DOCUMENTED
+from ..table.registry import LOOKUP, CommandSpec
+from .blocking import Waiter, Waiters
+from .capacity import Capacity
+from .config import Config
+from .frequency import Frequencies
+from .info import VERSION
+from .keyspace import Keyspace, KeyspaceCopy
+from .monitor import monitor_line
+from .notifications import Notifications
+from .pubsub import PubSub
+from .statistics import Statistics
+from .tracking import Tracking
+
+__all__ = ["Engine", "EngineCopy"]
+
+_FRAME = frozenset({"MULTI", "EXEC"})
+"""What the transaction endpoint is made of, which needs no permission beyond its commands'."""
+_AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCopy:
+    """Everything commands can change, as ``snapshot`` found it."""
+
+    databases: list[KeyspaceCopy]
+    scripting: ScriptingCopy
+    users: dict[str, AclUser]
+    rest_tokens: dict[str, RestToken]
+    config: Mapping[str, str]
+
+
+class Engine:
+    """An in-memory key-value store that speaks in commands: ``list[bytes]`` in, reply out.
+
+    ``dialect`` is ``"vendor"`` (the REST service: one database, its own additions) or ``"redis"``
+    (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester;
+    ``documented_only`` refuses everybody but the tester what the vendor documents no such command
+    for; ``started_us`` is the instant since which it runs, by its own account. All
+    state is behind one re-entrant ``lock``.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        dialect: Dialect = "vendor",
+        limits: Limits | None = None,
+        started_us: int | None = None,
+        *,
+        documented_only: bool = False,
+    ) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.dialect = dialect
+        self.limits = limits or Limits()
+        self._offered = DOCUMENTED if documented_only else None
+        self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
+        self.lock = threading.RLock()
+        self.random = ids.stream("kv", "random")
+        self.config = Config(dialect)
+        self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
+        self.now_us = clock.now_us()
+        """The clock as the running command, script or transaction sees it."""
+        self.now_ms = self.now_us // 1000
+        self.started_us = self.now_us if started_us is None else started_us
+        self.users: dict[str, AclUser] = {"default": first_user(dialect)}
+        self.read_only = read_only_user(dialect)
+        """Who the read-only token stands for; among the users where the vendor has it."""
+        if dialect == "vendor":
+            self.users[self.read_only.name] = self.read_only
+        self.acl_log = AclLog(lambda: self.config.number("acllog-max-len"))
+        self.statistics = Statistics()
+        self.version = VERSION[dialect]
+        self.last_save_us = self.started_us
+        self.paused_until_us = 0
+        self.paused_writes_only = False
+        self._resumed: Signal | None = None
+        self.rest_tokens: dict[str, RestToken] = {}
+        """REST tokens made for users; a token ends with its user and with its password."""
+        self.pubsub = PubSub()
+        self.scripting = Scripting(self)
+        self.monitors: list[Callable[[int, Session, list[bytes]], None]] = []
+        """Called with each command that runs: the instant in microseconds, who, the line."""
+        self.waiters = Waiters()
+        self.tracking = Tracking(self)
+        self.notifications = Notifications(self)
+        self.running: CommandSpec | None = None
+        """The command that runs, or ran last."""
+        self._notes_touches = False
+        self.connected: dict[int, Session] = {}
+        """The sessions of the database port, by number."""
+        self.streaming: set[Session] = set()
+        """The sessions of event streams."""
+        self._sessions = itertools.count(1)
+
+    def session(
+        self,
+        user: User | None = None,
+        transport: Transport = "local",
+        resp: int = 2,
+        address: str = "",
+    ) -> Session:
+        """A new session of a user (``default`` unless given) on database 0."""
+        # Without the lock: who comes to end a script that holds it must get in.
+        user = user or self.users["default"]
+        number = next(self._sessions)
+        session = Session(self, user, self.databases[0], transport, resp, address, number)
+        if transport == "port":
+            self.connected[session.id] = session
+        return session
+
+    def clients(self) -> list[Session]:
+        """The sessions of the database port; others may come and go meanwhile."""
+        return list(self.connected.copy().values())
+
+    @property
+    def run_id(self) -> str:
+        """Forty digits that tell this server from others."""
+        return self.ids.stream("kv", "run id").hex(40)
+
+    def database(self, index: int) -> Keyspace:
+        """The keyspace of that number, ready to be read in the running command."""
+        keyspace = self.databases[index]
+        keyspace.now_ms = self.now_ms
+        return keyspace
+
+    # -- running commands ------------------------------------------------------------------------
+
+    def execute(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a command line as it came from a client, or queue it in an open transaction.
+
+        Raises ``CommandError`` for whatever the server would answer with an error.
+        """
+        if not self.lock.acquire(False) and not self.scripting.wait_for_turn(argv):
+            return self.run_beside(session, argv)
+        try:
+            spec = self._admit(session, argv)
+            if spec is None:
+                return QUEUED
+            try:
+                return self.run(session, spec, argv)
+            finally:
+                if self._notes_touches:
+                    self._after(session)
+        finally:
+            self.lock.release()
+
+    def take_turn(self, argv: list[bytes]) -> bool:
+        """Take the lock for a line; False when a script keeps it and ``run_beside`` answers."""
+        return self.lock.acquire(False) or self.scripting.wait_for_turn(argv)
+
+    def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a line while a script holds the lock: one of the few that may, or an error."""
+        spec = self._admit(session, argv, beside=True)
+        if spec is None:
+            return QUEUED
+        assert spec.function is not None
+        return spec.function(session, argv[spec.skip :])
+
+    def _admit(
+        self, session: Session, argv: list[bytes], *, beside: bool = False
+    ) -> CommandSpec | None:
+        """The command to run; None when the line was queued in an open transaction."""
+        spec: CommandSpec | None = None
+        try:
+            spec = LOOKUP.get(argv[0])
+            if spec is None or spec.subcommands is not None:
+                spec = self.resolve(argv)
+            if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+                check_over_rest(spec, argv)
+            if self._offered is not None and not self.offers(session, spec):
+                raise CommandError(not_available(spec.name))
+            if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
+                raise CommandError(wrong_arity(spec.full_name))
+            if not session.user.unrestricted:
+                self.permit(session, spec, argv)
+            if beside:
+                self.scripting.refuse_beside(spec)
+            if session.queue is not None and spec.name not in _AT_ONCE:
+                if spec.no_multi:
+                    raise CommandError(NOT_IN_TRANSACTION)
+                session.queue.append((spec, argv))
+                return None
+        except CommandError as error:
+            session.aborted = True
+            self.statistics.failed(error.text)
+            if spec is not None:
+                self.statistics.of(spec).rejected += 1
+            if spec is not None and spec.name == "EXEC":
+                _commands.transactions.discard_transaction(session)
+                raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
+            raise
+        return spec
+
+    def note_touches(self) -> None:
+        """Let the databases note touched keys from now on, or no longer, as anybody needs it."""
+        self._notes_touches = bool(self.waiters or self.tracking or self.notifications)
+        for keyspace in self.databases:
+            if not self._notes_touches:
+                keyspace.on_touch = None
+            elif keyspace.on_touch is None:
+                keyspace.on_touch = set()
+
+    def _after(self, session: Session) -> None:
+        """Tell who tracks touched keys, and serve who waits for them."""
+        if self.tracking:
+            touched = [key for keyspace in self.databases for key in keyspace.on_touch or ()]
+            if touched:
+                self.tracking.tell(sorted(touched), session)
+        if self.waiters:
+            self.waiters.serve(self.databases)
+        else:
+            for keyspace in self.databases:
+                if keyspace.on_touch:
+                    keyspace.on_touch.clear()
+
+    def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise the NOPERM error, and note it, unless the session's user may run the line."""
+        if session.transport == "rest" and spec.name in _FRAME:
+            return
+        try:
+            session.user.check(spec, argv)
+        except Denied as denied:
+            context = "toplevel"
+            if session.in_script:
+                context = "lua"
+            elif session.queue is not None or session.in_exec:
+                context = "multi"
+            self.log_denied(session, denied.reason, context, denied.object, session.user.name)
+            raise
+
+    def log_denied(
+        self, session: Session, reason: str, context: str, object: bytes, name: str
+    ) -> None:
+        """Put a refusal into what ACL LOG shows."""
+        client = _commands.client.describe(session).rstrip(b"\n")
+        user = name.encode("utf-8", "surrogateescape")
+        self.acl_log.add(reason, context, object, user, self.clock.now_us(), client)
+
+    def _tolerates(self, spec: CommandSpec) -> bool:
+        # The vendor's service takes UNLINK without keys, as its clients' users found.
+        return spec.name == "UNLINK" and self.dialect == "vendor"
+
+    def block(self, session: Session, blocked: Blocked) -> Waiter:
+        """Let a session wait for what a blocking command returned.
+
+        The transport waits on ``waiter.signal`` until ``waiter.done`` or its deadline, and
+        calls ``unblock`` in any case.
+        """
+        with self.lock:
+            waiter = Waiter(session, blocked, self.clock)
+            self.waiters.add(waiter)
+            self.note_touches()
+            # Between the command and this, somebody may have brought what it waits for.
+            for key in blocked.keys:
+                session.db.touch(key, "")
+            self.waiters.serve(self.databases)
+            return waiter
+
+    def unblock(self, waiter: Waiter) -> Reply:
+        """End a wait; the reply, which is the command's own for a timeout when nothing came."""
+        with self.lock:
+            self.waiters.remove(waiter)
+            self.note_touches()
+            return waiter.reply
+
+    def abandon(self, session: Session) -> None:
+        """Forget a session that ends: its transaction, what it watches, what it listens to."""
+        with self.lock:
+            self.forget_state(session)
+            self.connected.pop(session.id, None)
+
+    def forget_state(self, session: Session) -> None:
+        """Take everything off a session that an ended connection would lose."""
+        _commands.transactions.discard_transaction(session)
+        self.pubsub.drop(session)
+        if session.tracking is not None:
+            self.tracking.stop(session)
+            self.note_touches()
+        if session.monitor is not None:
+            self.monitors.remove(session.monitor)
+            session.monitor = None
+
+    def disconnect(self, session: Session) -> None:
+        """Have a connection or event stream closed by its transport."""
+        session.closing = True
+        waiter = self.waiters.of(session.id)
+        if waiter is not None:
+            self.waiters.remove(waiter)
+            waiter.finish(None)
+        if session.wake is not None:
+            session.wake()
+
+    def show_commands(self, session: Session) -> None:
+        """Push every command that runs to a session, as MONITOR shows it."""
+
+        def show(at_us: int, other: Session, argv: list[bytes]) -> None:
+            session.push([monitor_line(at_us, other, argv)])
+
+        if session.monitor is None:
+            session.monitor = show
+            self.monitors.append(show)
+
+    # -- users -----------------------------------------------------------------------------------
+
+    def visitor(self) -> User:
+        """Who a new connection is: ``default``, unless that takes a password."""
+        default = self.users["default"]
+        return default if default.on and default.passwordless else ANONYMOUS
+
+    def holder_of(self, token: str) -> AclUser | None:
+        """The user a REST token lets in at present."""
+        found = self.rest_tokens.get(token)
+        user = self.users.get(found.user) if found is not None else None
+        if found is None or user is None or not user.accepts_token(found):
+            return None
+        return user
+
+    def user_removed(self, user: AclUser) -> None:
+        """End the tokens and the connections of a user that is gone."""
+        for token in [token for token, held in self.rest_tokens.items() if held.user == user.name]:
+            del self.rest_tokens[token]
+        for session in (*self.clients(), *self.streaming.copy()):
+            if session.user is user:
+                self.disconnect(session)
+
+    def cut_off_listeners(self, user: AclUser) -> None:
+        """Close the connections of a user that listen to what it may no longer listen to."""
+        for session in (*self.clients(), *self.streaming.copy()):
+            if session.user is user and any(
+                not user.may_listen(name, kind == "pattern")
+                for kind, names in session.subscriptions.items()
+                for name in names
+            ):
+                self.disconnect(session)
+
+    def passwordless(self, name: str) -> bool:
+        """Whether a user needs no password."""
+        user = self.users.get(name)
+        return user is not None and user.passwordless
+
+    def authenticate(self, name: str, password: bytes) -> User:
+        """The user of that name; raises WRONGPASS unless it exists and the password is its own."""
+        user = self.users.get(name)
+        if user is None or not user.accepts(password):
+            raise CommandError(WRONGPASS)
+        return user
+
+    # -- parameters ------------------------------------------------------------------------------
+
+    def follow_config(self) -> None:
+        """Begin or end what parameters ask for: counters of accesses, keyspace notifications."""
+        self.notifications.follow_config()
+        self.note_touches()
+        counts = self.config.text("maxmemory-policy").endswith("lfu")
+        for keyspace in self.databases:
+            if not counts:
+                keyspace.frequencies = None
+            elif keyspace.frequencies is None:
+                keyspace.frequencies = Frequencies(self.config, self.random)
+
+    # -- pausing ---------------------------------------------------------------------------------
+
+    @property
+    def resumed(self) -> Signal:
+        """Notified when a pause changes."""
+        with self.lock:
+            if self._resumed is None:
+                self._resumed = self.clock.signal()
+            return self._resumed
+
+    def pause(self, until_us: int, writes_only: bool) -> None:
+        """Let the database port hold commands back until an instant; 0 ends it."""
+        self.paused_until_us = until_us
+        self.paused_writes_only = writes_only
+        self.resumed.notify()
+
+    def resolve(self, argv: list[bytes]) -> CommandSpec:
+        """The command a line names; raises the unknown command or sub-command error."""
+        spec = LOOKUP.get(argv[0]) or LOOKUP.get(argv[0].upper())
+        if spec is None or (spec.function is None and spec.subcommands is None):
+            raise CommandError(unknown_command(argv))
+        if spec.subcommands is not None and len(argv) > 1:
+            found = spec.subcommands.get(argv[1].upper())
+            if found is None or found.function is None:
+                raise CommandError(unknown_subcommand(spec.name, argv[1]))
+            return found
+        return spec
+
+    def offers(self, session: Session, spec: CommandSpec) -> bool:
+        """Whether a session may know of a command at all."""
+        return self._offered is None or spec.name in self._offered or session.transport == "local"
+
+    def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+        """Run a command line that was checked already: arity, permission, availability."""
+        start_us = self.clock.now_us()
+        if not session.in_exec and not session.in_script:
+            self.now_us = start_us
+            self.now_ms = session.db.now_ms = start_us // 1000
+        if spec.function is None:
+            raise CommandError(unknown_command(argv))
+        self.running = spec
+        if self.monitors and spec.shown_first:
+            self._show(session, argv, start_us)
+        try:
+            if self._capacity is not None and spec.write and session.transport != "local":
+                self._capacity.check(session, spec, argv)
+            if session.transport != "port":
+                return spec.function(session, argv[spec.skip :])
+            return self._run_of_port(session, spec, argv, start_us)
+        except CommandError as error:
+            self.statistics.of(spec).failed += 1
+            self.statistics.failed(error.text)
+            raise
+        finally:
+            self._finish(session, spec, argv, start_us)
+
+    def _run_of_port(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+    ) -> Reply:
+        """Run a command of a connection, which is listed, may track keys or leave no traces."""
+        assert spec.function is not None
+        session.last_us = start_us
+        session.last_command = spec.full_name
+        if session.tracking is not None:
+            self.tracking.note(session, spec, argv)
+        if not session.no_touch:
+            return spec.function(session, argv[spec.skip :])
+        keyspace = session.db
+        kept, keyspace.accessed = keyspace.accessed, {}
+        try:
+            return spec.function(session, argv[spec.skip :])
+        finally:
+            for key, at_ms in keyspace.accessed.items():
+                kept.setdefault(key, at_ms)
+            keyspace.accessed = kept
+
+    def call(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a command line on behalf of a script: nothing is queued, time stands still.
+
+        Raises as ``execute`` does. Whether scripts may run the command is the caller's to check.
+        """
+        spec = self.resolve(argv)
+        if not spec.least <= len(argv) <= spec.most:
+            raise CommandError(wrong_arity(spec.full_name))
+        if not session.user.unrestricted:
+            self.permit(session, spec, argv)
+        return self.run(session, spec, argv)
+
+    @contextmanager
+    def reading(self) -> Iterator[Keyspace]:
+        """Database 0 as it is now, while nobody else runs commands."""
+        with self.lock:
+            self._look()
+            yield self.databases[0]
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> EngineCopy:
+        """A copy of all that commands can change: keys, scripts, users, tokens, parameters."""
+        with self.lock:
+            self._look()
+            return EngineCopy(
+                [keyspace.snapshot() for keyspace in self.databases],
+                self.scripting.snapshot(),
+                {name: user.copy() for name, user in self.users.items()},
+                dict(self.rest_tokens),
+                self.config.snapshot(),
+            )
+
+    def restore(self, saved: EngineCopy) -> None:
+        """Put everything back to what it was at ``snapshot``; the copy stays usable.
+
+        Raises ``ContractError`` for the copy of a server of the other dialect, or of a real one.
+        """
+        if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
+            raise ContractError(
+                "this snapshot is of another kind of kv_server: restore it on one with the same "
+                "dialect= and engine= as where it was taken"
+            )
+        with self.lock:
+            self._look()
+            for keyspace, content in zip(self.databases, saved.databases, strict=True):
+                keyspace.restore(content)
+            self.scripting.restore(saved.scripting)
+            self._restore_users(saved.users)
+            self.rest_tokens = dict(saved.rest_tokens)
+            self.config.restore(saved.config)
+            self.follow_config()
+            if self.tracking:
+                self.tracking.tell_all()
+            if self.waiters:
+                self.waiters.serve(self.databases)
+
+    def forget_past(self) -> None:
+        """Begin figures and logs anew and end a pause of the port: what no copy holds."""
+        with self.lock:
+            self.statistics = Statistics()
+            self.acl_log.clear()
+            self.last_save_us = self.started_us
+            for keyspace in self.databases:
+                keyspace.expired = 0
+            if self.paused_until_us:
+                self.pause(0, False)
+
+    def _restore_users(self, saved: dict[str, AclUser]) -> None:
+        # Who is logged in holds the user itself, so those that stay must stay the same objects.
+        for name in [name for name in self.users if name not in saved]:
+            self.user_removed(self.users.pop(name))
+        for name, user in saved.items():
+            if name in self.users:
+                self.users[name].adopt(user)
+            else:
+                self.users[name] = user.copy()
+
+    def remove_expired(self) -> None:
+        """Remove what is expired by now, without waiting for somebody to look at it."""
+        with self.lock:
+            self._look()
+            for keyspace in self.databases:
+                keyspace.purge()
+
+    def _look(self) -> None:
+        self.now_us = self.clock.now_us()
+        self.now_ms = self.now_us // 1000
+        for keyspace in self.databases:
+            keyspace.now_ms = self.now_ms
+
+    def _finish(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+    ) -> None:
+        count = self.statistics.commands.get(spec)
+        if count is None:
+            count = self.statistics.of(spec)
+        count.calls += 1
+        usec = self.clock.now_us() - start_us
+        count.usec += usec
+        bucket = 1 << usec.bit_length() - 1 if usec > 1 else 1
+        count.buckets[bucket] = count.buckets.get(bucket, 0) + 1
+        if usec >= self.config.patience_us:
+            self._note_slow(session, spec, argv, start_us, usec)
+        if self.monitors and not spec.hidden:
+            self._show(session, argv, start_us)
+
+    def _show(self, session: Session, argv: list[bytes], at_us: int) -> None:
+        for monitor in self.monitors:
+            monitor(at_us, session, argv)
+
+    def _note_slow(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, usec: int
+    ) -> None:
+        slower = self.config.number("slowlog-log-slower-than")
+        if 0 <= slower <= usec and not spec.unlogged:
+            longest = self.config.number("slowlog-max-len")
+            self.statistics.add_slow(session, argv, start_us, usec, longest)
+        threshold_ms = self.config.number("latency-monitor-threshold")
+        if threshold_ms and usec >= threshold_ms * 1000:
+            event = "fast-command" if "fast" in spec.flags else "command"
+            samples = self.statistics.latency.setdefault(event, [])
+            samples.append((start_us // 1_000_000, usec // 1000))
+            del samples[:-160]

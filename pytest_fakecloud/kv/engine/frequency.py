@@ -1,0 +1,54 @@
+"""How often keys are accessed: the logarithmic counters behind OBJECT FREQ.
+
+Kept only under an LFU policy, as on the server. A new key begins at 5; an access adds one with a
+probability that falls as the counter grows; each ``lfu-decay-time`` minutes without one take one
+away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...core.ids import RandomStream
+    from .config import Config
+
+__all__ = ["Frequencies"]
+
+_FIRST = 5
+_MOST = 255
+_MINUTE_MS = 60_000
+
+
+class Frequencies:
+    """Counter and minute of the last access for each key of one database."""
+
+    __slots__ = ("_config", "_counters", "_random")
+
+    def __init__(self, config: Config, random: RandomStream) -> None:
+        self._config = config
+        self._random = random
+        self._counters: dict[bytes, tuple[int, int]] = {}
+
+    def note(self, key: bytes, now_ms: int) -> None:
+        """Count an access."""
+        counter = self.of(key, now_ms)
+        if counter < _MOST:
+            base = max(0, counter - _FIRST) * self._config.number("lfu-log-factor")
+            counter += self._random.random() < 1 / (base + 1)
+        self.put(key, counter, now_ms)
+
+    def of(self, key: bytes, now_ms: int) -> int:
+        """The counter of a key, decayed to the present."""
+        counter, minute = self._counters.get(key, (_FIRST, now_ms // _MINUTE_MS))
+        decay = self._config.number("lfu-decay-time")
+        idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
+        return max(0, counter - idle)
+
+    def put(self, key: bytes, counter: int, now_ms: int) -> None:
+        """Set the counter of a key."""
+        self._counters[key] = (counter, now_ms // _MINUTE_MS)
+
+    def forget(self, key: bytes) -> None:
+        """Let a key that comes back begin anew."""
+        self._counters.pop(key, None)

@@ -1,0 +1,307 @@
+"""The sections of INFO: the fields of Redis 7.0 in their order, so that whoever reads one finds it.
+
+Decided here: what a fake has no figure for (its process, its network, hits and misses) is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..values.memory import ENTRY, usage
+
+if TYPE_CHECKING:
+    from ..model import Session
+    from .engine import Engine
+
+__all__ = ["SECTIONS", "VERSION", "human", "script_memory", "section", "used_memory"]
+
+VERSION = {"vendor": "8.2.0", "redis": "7.0.15"}
+"""The version each dialect reports of itself (vendor: the documentation)."""
+
+SECTIONS = [
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "replication",
+    "cpu",
+    "modules",
+    "commandstats",
+    "errorstats",
+    "latencystats",
+    "cluster",
+    "keyspace",
+]
+
+
+def section(session: Session, name: str) -> Iterator[str]:
+    """The ``name:value`` lines of one section."""
+    yield from _MAKERS[name](session.engine)
+
+
+def used_memory(engine: Engine) -> int:
+    """The bytes of all keys and values, as MEMORY USAGE counts them, and of what expires."""
+    return sum(
+        ENTRY * len(db.expires) + sum(usage(key, value) for key, value in db.values.items())
+        for db in engine.databases
+    )
+
+
+def script_memory(engine: Engine) -> tuple[int, int]:
+    """The bytes of the sources of scripts, and of libraries."""
+    scripting = engine.scripting
+    return (
+        sum(len(script.source) for script in scripting.scripts.values()),
+        sum(len(library.source) for library in scripting.libraries.values()),
+    )
+
+
+def human(size: int) -> str:
+    """Bytes as the server writes them for people."""
+    number, unit = float(size), 0
+    while number >= 1024 and unit < len(_HUMAN) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:.2f}{_HUMAN[unit]}" if unit else f"{size}B"
+
+
+_HUMAN = "BKMGTP"
+
+
+def _filled(template: str, **facts: object) -> Iterator[str]:
+    """The lines of a template; a name alone stands for the fact of that name."""
+    for line in template.split():
+        name, given, value = line.partition(":")
+        yield f"{name}:{value if given else facts[name]}"
+
+
+_SERVER = """
+redis_version redis_git_sha1:00000000 redis_git_dirty:0 redis_build_id:0000000000000000
+redis_mode:standalone os arch_bits:64 monotonic_clock multiplexing_api:epoll
+atomicvar_api:c11-builtin gcc_version:12.2.0 process_id:1 process_supervised:no run_id tcp_port
+server_time_usec uptime_in_seconds uptime_in_days hz configured_hz lru_clock
+executable:/redis-server config_file: io_threads_active:0
+"""
+
+
+def _server(engine: Engine) -> Iterator[str]:
+    uptime = (engine.now_us - engine.started_us) // 1_000_000
+    return _filled(
+        _SERVER,
+        redis_version=VERSION[engine.dialect],
+        os="Linux x86_64",
+        monotonic_clock="POSIX clock_gettime",
+        run_id=engine.run_id,
+        tcp_port=engine.config.text("port"),
+        server_time_usec=engine.now_us,
+        uptime_in_seconds=uptime,
+        uptime_in_days=uptime // 86400,
+        hz=engine.config.text("hz"),
+        configured_hz=engine.config.text("hz"),
+        lru_clock=engine.now_us // 1_000_000 & 0xFFFFFF,
+    )
+
+
+_CLIENTS = """
+connected_clients cluster_connections:0 maxclients client_recent_max_input_buffer:0
+client_recent_max_output_buffer:0 blocked_clients tracking_clients clients_in_timeout_table:0
+"""
+
+
+def _clients(engine: Engine) -> Iterator[str]:
+    return _filled(
+        _CLIENTS,
+        connected_clients=len(engine.connected),
+        maxclients=engine.config.text("maxclients"),
+        blocked_clients=len(engine.waiters),
+        tracking_clients=sum(s.tracking is not None for s in engine.clients()),
+    )
+
+
+_MEMORY = """
+used_memory used_memory_human used_memory_rss used_memory_rss_human used_memory_peak
+used_memory_peak_human used_memory_peak_perc:100.00% used_memory_overhead:0 used_memory_startup:0
+used_memory_dataset used_memory_dataset_perc:100.00% allocator_allocated allocator_active
+allocator_resident total_system_memory:0 total_system_memory_human:0B used_memory_lua:0
+used_memory_vm_eval:0 used_memory_lua_human:0B used_memory_scripts_eval number_of_cached_scripts
+number_of_functions number_of_libraries used_memory_vm_functions:0 used_memory_vm_total:0
+used_memory_vm_total_human:0B used_memory_functions used_memory_scripts used_memory_scripts_human
+maxmemory maxmemory_human maxmemory_policy allocator_frag_ratio:1.00 allocator_frag_bytes:0
+allocator_rss_ratio:1.00 allocator_rss_bytes:0 rss_overhead_ratio:1.00 rss_overhead_bytes:0
+mem_fragmentation_ratio:1.00 mem_fragmentation_bytes:0 mem_not_counted_for_evict:0
+mem_replication_backlog:0 mem_total_replication_buffers:0 mem_clients_slaves:0 mem_clients_normal:0
+mem_cluster_links:0 mem_aof_buffer:0 mem_allocator:libc active_defrag_running:0
+lazyfree_pending_objects:0 lazyfreed_objects:0
+"""
+_USED = (
+    "used_memory used_memory_rss used_memory_peak used_memory_dataset allocator_allocated "
+    "allocator_active allocator_resident"
+)
+
+
+def _memory(engine: Engine) -> Iterator[str]:
+    used = used_memory(engine)
+    scripts, libraries = script_memory(engine)
+    most = engine.config.number("maxmemory")
+    return _filled(
+        _MEMORY,
+        **dict.fromkeys(_USED.split(), used),
+        used_memory_human=human(used),
+        used_memory_rss_human=human(used),
+        used_memory_peak_human=human(used),
+        used_memory_scripts_eval=scripts,
+        number_of_cached_scripts=len(engine.scripting.scripts),
+        number_of_functions=len(engine.scripting.functions),
+        number_of_libraries=len(engine.scripting.libraries),
+        used_memory_functions=libraries,
+        used_memory_scripts=scripts + libraries,
+        used_memory_scripts_human=human(scripts + libraries),
+        maxmemory=most,
+        maxmemory_human=human(most),
+        maxmemory_policy=engine.config.text("maxmemory-policy"),
+    )
+
+
+_PERSISTENCE = """
+loading:0 async_loading:0 current_cow_peak:0 current_cow_size:0 current_cow_size_age:0
+current_fork_perc:0.00 current_save_keys_processed:0 current_save_keys_total:0
+rdb_changes_since_last_save rdb_bgsave_in_progress:0 rdb_last_save_time rdb_last_bgsave_status:ok
+rdb_last_bgsave_time_sec:-1 rdb_current_bgsave_time_sec:-1 rdb_saves:0 rdb_last_cow_size:0
+rdb_last_load_keys_expired:0 rdb_last_load_keys_loaded:0 aof_enabled:0 aof_rewrite_in_progress:0
+aof_rewrite_scheduled:0 aof_last_rewrite_time_sec:-1 aof_current_rewrite_time_sec:-1
+aof_last_bgrewrite_status:ok aof_rewrites:0 aof_rewrites_consecutive_failures:0
+aof_last_write_status:ok aof_last_cow_size:0 module_fork_in_progress:0 module_fork_last_cow_size:0
+"""
+
+
+def _persistence(engine: Engine) -> Iterator[str]:
+    return _filled(
+        _PERSISTENCE,
+        rdb_changes_since_last_save=sum(db.changes for db in engine.databases),
+        rdb_last_save_time=engine.last_save_us // 1_000_000,
+    )
+
+
+_STATS = """
+total_connections_received:0 total_commands_processed instantaneous_ops_per_sec:0
+total_net_input_bytes:0 total_net_output_bytes:0 total_net_repl_input_bytes:0
+total_net_repl_output_bytes:0 instantaneous_input_kbps:0.00 instantaneous_output_kbps:0.00
+instantaneous_input_repl_kbps:0.00 instantaneous_output_repl_kbps:0.00 rejected_connections:0
+sync_full:0 sync_partial_ok:0 sync_partial_err:0 expired_keys expired_stale_perc:0.00
+expired_time_cap_reached_count:0 expire_cycle_cpu_milliseconds:0 evicted_keys:0 evicted_clients:0
+total_eviction_exceeded_time:0 current_eviction_exceeded_time:0 keyspace_hits:0 keyspace_misses:0
+pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec:0 total_forks:0
+migrate_cached_sockets:0 slave_expires_tracked_keys:0 active_defrag_hits:0 active_defrag_misses:0
+active_defrag_key_hits:0 active_defrag_key_misses:0 total_active_defrag_time:0
+current_active_defrag_time:0 tracking_total_keys:0 tracking_total_items:0 tracking_total_prefixes:0
+unexpected_error_replies:0 total_error_replies dump_payload_sanitizations:0 total_reads_processed:0
+total_writes_processed:0 io_threaded_reads_processed:0 io_threaded_writes_processed:0
+reply_buffer_shrinks:0 reply_buffer_expands:0
+"""
+
+
+def _stats(engine: Engine) -> Iterator[str]:
+    counts = engine.statistics.commands.values()
+    return _filled(
+        _STATS,
+        total_commands_processed=sum(count.calls for count in counts),
+        expired_keys=sum(db.expired for db in engine.databases),
+        pubsub_channels=len(engine.pubsub.names("channel")),
+        pubsub_patterns=len(engine.pubsub.names("pattern")),
+        pubsubshard_channels=len(engine.pubsub.names("shard")),
+        total_error_replies=sum(engine.statistics.errors.values()),
+    )
+
+
+_REPLICATION = """
+role:master connected_slaves:0 master_failover_state:no-failover master_replid
+master_replid2:0000000000000000000000000000000000000000 master_repl_offset:0 second_repl_offset:-1
+repl_backlog_active:0 repl_backlog_size repl_backlog_first_byte_offset:0 repl_backlog_histlen:0
+"""
+
+
+def _replication(engine: Engine) -> Iterator[str]:
+    return _filled(
+        _REPLICATION,
+        master_replid=engine.run_id,
+        repl_backlog_size=engine.config.text("repl-backlog-size"),
+    )
+
+
+# Real seconds of a processor are no part of a test's world.
+_CPU = """
+used_cpu_sys:0.000000 used_cpu_user:0.000000 used_cpu_sys_children:0.000000
+used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_main_thread:0.000000
+"""
+
+
+def _cpu(engine: Engine) -> Iterator[str]:
+    return _filled(_CPU)
+
+
+def _modules(engine: Engine) -> Iterator[str]:
+    yield from ()
+
+
+def _commandstats(engine: Engine) -> Iterator[str]:
+    for spec, count in engine.statistics.commands.items():
+        average = count.usec / count.calls if count.calls else 0.0
+        yield (
+            f"cmdstat_{spec.full_name}:calls={count.calls},usec={count.usec},"
+            f"usec_per_call={average:.2f},rejected_calls={count.rejected},"
+            f"failed_calls={count.failed}"
+        )
+
+
+def _errorstats(engine: Engine) -> Iterator[str]:
+    for word, count in engine.statistics.errors.items():
+        yield f"errorstat_{word}:count={count}"
+
+
+def _latencystats(engine: Engine) -> Iterator[str]:
+    for spec, count in engine.statistics.commands.items():
+        if count.calls:
+            shown = ",".join(f"p{p}={_percentile(count.buckets, p):.3f}" for p in (50, 99, 99.9))
+            yield f"latency_percentiles_usec_{spec.full_name}:{shown}"
+
+
+def _percentile(buckets: dict[int, int], percent: float) -> float:
+    needed = sum(buckets.values()) * percent / 100
+    passed = 0
+    for bucket, calls in sorted(buckets.items()):
+        passed += calls
+        if passed >= needed:
+            return float(bucket)
+    return 0.0
+
+
+def _cluster(engine: Engine) -> Iterator[str]:
+    yield "cluster_enabled:0"
+
+
+def _keyspace(engine: Engine) -> Iterator[str]:
+    for index in range(len(engine.databases)):
+        db = engine.database(index)
+        keys = len(db)
+        if keys:
+            left = [at - db.now_ms for at in db.expires.values()]
+            average = sum(left) // len(left) if left else 0
+            yield f"db{index}:keys={keys},expires={len(left)},avg_ttl={average}"
+
+
+_MAKERS = {
+    "server": _server,
+    "clients": _clients,
+    "memory": _memory,
+    "persistence": _persistence,
+    "stats": _stats,
+    "replication": _replication,
+    "cpu": _cpu,
+    "modules": _modules,
+    "commandstats": _commandstats,
+    "errorstats": _errorstats,
+    "latencystats": _latencystats,
+    "cluster": _cluster,
+    "keyspace": _keyspace,
+}

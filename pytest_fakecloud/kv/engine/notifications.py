@@ -1,0 +1,139 @@
+"""Keyspace notifications: what happens to keys, told to whoever listens to the channels for it.
+
+``CONFIG SET notify-keyspace-events`` chooses the classes of events (``g$lshzxetdmn``, ``A`` for all
+but the last two) and the channels: ``K`` for ``__keyspace@<db>__:<key>``, whose messages are events,
+``E`` for ``__keyevent@<db>__:<event>``, whose messages are keys. Names and order of the events were
+observed on Redis 7.0, those of fields with an expiry on Valkey 9.1; those of JSON are decided here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..table.registry import CommandSpec
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .keyspace import Keyspace
+
+__all__ = ["Notifications"]
+
+_CLASSES = {
+    "g": "del expire persist rename_from rename_to move_from move_to copy_to restore",
+    "$": "set setrange setbit append incrby incrbyfloat pfadd",
+    "l": "lpush rpush lpop rpop linsert lset lrem ltrim sortstore",
+    "s": "sadd srem spop sinterstore sunionstore sdiffstore",
+    "h": "hset hdel hincrby hincrbyfloat hexpire hexpired hpersist",
+    "z": "zadd zincr zrem zpopmin zpopmax zremrangebyscore zremrangebyrank zremrangebylex "
+    "zunionstore zinterstore zdiffstore zrangestore georadiusstore geosearchstore",
+    "x": "expired",
+    "e": "evicted",
+    "t": "xadd xdel xtrim xsetid xgroup-create xgroup-destroy xgroup-setid "
+    "xgroup-createconsumer xgroup-delconsumer",
+    "d": "json.set json.mset json.merge json.del json.numincrby json.nummultby json.strappend "
+    "json.toggle json.clear json.arrappend json.arrinsert json.arrpop json.arrtrim",
+    "m": "keymiss",
+    "n": "new",
+}
+_CLASS_OF = {event: letter for letter, events in _CLASSES.items() for event in events.split()}
+
+_NAMES = {
+    "set": "GETSET MSET MSETEX MSETNX PSETEX SETEX SETNX BITOP",
+    "setbit": "BITFIELD",
+    "incrby": "INCR DECR DECRBY",
+    "pfadd": "PFMERGE",
+    "sortstore": "SORT",
+    "lpush": "LPUSHX",
+    "rpush": "RPUSHX",
+    "hset": "HMSET HSETNX HSETEX",
+    "hdel": "HGETDEL",
+    "hexpire": "HEXPIREAT HPEXPIRE HPEXPIREAT",
+    "zadd": "GEOADD",
+    "zincr": "ZINCRBY",
+    "georadiusstore": "GEORADIUS GEORADIUSBYMEMBER",
+    "xdel": "XDELEX XACKDEL",
+    "json.del": "JSON.FORGET",
+}
+_EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
+"""The event of commands that are not called like their event."""
+
+_SILENT = frozenset(
+    {"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT", "MEMORY USAGE"}
+)
+"""Commands that look at a key without missing it."""
+_READING_WRITERS = frozenset(
+    {
+        *("SET", "GETDEL", "GETEX", "GETSET", "SORT", "PFMERGE", "BITOP", "COPY"),
+        *("SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"),
+        *("ZRANGESTORE", "GEOSEARCHSTORE", "GEORADIUS", "GEORADIUSBYMEMBER"),
+    }
+)
+"""Commands that write and still miss a key they read."""
+
+
+class Notifications:
+    """Turns what keyspaces report into messages, while the configuration asks for any."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._letters: frozenset[str] = frozenset()
+        self._planned_us: int | None = None
+        """The instant at which the next key will be looked at because it expires."""
+
+    def __bool__(self) -> bool:
+        return bool(self._letters & {"K", "E"})
+
+    def follow_config(self) -> None:
+        """Begin, change or end the notifications as the configuration now has them."""
+        self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
+        for keyspace in self._engine.databases:
+            keyspace.notify = self.tell if self else None
+        self._plan()
+
+    def tell(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
+        """Publish an event of a key: the running command's own when it is None, none when empty."""
+        running = self._engine.running
+        if event == "expire" or event == "":
+            self._plan()
+        if event is None:
+            event = "" if running is None else _own_event(running)
+        if event == "keymiss" and (running is None or not _misses(running)):
+            return
+        if _CLASS_OF.get(event) not in self._letters:
+            return
+        publish, number, name = self._engine.pubsub.publish, keyspace.index, event.encode()
+        if "K" in self._letters:
+            publish(b"__keyspace@%d__:%b" % (number, key), name)
+        if "E" in self._letters:
+            publish(b"__keyevent@%d__:%b" % (number, name), key)
+
+    def _plan(self) -> None:
+        """See to it that keys whose instant comes are noticed then, and not at the next access."""
+        if not self._letters & {"x", "h"} or not self:
+            return
+        dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]
+        if not dues:
+            return
+        due_us = min(dues) * 1000
+        if self._planned_us is None or due_us < self._planned_us:
+            self._planned_us = due_us
+            self._engine.clock.call_at(due_us, self._expire, label="keys expire")
+
+    def _expire(self, due_us: int) -> None:
+        with self._engine.lock:
+            if self._planned_us == due_us:
+                self._planned_us = None
+            self._engine.remove_expired()
+            self._plan()
+
+
+def _spelled_out(flags: str) -> frozenset[str]:
+    return frozenset(flags.replace("A", "g$lshzxetd"))
+
+
+def _own_event(spec: CommandSpec) -> str:
+    return _EVENT_OF.get(spec.name) or spec.name.lower().replace(" ", "-")
+
+
+def _misses(spec: CommandSpec) -> bool:
+    return (spec.readonly and spec.name not in _SILENT) or spec.name in _READING_WRITERS

@@ -1,0 +1,95 @@
+"""Channels, patterns and shard channels, and who listens to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..algorithms.glob import matcher
+from ..reply import Push
+
+if TYPE_CHECKING:
+    from ..model import Session
+
+__all__ = ["KINDS", "PubSub"]
+
+KINDS = ("channel", "pattern", "shard")
+
+_WORDS = {
+    "channel": (b"subscribe", b"unsubscribe", b"message"),
+    "pattern": (b"psubscribe", b"punsubscribe", b"pmessage"),
+    "shard": (b"ssubscribe", b"sunsubscribe", b"smessage"),
+}
+
+
+class PubSub:
+    """Who listens to what. Messages go to ``session.deliver`` as ``Push`` lists.
+
+    Called under the engine's lock, so ``deliver`` must only put the message aside for a thread of
+    the transport, never write to a socket or run a tester's code.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, dict[bytes, dict[Session, None]]] = {kind: {} for kind in KINDS}
+
+    def subscribe(self, session: Session, kind: str, name: bytes) -> None:
+        """Let a session listen, and tell it so together with its number of subscriptions."""
+        session.subscriptions[kind][name] = None
+        self._listeners[kind].setdefault(name, {})[session] = None
+        session.push(Push([_WORDS[kind][0], name, self._count(session, kind)]))
+
+    def unsubscribe(self, session: Session, kind: str, names: list[bytes]) -> None:
+        """Let a session listen no more to the names (all of that kind when none are given)."""
+        word = _WORDS[kind][1]
+        going: list[bytes | None] = list(names or session.subscriptions[kind])
+        for name in going or [None]:
+            if name is not None:
+                self._forget(session, kind, name)
+            session.push(Push([word, name, self._count(session, kind)]))
+
+    def drop(self, session: Session) -> None:
+        """Forget a session that is gone, without telling it."""
+        for kind in KINDS:
+            for name in list(session.subscriptions[kind]):
+                self._forget(session, kind, name)
+
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Send a message to a channel; how many sessions got it, once per matching subscription."""
+        receivers = 0
+        for session in self._listeners["channel"].get(channel, ()):
+            session.push(Push([b"message", channel, message]))
+            receivers += 1
+        for pattern, sessions in self._listeners["pattern"].items():
+            if matcher(pattern)(channel):
+                for session in sessions:
+                    session.push(Push([b"pmessage", pattern, channel, message]))
+                    receivers += 1
+        return receivers
+
+    def publish_to_shard(self, channel: bytes, message: bytes) -> int:
+        """Send a message to a shard channel; how many sessions got it."""
+        sessions = self._listeners["shard"].get(channel, {})
+        for session in sessions:
+            session.push(Push([b"smessage", channel, message]))
+        return len(sessions)
+
+    def names(self, kind: str) -> list[bytes]:
+        """The names of a kind that somebody listens to."""
+        return list(self._listeners[kind])
+
+    def listeners(self, kind: str, name: bytes) -> int:
+        """How many sessions listen to a name."""
+        return len(self._listeners[kind].get(name, ()))
+
+    def _forget(self, session: Session, kind: str, name: bytes) -> None:
+        session.subscriptions[kind].pop(name, None)
+        sessions = self._listeners[kind].get(name)
+        if sessions is not None:
+            sessions.pop(session, None)
+            if not sessions:
+                del self._listeners[kind][name]
+
+    def _count(self, session: Session, kind: str) -> Any:
+        # Shard channels are counted by themselves, channels and patterns together.
+        if kind == "shard":
+            return len(session.subscriptions["shard"])
+        return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])

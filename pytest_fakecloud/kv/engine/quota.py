@@ -1,0 +1,74 @@
+"""Limits of commands in time: per UTC day, and per second, both on the clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ..errors import MAX_DAILY_REQUESTS, MAX_REQUESTS
+from ..model import Limits
+
+__all__ = ["NO_QUOTA", "Quota"]
+
+_DAY_US = 86_400_000_000
+_SECOND_US = 1_000_000
+
+
+class Quota:
+    """Counts commands per UTC day and per second, and says whether there may be more."""
+
+    def __init__(self, limits: Limits, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+        self._lock = threading.Lock()
+        self._windows = [
+            _Window(width_us, limit, error)
+            for width_us, limit, error in (
+                (_DAY_US, limits.daily_limit, MAX_DAILY_REQUESTS),
+                (_SECOND_US, limits.max_requests_per_second, MAX_REQUESTS),
+            )
+            if limit is not None
+        ]
+
+    def __bool__(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self._windows)
+
+    def refusal(self, commands: int = 1) -> bytes | None:
+        """Count that many commands at once; the error, and nothing counted, if they do not fit."""
+        if not self:
+            return None
+        with self._lock:
+            now_us = self._now_us()
+            for window in self._windows:
+                if not window.has_room(commands, now_us):
+                    return window.error
+            for window in self._windows:
+                window.used += commands
+            return None
+
+    def reset(self) -> None:
+        """Count from nothing again."""
+        with self._lock:
+            for window in self._windows:
+                window.used = 0
+
+
+NO_QUOTA = Quota(Limits(), lambda: 0)
+"""For servers without such limits, which is nearly all: it counts nothing."""
+
+
+class _Window:
+    __slots__ = ("error", "limit", "number", "used", "width_us")
+
+    def __init__(self, width_us: int, limit: int, error: bytes) -> None:
+        self.width_us = width_us
+        self.limit = limit
+        self.error = error
+        self.number = 0
+        self.used = 0
+
+    def has_room(self, commands: int, now_us: int) -> bool:
+        number = now_us // self.width_us
+        if number != self.number:
+            self.number, self.used = number, 0
+        return self.used + commands <= self.limit

@@ -1,0 +1,86 @@
+"""What the engine counts about its commands: calls, errors, durations, slow ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..model import Session
+    from ..table.registry import CommandSpec
+
+__all__ = ["CommandCount", "SlowCommand", "Statistics"]
+
+
+class CommandCount:
+    """The figures of one command; ``buckets`` counts durations by powers of two microseconds."""
+
+    __slots__ = ("buckets", "calls", "failed", "rejected", "usec")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.usec = 0
+        self.rejected = 0
+        self.failed = 0
+        self.buckets: dict[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SlowCommand:
+    """An entry of the slow log."""
+
+    id: int
+    at_us: int
+    usec: int
+    argv: list[bytes]
+    address: str
+    name: bytes
+
+
+class Statistics:
+    """Counts since the start, or since the last CONFIG RESETSTAT."""
+
+    def __init__(self) -> None:
+        self.slow: deque[SlowCommand] = deque()
+        self.latency: dict[str, list[tuple[int, int]]] = {}
+        """Latency events: pairs of the second and the milliseconds it took."""
+        self._next_slow = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew; the slow log stays."""
+        self.commands: dict[CommandSpec, CommandCount] = {}
+        self.errors: dict[str, int] = {}
+        self.hits = 0
+        self.misses = 0
+
+    def of(self, spec: CommandSpec) -> CommandCount:
+        """The figures of a command, made when first asked for."""
+        count = self.commands.get(spec)
+        if count is None:
+            count = self.commands[spec] = CommandCount()
+        return count
+
+    def failed(self, text: bytes) -> None:
+        """Count an error by its class word."""
+        word = text.split(b" ", 1)[0].decode("utf-8", "replace")
+        self.errors[word] = self.errors.get(word, 0) + 1
+
+    def add_slow(
+        self, session: Session, argv: list[bytes], at_us: int, usec: int, longest: int
+    ) -> None:
+        """Put a command into the slow log, arguments shortened as the server does it."""
+        shown = [
+            argument
+            if len(argument) <= 128
+            else argument[:128] + b"... (%d more bytes)" % (len(argument) - 128)
+            for argument in argv[:32]
+        ]
+        if len(argv) > 32:
+            shown[31] = b"... (%d more arguments)" % (len(argv) - 31)
+        entry = SlowCommand(self._next_slow, at_us, usec, shown, session.address, session.name)
+        self._next_slow += 1
+        self.slow.appendleft(entry)
+        while len(self.slow) > longest:
+            self.slow.pop()

@@ -1,0 +1,1 @@
+"""The database port: the native protocol, over the same engine as the REST interface."""

@@ -1,0 +1,158 @@
+"""Reading command lines out of HTTP requests: path segments, query parameters, JSON bodies.
+
+And what the journal keeps of a command line: its words as text, and its name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from .. import errors
+from ..errors import RestError
+from ..table.registry import COMMANDS
+
+__all__ = ["CommandName", "command_of_body", "command_of_path", "commands_of_body"]
+
+
+class CommandName(str):
+    """A command's name in upper case, which equals what a tester may write for it.
+
+    That is the name in any case, and for a command with sub-commands its name with that of the one
+    given too: ``"XGROUP"`` and ``"xgroup create"`` are both the name of ``XGROUP CREATE s g $``. An
+    ``assert_not_called`` that compared exactly would hold whatever was called.
+    """
+
+    __slots__ = ("_full",)
+    _full: str
+
+    def __new__(cls, words: Sequence[str]) -> CommandName:
+        name = words[0].upper()
+        made = super().__new__(cls, name)
+        spec = COMMANDS.get(name)
+        has_child = spec is not None and spec.subcommands is not None and len(words) > 1
+        made._full = f"{name} {words[1].upper()}" if has_child else name
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and other.upper() in (str(self), self._full)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+class _Number(str):
+    """The source text of a JSON number, told apart from a JSON string only in error texts."""
+
+    __slots__ = ()
+
+
+def _refused_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a 5,000-digit number is no problem.
+_decode = json.JSONDecoder(
+    parse_int=_Number, parse_float=_Number, parse_constant=_refused_constant
+).decode
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return _decode(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RestError(400, f"{errors.BAD_JSON}: not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise RestError(400, f"{errors.BAD_JSON}: nested too deeply") from None
+    except ValueError as error:
+        raise RestError(400, f"{errors.BAD_JSON}: {error}") from None
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _argument(item: Any, at: int, what: str) -> bytes:
+    if isinstance(item, str):
+        try:
+            return item.encode()
+        except UnicodeEncodeError:
+            return _LONE_SURROGATE.sub("\ufffd", item).encode()
+    if item is True:
+        return b"true"
+    if item is False:
+        return b"false"
+    shown = "null" if item is None else "an array" if isinstance(item, list) else "an object"
+    place = f"argument {at}" if at else "the name"
+    raise RestError(
+        400,
+        f"{errors.BAD_ARGUMENTS}: {place} of {what} is {shown}, expected a string or a number",
+    )
+
+
+def _line(items: Any, what: str) -> list[bytes]:
+    if not isinstance(items, list):
+        raise RestError(400, f"{errors.BAD_ARGUMENTS}: {what} is not an array")
+    if not items:
+        raise RestError(400, f"{errors.EMPTY_COMMAND}: {what} is an empty array")
+    with suppress(AttributeError, UnicodeEncodeError):
+        return [item.encode() for item in items]
+    return [_argument(item, at, what) for at, item in enumerate(items)]
+
+
+def command_of_body(body: bytes) -> list[bytes]:
+    """The command line a JSON array stands for.
+
+    Strings and numbers as they are written, booleans as the words ``true`` and ``false``; null and
+    nested values are refused. Raises ``RestError`` 400.
+    """
+    return _line(_json(body), "the body")
+
+
+def commands_of_body(body: bytes) -> list[list[bytes]]:
+    """The command lines a JSON array of arrays stands for; raises ``RestError`` 400."""
+    lines = _json(body)
+    if not isinstance(lines, list):
+        raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
+    if not lines:
+        raise RestError(400, errors.EMPTY_PIPELINE)
+    if all(type(line) is list for line in lines):
+        # Nearly always everything is text, and then this is all there is to do.
+        with suppress(AttributeError, UnicodeEncodeError):
+            found = [[item.encode() for item in line] for line in lines]
+            if all(found):
+                return found
+    return [_line(line, f"command {at}") for at, line in enumerate(lines, 1)]
+
+
+def command_of_path(raw: str, body: bytes, query_string: str) -> list[bytes]:
+    """The command line of a path, with the body as next argument and the query after it.
+
+    Segments are decoded one by one, after splitting. A query parameter adds its name and its value,
+    only its name when the value is empty (``NX=``), and nothing for ``_token``.
+    """
+    segments = raw.split("/")
+    if len(segments) > 1 and not segments[-1]:
+        segments.pop()
+    line = [unquote_to_bytes(segment.encode("latin-1")) for segment in segments]
+    if not line[0]:
+        raise RestError(400, errors.EMPTY_COMMAND)
+    if body:
+        line.append(body)
+    for part in query_string.split("&"):
+        name, _, value = part.partition("=")
+        word = _query_bytes(name)
+        if word and word != b"_token":
+            line.append(word)
+            if value:
+                line.append(_query_bytes(value))
+    return line
+
+
+def _query_bytes(raw: str) -> bytes:
+    return unquote_to_bytes(raw.replace("+", " ").encode("latin-1"))

@@ -1,0 +1,417 @@
+"""The REST interface: HTTP words in, commands to the engine, envelopes out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import orjson
+
+from ...core.auth import bearer_token, same
+from ...core.clock import Clock
+from ...core.errors import ServiceError
+from ...http.app import (
+    Answer,
+    App,
+    Request,
+    Stream,
+)
+from ...http.routing import Route
+from .. import errors
+from ..between import Betweens
+from ..engine.engine import Engine
+from ..engine.quota import NO_QUOTA, Quota
+from ..errors import CommandError, RestError
+from ..model import Limits, Session, User
+from ..reply import (
+    OK,
+    Reply,
+    to_json,
+    to_resp,
+)
+from ..table.registry import COMMANDS
+from .requests import (
+    CommandName,
+    command_of_body,
+    command_of_path,
+    commands_of_body,
+)
+from .streams import EventStream, monitor_stream, subscription_stream
+
+__all__ = ["Credentials", "KVApp"]
+
+METHODS = "GET HEAD POST PUT"
+_SYNC_TOKEN = "Upstash-Sync-Token"
+_SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
+_STREAMS = ("subscribe", "psubscribe", "monitor")
+
+
+@dataclass(slots=True)
+class Credentials:
+    """The two tokens every database has."""
+
+    standard: str = ""
+    read_only: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How one request wants its answer."""
+
+    base64: bool
+    resp2: bool
+
+
+class KVApp(App):
+    """The service as HTTP.
+
+    ``engine`` gives the engine when it is needed; ``credentials`` are the default tokens, ``limits``
+    the bounds of requests, ``betweens`` what runs between the commands of a pipeline. ``int_text``
+    chooses the word in the error about values that are no integers: stock servers write
+    ``integer``, the vendor's documentation ``int``.
+    """
+
+    service: ClassVar[str] = "kv"
+
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        clock: Clock,
+        credentials: Credentials,
+        limits: Limits,
+        int_text: Literal["integer", "int"] = "integer",
+    ) -> None:
+        self._find_engine = engine
+        self.int_text = int_text
+        self.credentials = credentials
+        self.limits = limits
+        self.quota = Quota(limits, clock.now_us) if limits.bounds_requests else NO_QUOTA
+        self.betweens = Betweens()
+        self.connections: set[object] = set()
+        """What is open for long: connections of the database port, event streams."""
+        self._sync = itertools.count(1)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What runs the commands."""
+        return self._find_engine()
+
+    def routes(self) -> list[Route]:
+        """The four forms, and the three streams."""
+        return [
+            Route("POST PUT", "/", "command", self.body_command),
+            Route("GET HEAD", "/", "command", self.no_command),
+            Route("POST PUT", "/pipeline", "pipeline", self.pipeline),
+            Route("POST PUT", "/multi-exec", "multi-exec", self.multi_exec),
+            Route("GET POST", "/subscribe/{names*}", "subscribe", self.subscribe, lingers=True),
+            Route("GET POST", "/psubscribe/{names*}", "psubscribe", self.subscribe, lingers=True),
+            Route("GET POST", "/monitor", "monitor", self.monitor, lingers=True),
+            Route(METHODS, "/{command*}", "command", self.path_command),
+        ]
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def authenticate(self, request: Request) -> User:
+        """The user of the bearer token, or of the query parameter ``_token``."""
+        token = bearer_token(request.header("Authorization")) or request.query("_token")
+        users = self.engine.users
+        if same(token, self.credentials.standard):
+            return users["default"]
+        if same(token, self.credentials.read_only):
+            return self.engine.read_only
+        user = self.engine.holder_of(token) if token else None
+        if user is None:
+            raise RestError(401, errors.REST_UNAUTHORIZED)
+        return user
+
+    def render_error(self, error: ServiceError) -> Answer:
+        """Every refusal is ``{"error": text}``."""
+        return Answer({"error": error.message}, error.status, error.headers)
+
+    def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
+        """Anything but HEAD, GET, POST and PUT is a 405 (seed)."""
+        headers = [("Allow", ", ".join(METHODS.split()))]
+        raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """What a request is about: ``command``, the upper-case names of its commands, and ``words``.
+
+        ``words`` are the whole command lines as text; ``encoding`` is that of the answer's strings.
+        Nothing when the method is none of the service's: that is no command.
+        """
+        if not request.route:
+            return {}
+        if request.route in ("pipeline", "multi-exec"):
+            lines = commands_of_body(request.body)
+        elif request.path == "/":
+            lines = [command_of_body(request.body)]
+        else:
+            # A body says nothing to those who ask for a stream.
+            body = b"" if request.route in _STREAMS else request.body
+            lines = [command_of_path(request.path[1:], body, request.query_string)]
+        words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
+        return {
+            "command": [CommandName(line) for line in words],
+            "words": words,
+            "encoding": (_header(request, "Encoding") or "").strip().lower(),
+        }
+
+    def dump(self, value: object) -> bytes:
+        """Compact JSON in UTF-8."""
+        return orjson.dumps(value)
+
+    # -- single commands -------------------------------------------------------------------------
+
+    def body_command(self, request: Request) -> Answer:
+        """POST / with a JSON array: one command."""
+        wanted = _format(request)
+        return self._single(request, command_of_body(request.body), wanted)
+
+    def no_command(self, request: Request) -> Answer:
+        """GET / names no command."""
+        raise RestError(400, errors.EMPTY_COMMAND)
+
+    def path_command(self, request: Request) -> Answer:
+        """/<command>/<arg>/…: one command, its body and query parameters as further arguments."""
+        wanted = _format(request)
+        line = command_of_path(request.params["command"], request.body, request.query_string)
+        return self._single(request, line, wanted)
+
+    def _single(self, request: Request, line: list[bytes], wanted: _Format) -> Answer:
+        session = self._session(request)
+        reply: Reply
+        try:
+            if self._guards(request):
+                self._admit_one(line)
+            reply = self.engine.execute(session, line)
+        except CommandError as error:
+            if wanted.resp2:
+                told = to_resp(self.worded(error))
+                return Answer(told, 400, (), "application/octet-stream")
+            return Answer({"error": self.text_of(error)}, 400)
+        finally:
+            self._leave(session)
+        reply = self.worded(reply)
+        if wanted.resp2:
+            return self._answer(request, to_resp(reply), wanted)
+        return self._answer(request, {"result": to_json(reply, wanted.base64)}, wanted)
+
+    def _guards(self, request: Request) -> bool:
+        """Whether any limit can be reached: no command is larger than its whole request."""
+        size = self.limits.max_request_size
+        if self.quota:
+            return True
+        return size is not None and len(request.body) + len(request.target) > size
+
+    def _admit_one(self, line: list[bytes]) -> None:
+        self._count()
+        self._check_size(line)
+
+    def _count(self) -> None:
+        refusal = self.quota.refusal()
+        if refusal is not None:
+            raise CommandError(refusal)
+
+    def _check_size(self, line: list[bytes]) -> None:
+        limit = self.limits.max_request_size
+        if limit is not None and sum(map(len, line)) > limit:
+            raise CommandError(errors.MAX_REQUEST_SIZE)
+
+    # -- several commands ------------------------------------------------------------------------
+
+    def pipeline(self, request: Request) -> Answer:
+        """Commands one after the other; those of others may come between (seed)."""
+        wanted = _format(request)
+        lines = self._lines(request)
+        session = self._session(request)
+        replies: list[Reply] = []
+        between = self.betweens.begin(lines) if self.betweens else None
+        guarded = self._guards(request)
+        execute = self.engine.execute
+        try:
+            for at, line in enumerate(lines):
+                if between is not None and at:
+                    between(at)
+                try:
+                    if guarded:
+                        self._admit_one(line)
+                    replies.append(execute(session, line))
+                except CommandError as error:
+                    replies.append(error)
+        finally:
+            self._leave(session)
+        self.worded(replies)
+        if wanted.resp2:
+            return self._answer(request, b"".join(map(to_resp, replies)), wanted)
+        return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
+
+    def multi_exec(self, request: Request) -> Answer:
+        """Commands as one transaction, or a single error when it is discarded (seed)."""
+        wanted = _format(request)
+        if wanted.resp2:
+            raise RestError(400, errors.FORMAT_IN_TRANSACTION)
+        lines = self._lines(request)
+        refusal = self.quota.refusal(len(lines))
+        if refusal is not None:
+            self.quota.refusal()
+            raise RestError(400, refusal.decode())
+        session = self._session(request)
+        try:
+            replies = self._transaction(session, lines)
+        except CommandError as error:
+            return Answer({"error": self.text_of(error)}, 400)
+        finally:
+            self._leave(session)
+        self.worded(replies)
+        return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
+
+    def _transaction(self, session: Session, lines: list[list[bytes]]) -> list[Reply]:
+        for line in lines:
+            self._check_size(line)
+        with self.engine.lock:
+            self.engine.execute(session, [b"MULTI"])
+            for line in lines:
+                try:
+                    if line[0].upper() == b"EXEC":
+                        # The request itself is the transaction; it cannot end halfway.
+                        raise CommandError(errors.EXEC_WITHOUT_MULTI)
+                    self.engine.execute(session, line)
+                except CommandError as error:
+                    reason = error.text.removeprefix(b"ERR ")
+                    raise CommandError(errors.exec_aborted_by(reason)) from None
+            replies = self.engine.execute(session, [b"EXEC"])
+        return replies if isinstance(replies, list) else []
+
+    def _lines(self, request: Request) -> list[list[bytes]]:
+        lines = commands_of_body(request.body)
+        limit = self.limits.max_pipeline_length
+        if limit is not None and len(lines) > limit:
+            raise RestError(400, errors.pipeline_too_long(limit, len(lines)))
+        return lines
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def subscribe(self, request: Request) -> Answer | Stream:
+        """Messages to channels or patterns as server-sent events, for who accepts those."""
+        command = request.path[1:].partition("/")[0]
+        # The JavaScript client sends the body of an empty command along, which means nothing here.
+        names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
+        if not _accepts_events(request):
+            return self._single(request, names, _format(request))
+        session = self._session(request)
+        try:
+            self._admit(session, names)
+        except CommandError as error:
+            return Answer({"error": self.text_of(error)}, 400)
+        kind = "pattern" if command == "psubscribe" else "channel"
+        events = subscription_stream(self.engine, session, kind, names[1:])
+        return self._streamed(events)
+
+    def monitor(self, request: Request) -> Answer | Stream:
+        """Every command that runs as server-sent events, for who accepts those."""
+        line = [b"MONITOR"]
+        session = self._session(request)
+        if not _accepts_events(request):
+            return self._single(request, line, _format(request))
+        try:
+            self._admit(session, line)
+        except CommandError as error:
+            return Answer({"error": self.text_of(error)}, 400)
+        return self._streamed(monitor_stream(self.engine, session))
+
+    def is_full(self) -> bool:
+        """Whether as many connections and event streams are open as there may be."""
+        limit = self.limits.max_connections
+        return limit is not None and len(self.connections) >= limit
+
+    def _streamed(self, events: EventStream) -> Stream:
+        self.connections.add(events)
+
+        def closed() -> None:
+            events.close()
+            self.connections.discard(events)
+
+        return Stream(events.chunks(), on_close=closed)
+
+    def _admit(self, session: Session, line: list[bytes]) -> None:
+        self._count()
+        if self.is_full():
+            raise CommandError(errors.MAX_CONNECTIONS)
+        spec = COMMANDS[line[0].decode().upper()]
+        if len(line) < spec.least:
+            raise CommandError(errors.wrong_arity(spec.full_name))
+        if not session.user.unrestricted:
+            self.engine.permit(session, spec, line)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def failed(self, request: Request, error: Exception) -> None:
+        """Report a bug of ours that a command of the database port brought out."""
+        self._report_bug(request, error)
+
+    def worded(self, reply: Reply) -> Reply:
+        """The reply with ``int_text`` in its errors, those inside lists put in place."""
+        if self.int_text == "int":
+            if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
+                return CommandError(errors.NOT_INTEGER_VENDOR)
+            if isinstance(reply, list):
+                reply[:] = map(self.worded, reply)
+        return reply
+
+    def text_of(self, error: CommandError) -> str:
+        """The text a client reads of a failed command."""
+        return str(self.worded(error))
+
+    def _envelopes(self, replies: list[Reply], base64: bool) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for reply in replies:
+            if reply is OK:
+                found.append({"result": "OK"})
+            elif type(reply) is bytes and not base64:
+                found.append({"result": reply.decode("utf-8", "replace")})
+            elif isinstance(reply, CommandError):
+                found.append({"error": str(reply)})
+            else:
+                found.append({"result": to_json(reply, base64)})
+        return found
+
+    def _session(self, request: Request) -> Session:
+        address = "127.0.0.1:0"
+        if request.client is not None:
+            address = f"{request.client[0]}:{request.client[1]}"
+        return self.engine.session(request.principal, "rest", address=address)
+
+    def _leave(self, session: Session) -> None:
+        if session.queue is not None:
+            self.engine.abandon(session)
+
+    def _answer(self, request: Request, body: object, wanted: _Format) -> Answer:
+        kind = "application/octet-stream" if wanted.resp2 else "application/json"
+        # Clients begin without a token and so without the header, and are given one all the same.
+        token = str(next(self._sync))
+        headers = [(_SYNC_TOKEN, token)]
+        if request.header(_SYNC_TOKEN_NEUTRAL) is not None:
+            headers.append((_SYNC_TOKEN_NEUTRAL, token))
+        return Answer(body, 200, headers, kind)
+
+
+def _header(request: Request, name: str) -> str | None:
+    """A header in the vendor's spelling or in the neutral one."""
+    return request.header(f"Upstash-{name}") or request.header(f"Service-{name}")
+
+
+def _format(request: Request) -> _Format:
+    base64 = (_header(request, "Encoding") or "").strip().lower() == "base64"
+    format = (_header(request, "Response-Format") or "json").strip().lower()
+    if format not in ("json", "resp2"):
+        raise RestError(400, errors.BAD_FORMAT)
+    if base64 and format == "resp2":
+        raise RestError(400, errors.FORMAT_WITH_BASE64)
+    return _Format(base64, format == "resp2")
+
+
+def _accepts_events(request: Request) -> bool:
+    return "text/event-stream" in (request.header("Accept") or "").lower()

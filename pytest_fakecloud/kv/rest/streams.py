@@ -1,0 +1,134 @@
+"""Server-sent events: subscriptions and the monitor as endless HTTP answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...core.clock import Clock
+from ..engine.engine import Engine
+from ..engine.monitor import monitor_line
+from ..model import Session
+
+__all__ = ["EventStream", "monitor_stream", "subscription_stream"]
+
+EVENTS_LIMIT = 32 * 1024 * 1024
+"""Bytes of events a client may leave unread; beyond it the stream ends, as on the database port."""
+_PER_EVENT = 64
+HEARTBEAT_US = 15_000_000
+"""Microseconds of silence after which a comment line shows that the stream still lives."""
+
+
+class EventStream:
+    """Events on their way to one client: filled under the engine's lock, emptied by ``chunks``."""
+
+    def __init__(
+        self, clock: Clock, opened: Callable[[], None], closed: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._events: deque[bytes] = deque()
+        # Added to by those who put, under the engine's lock, and by the one who takes.
+        self._bytes_put = self._bytes_taken = 0
+        self._signal = clock.signal()
+        self._opened = opened
+        self._closed = closed
+
+    def put(self, text: bytes) -> None:
+        """Add an event; a client that leaves too many unread gets no more."""
+        if self._signal.closed:
+            return
+        event = _event(text)
+        self._bytes_put += len(event) + _PER_EVENT
+        if self._bytes_put - self._bytes_taken > EVENTS_LIMIT:
+            self.close()
+            self._events.clear()
+            return
+        self._events.append(event)
+        self._signal.notify()
+
+    def chunks(self) -> Iterator[bytes]:
+        """The events as they come, comment lines while there are none, until ``close``."""
+        self._opened()
+        try:
+            while not self._signal.closed:
+                yield self._next() or b": heartbeat\n\n"
+        finally:
+            self._closed()
+
+    def _next(self) -> bytes | None:
+        until = self._clock.now_us() + HEARTBEAT_US
+        return self._clock.wait(self._signal, self._take, until)
+
+    def _take(self) -> bytes | None:
+        # Keys that expire while everybody only listens are events too.
+        self._clock.settle()
+        try:
+            event = self._events.popleft()
+        except IndexError:
+            return None
+        self._bytes_taken += len(event) + _PER_EVENT
+        return event
+
+    def close(self) -> None:
+        """End the stream; may be called from any thread, any number of times."""
+        self._signal.close()
+
+
+def _event(text: bytes) -> bytes:
+    # A payload may hold line breaks; an event carries each of its lines as data of its own.
+    lines = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
+
+
+def subscription_stream(
+    engine: Engine, session: Session, kind: str, names: list[bytes]
+) -> EventStream:
+    """Messages to channels (``kind`` "channel") or patterns ("pattern") as server-sent events.
+
+    The first event of each name is ``subscribe,<channel>,<count>``, then
+    ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
+    """
+
+    def opened() -> None:
+        with engine.lock:
+            engine.streaming.add(session)
+            for name in names:
+                engine.pubsub.subscribe(session, kind, name)
+
+    def closed() -> None:
+        with engine.lock:
+            engine.streaming.discard(session)
+            engine.pubsub.drop(session)
+
+    outbox = EventStream(engine.clock, opened, closed)
+    session.wake = outbox.close
+
+    def deliver(message: list[Any]) -> None:
+        parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
+        outbox.put(b",".join(parts))
+
+    session.deliver = deliver
+    return outbox
+
+
+def monitor_stream(engine: Engine, session: Session) -> EventStream:
+    """Every command that runs, as server-sent events; the first is ``"OK"``."""
+
+    def see(at_us: int, session: Session, argv: list[bytes]) -> None:
+        outbox.put(monitor_line(at_us, session, argv))
+
+    def opened() -> None:
+        with engine.lock:
+            engine.streaming.add(session)
+            engine.monitors.append(see)
+        outbox.put(b'"OK"')
+
+    def closed() -> None:
+        with engine.lock:
+            engine.streaming.discard(session)
+            engine.monitors.remove(see)
+
+    outbox = EventStream(engine.clock, opened, closed)
+    session.wake = outbox.close
+    return outbox

@@ -1,0 +1,1 @@
+"""The declared table of commands, and how their arguments are read."""

@@ -1,0 +1,76 @@
+"""Reading the expiry words shared by SET, GETEX, MSETEX, HGETEX, HSETEX and the EXPIRE family."""
+
+from __future__ import annotations
+
+from ..errors import (
+    EXPIRE_GT_AND_LT,
+    EXPIRE_NX_WITH_OTHERS,
+    CommandError,
+    invalid_expire,
+    unsupported_option,
+)
+from .syntax import I64_MAX, I64_MIN, parse_int
+
+__all__ = ["EXPIRY_WORDS", "Condition", "expiry_ms", "is_met", "parse_conditions", "relative_ms"]
+
+EXPIRY_WORDS = frozenset({b"EX", b"PX", b"EXAT", b"PXAT"})
+
+Condition = frozenset[bytes]
+"""A set of the words NX, XX, GT, LT."""
+
+
+def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
+    """The instant that ``EX 10`` or its kin stand for, in milliseconds since the epoch.
+
+    ``name`` is the command's, for the error about numbers that are not positive or overflow.
+    """
+    amount = parse_int(text)
+    if amount <= 0 or (word in (b"EX", b"EXAT") and amount > I64_MAX // 1000):
+        raise CommandError(invalid_expire(name))
+    at_ms = amount * 1000 if word in (b"EX", b"EXAT") else amount
+    if word in (b"EX", b"PX"):
+        at_ms += now_ms
+    if at_ms > I64_MAX:
+        raise CommandError(invalid_expire(name))
+    return at_ms
+
+
+def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
+    """The instant that the number of an EXPIRE command stands for; may lie in the past.
+
+    ``base_ms`` is the present for relative forms and 0 for those that name an instant.
+    """
+    amount = parse_int(text)
+    if seconds:
+        if not I64_MIN // 1000 < amount <= I64_MAX // 1000:
+            raise CommandError(invalid_expire(name))
+        amount *= 1000
+    if amount > I64_MAX - base_ms:
+        raise CommandError(invalid_expire(name))
+    return amount + base_ms
+
+
+def parse_conditions(words: list[bytes]) -> Condition:
+    """The NX, XX, GT, LT words of an EXPIRE command; raises for others and bad combinations."""
+    found: set[bytes] = set()
+    for word in words:
+        upper = word.upper()
+        if upper not in (b"NX", b"XX", b"GT", b"LT"):
+            raise CommandError(unsupported_option(word))
+        found.add(upper)
+    if b"NX" in found and len(found) > 1:
+        raise CommandError(EXPIRE_NX_WITH_OTHERS)
+    if b"GT" in found and b"LT" in found:
+        raise CommandError(EXPIRE_GT_AND_LT)
+    return frozenset(found)
+
+
+def is_met(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
+    """Whether an expiry may replace the present one; no expiry counts as infinitely late."""
+    if b"NX" in condition and present_ms is not None:
+        return False
+    if b"XX" in condition and present_ms is None:
+        return False
+    if b"GT" in condition and (present_ms is None or wanted_ms <= present_ms):
+        return False
+    return not (b"LT" in condition and present_ms is not None and wanted_ms >= present_ms)

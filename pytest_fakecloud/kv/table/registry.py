@@ -1,0 +1,246 @@
+"""The declared table of commands, as objects: dispatch, arity, key positions and ACL read it.
+
+A module of ``kv/commands`` binds its functions with ``@command("NAME")``; everything else about a
+command is in ``table.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from .table import NOT_OVER_REST, ROWS
+
+if TYPE_CHECKING:
+    from ..model import Session
+    from ..reply import Reply
+
+__all__ = ["COMMANDS", "LOOKUP", "Args", "CommandSpec", "Function", "KeySpec", "command", "specs"]
+
+Args = list[bytes]
+"""The arguments of a command, without its name (and without the name of a sub-command)."""
+Function = Callable[["Session", Args], "Reply"]
+F = TypeVar("F", bound=Function)
+
+_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
+_FLAG_CATEGORIES = {
+    "write": ("@write",),
+    "admin": ("@admin", "@dangerous"),
+    "pubsub": ("@pubsub",),
+    "blocking": ("@blocking",),
+}
+
+
+class KeySpec:
+    """Where the keys of a command stand, and what the command does with them.
+
+    Written as words and a place: ``RW access update 1`` (argument 1), ``RO access 1..-1/2`` (every
+    second argument to the end), ``RO access numkeys@2`` (a count at argument 2, then that many
+    keys), ``OW update STORE@5`` (after the word STORE, searched from argument 5),
+    ``RO access STREAMS@1..-1%2`` (the first half of what follows), ``RO access unknown``.
+    """
+
+    __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
+
+    def __init__(self, text: str) -> None:
+        *flags, place = text.split()
+        self.flags = tuple(flags)
+        self.unknown = place == "unknown"
+        self.numkeys = place.startswith("numkeys@")
+        place = place.removeprefix("numkeys@")
+        place, _, limit = place.partition("%")
+        place, _, step = place.partition("/")
+        place, _, last = place.partition("..")
+        keyword, at, first = place.rpartition("@")
+        self.keyword = keyword.encode() if at else None
+        self.first = 0 if self.unknown else int(first)
+        self.last = int(last or 0)
+        self.step = int(step or 1)
+        self.limit = int(limit or 0)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the command may show something of what the key holds."""
+        return "access" in self.flags
+
+    @property
+    def writes(self) -> bool:
+        """Whether the command may change what the key holds."""
+        return bool({"update", "insert", "delete"} & set(self.flags))
+
+    def positions(self, argv: list[bytes]) -> range | None:
+        """The places of the keys in ``argv`` (name included); None when they cannot be known."""
+        if self.unknown:
+            return None
+        first = self.first
+        if self.keyword is not None:
+            found = self._after_keyword(argv)
+            if found is None:
+                return range(0)
+            first = found
+        if self.numkeys:
+            return self._counted(argv, first)
+        if self.last >= 0:
+            last = first + self.last if self.keyword is not None or not self.last else self.last
+        else:
+            last = len(argv) + self.last
+            if self.limit > 1:
+                last = first + (len(argv) - first) // self.limit - 1
+        last = min(last, len(argv) - 1)
+        return range(first, last + 1, self.step)
+
+    def _after_keyword(self, argv: list[bytes]) -> int | None:
+        step = 1 if self.first > 0 else -1
+        at = self.first if self.first > 0 else len(argv) + self.first
+        while 0 < at < len(argv):
+            if argv[at].upper() == self.keyword:
+                return at + 1
+            at += step
+        return None
+
+    def _counted(self, argv: list[bytes], at: int) -> range | None:
+        try:
+            count = int(argv[at])
+        except (ValueError, IndexError):
+            return None
+        stop = at + 1 + count * self.step
+        if count < 0 or stop > len(argv):
+            return None
+        return range(at + 1, stop, self.step)
+
+
+class CommandSpec:
+    """One command or sub-command as declared.
+
+    ``name`` is upper case with a space before the sub-command (``XGROUP CREATE``); ``arity``,
+    ``group``, ``since``, ``flags``, ``categories``, ``keys`` and ``options`` are as in the table;
+    ``subcommands`` is None unless the command is only a container of some; ``function`` runs it.
+    """
+
+    __slots__ = (
+        "arity",
+        "categories",
+        "container",
+        "flags",
+        "full_name",
+        "function",
+        "group",
+        "hidden",
+        "keys",
+        "least",
+        "may_wait",
+        "most",
+        "name",
+        "no_multi",
+        "options",
+        "over_rest",
+        "readonly",
+        "shown_first",
+        "since",
+        "skip",
+        "subcommands",
+        "unlogged",
+        "write",
+    )
+
+    def __init__(
+        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str
+    ) -> None:
+        words = flags.split()
+        self.name = name
+        self.full_name = name.lower().replace(" ", "|")
+        self.arity = arity
+        self.least = abs(arity)
+        self.most = arity if arity > 0 else sys.maxsize
+        self.group = group
+        self.since = since
+        self.flags = frozenset(word for word in words if "@" not in word)
+        self.keys = tuple(KeySpec(text) for text in keys.split(";") if text)
+        self.options = tuple(options.split())
+        self.write = "write" in self.flags
+        self.readonly = "readonly" in self.flags
+        # Scripts are shown before what they call, all else once it ran.
+        self.shown_first = "skip_monitor" in self.flags
+        self.hidden = self.shown_first or "admin" in self.flags
+        self.unlogged = "skip_slowlog" in self.flags or name == "EXEC"
+        self.no_multi = "no_multi" in self.flags
+        self.container: CommandSpec | None = None
+        self.subcommands: dict[bytes, CommandSpec] | None = None
+        self.skip = 2 if " " in name else 1
+        self.may_wait = "BLOCK" in self.options
+        self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
+        self.function: Function | None = None
+        self.categories = self._categories(words)
+
+    def _categories(self, words: list[str]) -> frozenset[str]:
+        found = {"@fast" if "fast" in self.flags else "@slow"}
+        for flag, categories in _FLAG_CATEGORIES.items():
+            if flag in self.flags:
+                found.update(categories)
+        if self.readonly and self.group != "scripting":
+            found.add("@read")
+        if self.group not in ("server", "cluster"):
+            found.add("@" + _CATEGORIES.get(self.group, self.group))
+        found.update(word for word in words if word.startswith("@"))
+        found.difference_update(word[1:] for word in words if word.startswith("-@"))
+        return frozenset(found)
+
+    def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
+        """Each key of a full command line (name included) as its place and its spec."""
+        found: list[tuple[int, KeySpec]] = []
+        for spec in self.keys:
+            positions = spec.positions(argv)
+            found.extend((place, spec) for place in positions or ())
+        return found
+
+    def __repr__(self) -> str:
+        return f"<CommandSpec {self.name}>"
+
+
+COMMANDS: dict[str, CommandSpec] = {}
+"""Every command and sub-command by its upper-case name (``"XGROUP CREATE"``)."""
+LOOKUP: dict[bytes, CommandSpec] = {}
+"""Top-level commands by their name in upper and in lower case; others need ``.upper()`` first."""
+
+
+def _build() -> None:
+    for row in ROWS:
+        spec = COMMANDS[row[0]] = CommandSpec(*row)
+        if " " not in row[0]:
+            LOOKUP[row[0].encode()] = LOOKUP[row[0].lower().encode()] = spec
+    for name, spec in COMMANDS.items():
+        parent, _, child = name.partition(" ")
+        if child:
+            container = spec.container = COMMANDS[parent]
+            if container.subcommands is None:
+                container.subcommands = {}
+                # A container alone does nothing with its group's data.
+                container.categories -= {"@" + _CATEGORIES.get(container.group, container.group)}
+            container.subcommands[child.encode()] = spec
+
+
+_build()
+
+
+def command(*names: str) -> Callable[[F], F]:
+    """Bind a function to the commands of those names: ``@command("ZADD")``.
+
+    The function gets the session and the arguments after the name, and returns a reply or raises
+    ``CommandError``. Unknown names are a ``KeyError`` at import; so is binding a name twice.
+    """
+
+    def bind(function: F) -> F:
+        for name in names:
+            spec = COMMANDS[name]
+            if spec.function is not None:
+                raise KeyError(f"{name} is bound twice")
+            spec.function = function
+        return function
+
+    return bind
+
+
+def specs() -> Iterator[CommandSpec]:
+    """Every command and sub-command, in the order of the table."""
+    return iter(COMMANDS.values())

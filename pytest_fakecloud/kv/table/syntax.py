@@ -1,0 +1,217 @@
+"""Reading arguments and writing numbers, by the server's own strict rules.
+
+Readers raise ``CommandError`` with the text the server gives; commands that have a text of their
+own pass it as ``error``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+from ..errors import (
+    NOT_FLOAT,
+    NOT_INTEGER,
+    NUMKEYS_NOT_POSITIVE,
+    OUT_OF_INT_RANGE,
+    SYNTAX,
+    CommandError,
+)
+
+__all__ = [
+    "I64_MAX",
+    "I64_MIN",
+    "LongDouble",
+    "format_double",
+    "format_long_double",
+    "long_double_sum",
+    "parse_database",
+    "parse_float",
+    "parse_int",
+    "parse_long_double",
+    "parse_numkeys",
+    "parse_unsigned",
+    "try_int",
+]
+
+I64_MIN = -(2**63)
+I64_MAX = 2**63 - 1
+
+LongDouble = Fraction | float
+"""An 80-bit float: an exact fraction of 64 significant bits, or an infinity."""
+
+
+def try_int(text: bytes) -> int | None:
+    """The 64-bit integer written in its one canonical form, or None.
+
+    No plus sign, no leading zeros or spaces, no underscore; ``-0`` is not canonical either.
+    """
+    if len(text) > 20:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        return None
+    if b"%d" % value == text and I64_MIN <= value <= I64_MAX:
+        return value
+    return None
+
+
+def parse_int(
+    text: bytes, low: int = I64_MIN, high: int = I64_MAX, error: bytes = NOT_INTEGER
+) -> int:
+    """The integer an argument stands for; raises with ``error`` unless it lies in the range."""
+    value = try_int(text)
+    if value is None or not low <= value <= high:
+        raise CommandError(error)
+    return value
+
+
+def parse_database(text: bytes) -> int:
+    """The number of a database, which need not be there: 32 bits, with a text of their own."""
+    value = parse_int(text)
+    if not -(2**31) <= value < 2**31:
+        raise CommandError(OUT_OF_INT_RANGE)
+    return value
+
+
+def parse_unsigned(text: bytes, error: bytes) -> int:
+    """An unsigned 64-bit number as ``strtoul`` reads it, negative ones from the end: a cursor."""
+    found = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text)
+    if found is None or int(found[2]) >= 2**64:
+        raise CommandError(error)
+    return int(found[1] + found[2]) % 2**64
+
+
+_DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_HEXADECIMAL = re.compile(
+    rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?"
+)
+_INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+
+
+def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
+    """The double an argument stands for, ``inf`` included and NaN excluded.
+
+    Hexadecimal floats are read too, and numbers too large or too small for a double are refused,
+    as ``strtod`` has it.
+    """
+    if _DECIMAL.fullmatch(text):
+        value = float(text)
+        if math.isinf(value) or (value == 0 and _has_digit(text)):
+            raise CommandError(error)
+        return value
+    if _INFINITY.fullmatch(text):
+        return float(text)
+    if _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(text.decode())
+        except OverflowError:
+            raise CommandError(error) from None
+    raise CommandError(error)
+
+
+def _has_digit(text: bytes) -> bool:
+    mantissa = re.split(rb"[eE]", text)[0]
+    return any(byte in b"123456789" for byte in mantissa)
+
+
+def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
+    """The 80-bit float an argument stands for; infinities are returned, NaN is refused."""
+    if len(text) >= 5120:
+        raise CommandError(error)
+    if _INFINITY.fullmatch(text):
+        return float(text)
+    if _DECIMAL.fullmatch(text):
+        exponent = int(re.split(rb"[eE]", text)[1]) if re.search(rb"[eE]", text) else 0
+        if abs(exponent) > 6000:
+            if not _has_digit(text):
+                return Fraction(0)
+            raise CommandError(error)
+        return _to_64_bits(Fraction(text.decode()))
+    if _HEXADECIMAL.fullmatch(text):
+        return _to_64_bits(Fraction(parse_float(text, error)))
+    raise CommandError(error)
+
+
+def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:
+    """The sum of two 80-bit floats, rounded to one."""
+    if isinstance(left, float):
+        return left + right if isinstance(right, float) else left
+    if isinstance(right, float):
+        return right
+    return _to_64_bits(left + right)
+
+
+def _to_64_bits(value: Fraction) -> Fraction:
+    if value == 0:
+        return value
+    numerator, denominator = abs(value.numerator), value.denominator
+    shift = numerator.bit_length() - denominator.bit_length() - 64
+    scaled = Fraction(numerator, denominator) / (Fraction(2) ** shift)
+    if scaled >= 2**64:
+        scaled /= 2
+        shift += 1
+    rounded = Fraction(round(scaled)) * (Fraction(2) ** shift)
+    return rounded if value > 0 else -rounded
+
+
+def format_long_double(value: LongDouble) -> bytes:
+    """The number as INCRBYFLOAT writes it: at most 17 decimals, no exponent, no trailing zeros."""
+    if isinstance(value, float):
+        return b"inf" if value > 0 else b"-inf"
+    scaled = round(abs(value) * 10**17)
+    whole, decimals = divmod(scaled, 10**17)
+    text = f"{whole}.{decimals:017d}".rstrip("0").rstrip(".")
+    return f"-{text}".encode() if value < 0 and text != "0" else text.encode()
+
+
+def format_double(value: float) -> bytes:
+    """The shortest text that reads back as the same double, as scores are printed.
+
+    Whole numbers up to 2^62 are written in full; beyond that, and below 1e-6, the
+    exponent form is used (as Valkey 9 and Redis since 7.2 print it).
+    """
+    if math.isinf(value):
+        return b"inf" if value > 0 else b"-inf"
+    if math.isnan(value):
+        return b"nan"
+    if value == int(value) and abs(value) <= 2**62:
+        return b"-0" if value == 0 and math.copysign(1, value) < 0 else b"%d" % int(value)
+    mantissa, _, exponent_text = repr(value).partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, decimals = mantissa.lstrip("-").partition(".")
+    if decimals == "0":
+        decimals = ""
+    digits = (whole + decimals).lstrip("0")
+    power = int(exponent_text or 0) - len(decimals)
+    stripped = digits.rstrip("0")
+    power += len(digits) - len(stripped)
+    return (sign + _layout(stripped, power)).encode()
+
+
+def _layout(digits: str, power: int) -> str:
+    count = len(digits)
+    exponent = power + count - 1
+    if power >= 0 and exponent < count + 7:
+        return digits + "0" * power
+    if power < 0 and (power > -7 or abs(exponent) < 4):
+        point = count + power
+        if point <= 0:
+            return "0." + "0" * -point + digits
+        return digits[:point] + "." + digits[point:]
+    text = digits[0] + ("." + digits[1:] if count > 1 else "")
+    return f"{text}e{'-' if exponent < 0 else '+'}{abs(exponent)}"
+
+
+def parse_numkeys(args: list[bytes], at: int, error: bytes = NUMKEYS_NOT_POSITIVE) -> list[bytes]:
+    """The keys announced by the count at ``args[at]``.
+
+    Raises with ``error`` when the count is not a positive integer, and a syntax error when fewer
+    keys follow.
+    """
+    count = parse_int(args[at], 1, I64_MAX, error)
+    if count > len(args) - at - 1:
+        raise CommandError(SYNTAX)
+    return args[at + 1 : at + 1 + count]

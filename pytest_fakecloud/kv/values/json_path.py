@@ -1,0 +1,346 @@
+"""Paths into JSON documents: ``$`` paths (RFC 9535, by python-jsonpath) and RedisJSON's old ones.
+
+A legacy path does not begin with ``$`` (``.a.b``, ``a[0]``, ``.``) and stands for its first match.
+Names after a dot may be anything up to the next dot or bracket. A query looks at no more than a
+fixed number of nodes, so that ``$..*..*..*`` fails instead of running for hours, and the regular
+expressions of filters run in linear time. ``..`` tells what is below a node before the node's own
+members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+from jsonpath import JSONPath, JSONPathEnvironment, JSONPathMatch
+from jsonpath.exceptions import JSONPathError, JSONPathRecursionError
+from jsonpath.function_extensions import ExpressionType, FilterFunction
+from jsonpath.match import NodeList
+from jsonpath.segments import (
+    JSONPathChildSegment,
+    JSONPathRecursiveDescentSegment,
+    JSONPathSegment,
+)
+from jsonpath.selectors import Filter, NameSelector
+
+from ..algorithms.linear_regex import LinearRegex, RegexError
+
+__all__ = ["Location", "Path", "PathError", "compile_path"]
+
+MOST_NODES = 150_000
+"""Nodes one query may look at."""
+_LONGEST = 4096
+"""Bytes of a path."""
+_MOST_SEGMENTS = 300
+"""Segments of a path: more than a document has levels."""
+
+Parts = tuple[str | int, ...]
+
+
+class PathError(ValueError):
+    """A path that cannot be read, or a query that looks at too much."""
+
+
+class Location:
+    """One match: where it is (names and indexes from the root) and what is there."""
+
+    __slots__ = ("parts", "value")
+
+    def __init__(self, parts: Parts, value: Any) -> None:
+        self.parts = parts
+        self.value = value
+
+
+class _Budget:
+    """What is left of the values one query may look at."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_NODES
+
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+        if self.left < 0:
+            raise PathError(f"the path looks at more than {MOST_NODES} values")
+
+
+_BUDGET: ContextVar[_Budget] = ContextVar("budget")
+
+
+class _Node(JSONPathMatch):
+    """A match that knows where it is, keeps no children, and is counted."""
+
+    __slots__ = ("budget",)
+
+    def __init__(self, obj: object, parts: Parts, root: Any, budget: _Budget) -> None:
+        budget.spend(1 + len(parts) // 4)  # each level costs a generator and a place
+        self._filter_context = {}
+        self.children = []
+        self.obj = obj
+        self.parent = None
+        self.parts = parts
+        self.path = ""
+        self.root = root
+        self.budget = budget
+
+    def add_child(self, *children: JSONPathMatch) -> None:
+        pass
+
+    def new_child(self, obj: object, key: int | str) -> _Node:
+        return _Node(obj, (*self.parts, key), self.root, self.budget)
+
+
+class _Descent(JSONPathRecursiveDescentSegment):
+    """``..`` that visits what is below a node before the node; siblings in the document's order."""
+
+    def _visit(self, node: JSONPathMatch, depth: int = 1) -> Iterable[JSONPathMatch]:
+        if depth > self.env.max_recursion_depth:
+            raise JSONPathRecursionError("recursion limit exceeded", token=self.token)
+        inside: Iterable[tuple[str | int, object]] = ()
+        if isinstance(node.obj, Mapping):
+            inside = node.obj.items()
+        elif isinstance(node.obj, Sequence) and not isinstance(node.obj, str):
+            inside = enumerate(node.obj)
+        for key, value in inside:
+            if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+                yield from self._visit(node.new_child(value, key), depth + 1)
+        yield node
+
+
+class _Query(JSONPath):
+    """A compiled path whose matches are counted, also where it stands inside a filter."""
+
+    def __init__(self, segments: Iterable[JSONPathSegment]) -> None:
+        super().__init__(env=_ENVIRONMENT, segments=map(_ordered, segments))
+
+    def finditer(
+        self, data: Any, *, filter_context: Mapping[str, Any] | None = None
+    ) -> Iterable[JSONPathMatch]:
+        nodes: Iterable[JSONPathMatch] = [_Node(data, (), data, _BUDGET.get())]
+        for segment in self.segments:
+            nodes = segment.resolve(nodes)
+        return nodes
+
+
+def _ordered(segment: JSONPathSegment) -> JSONPathSegment:
+    if isinstance(segment, JSONPathRecursiveDescentSegment):
+        return _Descent(env=segment.env, token=segment.token, selectors=segment.selectors)
+    return segment
+
+
+class _Environment(JSONPathEnvironment):
+    max_recursion_depth = 600
+    filter_caching = False
+
+    def setup_function_extensions(self) -> None:
+        super().setup_function_extensions()
+        self.function_extensions["match"] = _RegexFunction(whole=True)
+        self.function_extensions["search"] = _RegexFunction(whole=False)
+
+    def compare(self, left: object, operator: str, right: object) -> bool:
+        if operator == "=~":
+            left, right = _single(left), _single(right)
+            pattern = getattr(right, "pattern", right)
+            if isinstance(left, str) and isinstance(pattern, str):
+                return _affordable(_regex(pattern), left).search(left)
+            return False
+        return super().compare(left, operator, right)
+
+
+def _single(value: Any) -> Any:
+    if isinstance(value, NodeList):
+        return value[0].obj if len(value) == 1 else None
+    return value
+
+
+class _RegexFunction(FilterFunction):
+    """``match`` and ``search`` in linear time."""
+
+    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the base has it
+    return_type = ExpressionType.LOGICAL
+
+    def __init__(self, whole: bool) -> None:
+        self._whole = whole
+
+    def __call__(self, value: object, pattern: object) -> bool:
+        if not isinstance(value, str) or not isinstance(pattern, str):
+            return False
+        try:
+            regex = _regex(pattern)
+        except PathError:
+            return False  # RFC 9535: not a regular expression, not a match
+        _affordable(regex, value)
+        return regex.fullmatch(value) if self._whole else regex.search(value)
+
+
+def _affordable(regex: LinearRegex, text: str) -> LinearRegex:
+    """The expression, once its steps over the text are paid for."""
+    _BUDGET.get().spend(1 + len(text) * regex.states // 20)
+    return regex
+
+
+@lru_cache(maxsize=64)
+def _regex(pattern: str) -> LinearRegex:
+    try:
+        return LinearRegex(pattern)
+    except RegexError as error:
+        raise PathError(f"the regular expression {pattern!r} {error}") from None
+
+
+_ENVIRONMENT = _Environment()
+
+
+class Path:
+    """A compiled path. ``text`` is as it came; ``legacy`` tells which replies it asks for."""
+
+    __slots__ = ("_query", "legacy", "text")
+
+    def __init__(self, text: str, legacy: bool, query: _Query) -> None:
+        self.text = text
+        self.legacy = legacy
+        self._query = query
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the whole document, and nothing else."""
+        return not self._query.segments
+
+    def find(self, root: Any) -> list[Location]:
+        """Every match in the order the path meets them; one that is met twice is told once.
+
+        Raises ``PathError`` when the query looks at too much.
+        """
+        found: dict[Parts, Any] = {}
+        token = _BUDGET.set(_Budget())
+        try:
+            for node in self._query.finditer(root):
+                found.setdefault(tuple(node.parts), node.obj)
+        except (JSONPathError, RecursionError) as error:
+            raise PathError(f"the path cannot be followed: {_reason(error)}") from None
+        finally:
+            _BUDGET.reset(token)
+        return [Location(parts, value) for parts, value in found.items()]
+
+    def parent_and_name(self) -> tuple[Path, str] | None:
+        """The path without its last member and the member's name; None when it ends otherwise."""
+        segments = self._query.segments
+        if not segments or not isinstance(segments[-1], JSONPathChildSegment):
+            return None
+        selectors = segments[-1].selectors
+        if len(selectors) != 1 or not isinstance(selectors[0], NameSelector):
+            return None
+        query = _Query(segments[:-1])
+        return Path(self.text, self.legacy, query), selectors[0].name
+
+
+@lru_cache(maxsize=512)
+def compile_path(text: bytes) -> Path:
+    """Read a path; raises ``PathError``."""
+    if len(text) > _LONGEST:
+        raise PathError(f"the path is longer than {_LONGEST} bytes")
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        raise PathError("the path is not UTF-8") from None
+    legacy = not decoded.startswith("$")
+    if not legacy:
+        standard = decoded
+    elif decoded in ("", "."):
+        standard = "$"
+    elif decoded[0] in ".[":
+        standard = "$" + decoded
+    else:
+        standard = "$." + decoded
+    try:
+        compiled = _ENVIRONMENT.compile(_quote_names(standard))
+        if not isinstance(compiled, JSONPath) or len(compiled.segments) > _MOST_SEGMENTS:
+            raise PathError(f"the path has more than {_MOST_SEGMENTS} parts")
+        query = _Query(compiled.segments)
+        _count_inside_filters(query)
+    except (JSONPathError, RecursionError, ValueError) as error:
+        if isinstance(error, PathError):
+            raise
+        raise PathError(_reason(error)) from None
+    return Path(decoded, legacy, query)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error).split("\n")[0]
+
+
+def _quote_names(path: str) -> str:
+    """The path with every name after a dot in brackets and quotes."""
+    out = ["$"]
+    at = 1
+    while at < len(path):
+        sign = path[at]
+        if sign == "[":
+            end = _bracket_end(path, at)
+            out.append(path[at:end])
+            at = end
+        elif sign == ".":
+            dots = ".." if path[at : at + 2] == ".." else "."
+            at += len(dots)
+            end = at
+            while end < len(path) and path[end] not in ".[":
+                end += 1
+            name = path[at:end]
+            at = end
+            if name == "*":
+                out.append("..[*]" if dots == ".." else "[*]")
+            elif "]" in name:
+                raise PathError(f"unexpected ']' in the name {name!r}")
+            elif name:
+                quoted = name.strip().replace("\\", "\\\\").replace('"', '\\"')
+                out.append(f'{".." if dots == ".." else ""}["{quoted}"]')
+            elif dots == ".." and path[at : at + 1] == "[":
+                out.append("..")
+            else:
+                raise PathError(f"a name is missing at character {at + 1} of the path")
+        elif sign.isspace():
+            at += 1
+        else:
+            raise PathError(f"unexpected {sign!r} at character {at + 1} of the path")
+    return "".join(out)
+
+
+def _bracket_end(path: str, start: int) -> int:
+    level, quote, at = 0, "", start
+    while at < len(path):
+        sign = path[at]
+        if quote:
+            if sign == "\\":
+                at += 1
+            elif sign == quote:
+                quote = ""
+        elif sign in "\"'":
+            quote = sign
+        elif sign == "[":
+            level += 1
+        elif sign == "]":
+            level -= 1
+            if level == 0:
+                return at + 1
+        at += 1
+    raise PathError("a bracket of the path is not closed")
+
+
+def _count_inside_filters(query: JSONPath) -> None:
+    for segment in query.segments:
+        for selector in segment.selectors:
+            if isinstance(selector, Filter):
+                _count_in_expression(selector.expression)
+
+
+def _count_in_expression(expression: Any) -> None:
+    path = getattr(expression, "path", None)
+    if isinstance(path, JSONPath) and not isinstance(path, _Query):
+        expression.path = _Query(path.segments)
+        _count_inside_filters(path)
+    for child in expression.children():
+        _count_in_expression(child)

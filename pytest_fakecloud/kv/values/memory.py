@@ -1,0 +1,70 @@
+"""The memory a real server would spend on a key: MEMORY USAGE, by its own allocation rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..table.syntax import try_int
+from .hashes import HashValue
+from .lists import QuickList
+from .packing import Writer
+from .sets import SetValue
+from .stream import Stream
+from .zset import SortedSet
+
+__all__ = ["ENTRY", "usage"]
+
+# What the server allocates: a dictionary entry, and an object header around each value.
+ENTRY = 24
+"""Bytes of an entry of a dictionary: of a key, and of its expiry."""
+_OBJECT = 16
+_HEADER = 56
+_SKIP_NODE = 40
+_ID = 16
+
+
+def _allocated(size: int) -> int:
+    """The size class of the allocator a block falls into."""
+    if size <= 8:
+        return 8
+    if size <= 128:
+        return (size + 15) // 16 * 16
+    step = 1 << (size - 1).bit_length() - 3
+    return (size + step - 1) // step * step
+
+
+def _text(length: int) -> int:
+    """A string of the server: header by length, the bytes, a terminator."""
+    header = 1 if length < 32 else 3 if length < 256 else 5
+    return _allocated(length + header + 1)
+
+
+def usage(key: bytes, value: Any) -> int:
+    """Bytes for the key, its entry and its value (collections: header plus each element)."""
+    total = ENTRY + _text(len(key))
+    if isinstance(value, bytes | bytearray):
+        number = try_int(bytes(value)) if len(value) <= 20 else None
+        if number is not None:
+            return total + _OBJECT
+        if len(value) <= 44:
+            return total + _allocated(_OBJECT + 3 + len(value) + 1)
+        return total + _OBJECT + _text(len(value))
+    return total + _OBJECT + _HEADER + _elements(value)
+
+
+def _elements(value: Any) -> int:
+    if isinstance(value, HashValue):
+        pairs = value.fields.items()
+        return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
+    if isinstance(value, QuickList):
+        # Items of a list lie packed in nodes, each behind a length of a few bytes.
+        return sum(len(item) + 3 for item in value)
+    if isinstance(value, SetValue):
+        return sum(ENTRY + _text(len(member)) for member in value)
+    if isinstance(value, SortedSet):
+        return sum(ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
+    if isinstance(value, Stream):
+        return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
+    writer = Writer()
+    value.dump(writer)
+    return len(writer.payload())

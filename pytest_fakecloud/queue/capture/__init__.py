@@ -1,0 +1,1 @@
+"""The receiver of callbacks, and what it received."""

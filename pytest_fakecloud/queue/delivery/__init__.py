@@ -1,0 +1,1 @@
+"""Who answers a request of the queue: real HTTP, applications, mocks, prepared answers."""

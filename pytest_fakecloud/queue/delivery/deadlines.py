@@ -1,0 +1,154 @@
+"""Real-time caps on attempts, on a clock that freezing tools do not move.
+
+An attempt's timeout is virtual; this cap only makes sure that nothing hangs a suite.  One lazily
+started daemon thread serves all attempts of a sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ...core.instants import monotonic
+
+__all__ = ["DEFAULT_CAP", "Deadlines"]
+
+T = TypeVar("T")
+
+DEFAULT_CAP = 5.0
+"""Real seconds an attempt may take, whatever its timeout on the queue's clock."""
+
+#: Deadlines below which those that were dropped are left alone.
+_COMPACT = 64
+
+
+class Deadlines:
+    """Calls back when a real-time deadline has passed.  `cap` is the span of one attempt."""
+
+    def __init__(self, cap: float = DEFAULT_CAP) -> None:
+        self.cap = cap
+        self._condition = threading.Condition()
+        self._heap: list[tuple[float, int]] = []
+        self._callbacks: dict[int, Callable[[], object]] = {}
+        self._numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
+        """Plan a callback `seconds` (default: the cap) from now; returns what `cancel` takes."""
+        due = monotonic() + (self.cap if seconds is None else seconds)
+        with self._condition:
+            number = next(self._numbers)
+            self._callbacks[number] = callback
+            if len(self._heap) > 2 * len(self._callbacks) + _COMPACT:
+                # Most attempts end long before their deadline, which may be a day away.
+                self._heap = [each for each in self._heap if each[1] in self._callbacks]
+                heapq.heapify(self._heap)
+            heapq.heappush(self._heap, (due, number))
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._watch, name="fakecloud queue deadlines", daemon=True
+                )
+                self._thread.start()
+            elif self._heap[0][1] == number:
+                self._condition.notify()
+        return number
+
+    def cancel(self, number: int) -> bool:
+        """Drop a planned callback; returns False when it has already been called."""
+        with self._condition:
+            return self._callbacks.pop(number, None) is not None
+
+    def close(self) -> None:
+        """Drop everything and end the thread."""
+        with self._condition:
+            self._closed = True
+            self._callbacks.clear()
+            self._condition.notify()
+            thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(2)
+
+    def late_text(self, why: str) -> str:
+        """Return the words for an attempt that met the cap; they name the awaitable form."""
+        text = f"no answer within {self.cap:g} s of real time"
+        if loop_is_running():
+            text += (
+                f"; {why}, and this thread's event loop stood still meanwhile: if the destination "
+                "needs that loop, use the awaitable form (await queue.aio.advance(...))"
+            )
+        return text
+
+    async def within_cap(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Await in the running loop (asyncio or trio); None when the cap was exceeded."""
+        if not _asyncio_is_running():
+            return await self._within_cap_trio(work)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        # The loop's own timers stand still where a tool has frozen time.monotonic.
+        planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            in_time = self.cancel(planned)
+        if task.cancelled() and not in_time:
+            return None
+        return task.result()
+
+    async def _within_cap_trio(self, work: Coroutine[Any, Any, T]) -> T | None:
+        trio = sys.modules["trio"]
+        token = trio.lowlevel.current_trio_token()
+        with trio.CancelScope() as scope:
+            planned = self.start(lambda: token.run_sync_soon(scope.cancel))
+            try:
+                return await work
+            finally:
+                self.cancel(planned)
+        return None
+
+    def _watch(self) -> None:
+        while True:
+            with self._condition:
+                while self._heap and self._heap[0][1] not in self._callbacks:
+                    heapq.heappop(self._heap)
+                if self._closed:
+                    return
+                if not self._heap:
+                    self._condition.wait()
+                    continue
+                due, number = self._heap[0]
+                left = due - monotonic()
+                if left > 0:
+                    self._condition.wait(left)
+                    continue
+                heapq.heappop(self._heap)
+                callback = self._callbacks.pop(number)
+            try:
+                callback()
+            except Exception:
+                # What was to be ended has ended by itself meanwhile.
+                continue
+
+
+def _asyncio_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def loop_is_running() -> bool:
+    """Whether this thread runs an event loop (asyncio or trio)."""
+    if _asyncio_is_running():
+        return True
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())

@@ -1,0 +1,475 @@
+"""Where deliveries go without a network: applications, callables and prepared answers.
+
+A `Destinations` is a table from URL prefixes to routes; the longest prefix wins, and a prefix ends
+at a path segment (`https://app/hook` takes `/hook` and `/hook/1`, never `/hooks`).  Applications
+and callables run in the caller's thread, coroutines in the running loop when the awaitable form
+drives, else in a loop of their own.  Source: decided here, except that an exception in a handler is
+a 500, as in any server.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from ...core.errors import ContractError
+from ...core.instants import Duration
+from ...core.journal import Found
+from ..model import Delivery, Outcome
+from ..wire.signing import published_text
+from .deadlines import Deadlines
+from .gateway import (
+    AsgiApp,
+    AsgiRunner,
+    Handled,
+    WsgiApp,
+    call_asgi,
+    call_wsgi,
+    failed,
+)
+from .named import named_url
+from .replies import (
+    Answer,
+    DeliveredRequest,
+    DestinationTimeout,
+    Handler,
+    Reply,
+    as_reply,
+    timed_out,
+)
+
+__all__ = [
+    "Answer",
+    "DeliveredRequest",
+    "DestinationRoute",
+    "DestinationTimeout",
+    "Destinations",
+    "Reply",
+]
+
+Lifespan: TypeAlias = Literal["auto"] | bool
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class DestinationRoute:
+    """One entry of the table: a URL prefix and what answers there.
+
+    `deliveries` are the requests that came here, oldest first; a server that runs for long keeps as
+    many of the last as its journal keeps entries.  `raise_exceptions` says whether a
+    handler's exception leaves the driving call instead of being only a 500.
+    """
+
+    def __init__(
+        self,
+        table: Destinations,
+        prefix: str,
+        where: str,
+        raise_exceptions: bool | None,
+    ) -> None:
+        self.prefix = prefix
+        self.where = where
+        self.deliveries: Found[DeliveredRequest] = Found()
+        self._table = table
+        self._raise_exceptions = raise_exceptions
+
+    @property
+    def raise_exceptions(self) -> bool:
+        """Whether an exception of this handler is raised again by the driving call."""
+        if self._raise_exceptions is None:
+            return self._table.raise_exceptions
+        return self._raise_exceptions
+
+    def remove(self) -> None:
+        """Take this route out of the table; deliveries fall to the next shorter prefix."""
+        self._table.remove(self)
+
+    def saved(self) -> Any:
+        """Return what came so far and how many answers were given, for `restore`."""
+        return list(self.deliveries), 0
+
+    def restore(self, saved: Any) -> None:
+        """Return to a `saved()`: prepared answers go on from where they were then."""
+        self.deliveries[:] = saved[0]
+
+    def take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Record a delivery and answer it in the caller's thread."""
+        self._record(delivery)
+        return self.perform(delivery, deadlines)
+
+    async def atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Record a delivery and answer it in the running loop."""
+        self._record(delivery)
+        return await self.aperform(delivery, deadlines)
+
+    def _record(self, delivery: Delivery) -> None:
+        self.deliveries.append(DeliveredRequest(delivery))
+        keep = self._table.keep()
+        # Some beyond, so that it costs next to nothing for each.
+        if keep is not None and len(self.deliveries) > keep + keep // 4:
+            del self.deliveries[: -keep or None]
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Answer one delivery in the caller's thread."""
+        raise NotImplementedError
+
+    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        """Answer one delivery in the running loop."""
+        return self.perform(delivery, deadlines)
+
+    def __repr__(self) -> str:
+        return f"<DestinationRoute {self.where} {self.prefix} deliveries={len(self.deliveries)}>"
+
+
+class _Wsgi(DestinationRoute):
+    app: WsgiApp
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return _outcome(call_wsgi(self.app, delivery), self.where)
+
+
+class _Asgi(DestinationRoute):
+    app: AsgiApp
+    lifespan: Lifespan
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        runner = self._table.runner()
+        elsewhere = None if self.lifespan is True else runner.elsewhere(self.app)
+
+        async def whole() -> Handled:
+            state: Mapping[str, Any] = {}
+            try:
+                if elsewhere is not None:
+                    state = elsewhere.state
+                elif self.lifespan:
+                    state = await runner.lifespan(self.app)
+            except RuntimeError as error:
+                return failed(error)
+            return await call_asgi(self.app, delivery, state)
+
+        handled = runner.run(whole(), deadlines, elsewhere.loop if elsewhere else None)
+        return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
+
+    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        handled = await deadlines.within_cap(call_asgi(self.app, delivery, {}))
+        return _outcome(handled, self.where) if handled else _late(delivery, deadlines, self.where)
+
+
+class _Call(DestinationRoute):
+    handler: Handler
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self.handler(DeliveredRequest(delivery))
+            if inspect.iscoroutine(value):
+                handled = self._table.runner().run(_boxed(value), deadlines)
+                if handled is None:
+                    return _own_loop_late(delivery, deadlines, self.where)
+                value = handled[0]
+        except Exception as error:
+            return _raised(error, self.where)
+        return as_reply(value).outcome(delivery, self.where)
+
+    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self.handler(DeliveredRequest(delivery))
+            if inspect.isawaitable(value):
+                handled = await deadlines.within_cap(_boxed(value))
+                if handled is None:
+                    return _late(delivery, deadlines, self.where)
+                value = handled[0]
+        except Exception as error:
+            return _raised(error, self.where)
+        return as_reply(value).outcome(delivery, self.where)
+
+
+class _Answers(DestinationRoute):
+    def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
+        super().__init__(*args)
+        self.replies = replies
+        self.given = 0
+        self._lock = threading.Lock()
+
+    def saved(self) -> Any:
+        with self._lock:
+            return list(self.deliveries), self.given
+
+    def restore(self, saved: Any) -> None:
+        super().restore(saved)
+        with self._lock:
+            self.given = saved[1]
+
+    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        with self._lock:
+            reply = self.replies[min(self.given, len(self.replies) - 1)]
+            self.given += 1
+        if isinstance(reply, BaseException):
+            return _raised(reply, self.where)
+        return reply.outcome(delivery, self.where)
+
+
+class Destinations:
+    """The table of a queue's destinations; the longest prefix wins, `"*"` takes what is left.
+
+    Each registering method returns the `DestinationRoute`; the same prefix again replaces it.
+    URLs are absolute `http://` or `https://` (or `"*"`), or a name of the service's own destinations
+    such as `"api/llm"`; anything else is a `ContractError`. `keep` tells how many of the last
+    deliveries each route remembers, None: all.
+    """
+
+    def __init__(
+        self, *, raise_exceptions: bool = False, keep: Callable[[], int | None] = lambda: None
+    ) -> None:
+        self.raise_exceptions = raise_exceptions
+        self.keep = keep
+        self._routes: dict[_Prefix, DestinationRoute] = {}
+        self._runner: AsgiRunner | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes) or 'none'}>"
+
+    # -- registering -----------------------------------------------------------------------------
+
+    def wsgi(
+        self, origin: str, app: WsgiApp, *, raise_exceptions: bool | None = None
+    ) -> DestinationRoute:
+        """Deliver what goes to an origin to a WSGI application, in the driving thread."""
+        if not callable(app):
+            raise ContractError(f"a WSGI application is a callable, got {app!r}")
+        route = _Wsgi(self, origin, "wsgi", raise_exceptions)
+        route.app = app
+        return self._add(route)
+
+    def asgi(
+        self,
+        origin: str,
+        app: AsgiApp,
+        *,
+        lifespan: Lifespan = "auto",
+        raise_exceptions: bool | None = None,
+    ) -> DestinationRoute:
+        """Deliver what goes to an origin to an ASGI application.
+
+        The awaitable drivers (`.aio`) call it in the running loop, whose test owns its lifespan.
+        The plain ones call it in a loop of their own, which with `lifespan=True` also runs the
+        application's lifespan, from the first delivery to the end of the queue, and with `False`
+        never does.  `"auto"` runs it unless it runs already, as in a block of Starlette's
+        `TestClient`: then deliveries go to the loop it runs in.  That is seen of the very object
+        given here, not of one that wraps it: give the same to both, or say `lifespan=False`.
+        """
+        if not callable(app):
+            raise ContractError(f"an ASGI application is a callable, got {app!r}")
+        if lifespan != "auto" and not isinstance(lifespan, bool):
+            raise ContractError(f"lifespan={lifespan!r} is unknown: give 'auto', True or False")
+        route = _Asgi(self, origin, "asgi", raise_exceptions)
+        route.app, route.lifespan = app, lifespan
+        return self._add(route)
+
+    def call(
+        self, url: str, fn: Handler, *, raise_exceptions: bool | None = None
+    ) -> DestinationRoute:
+        """Deliver to a function (or coroutine function) of a `DeliveredRequest`.
+
+        It returns a status, `(status, body)`, `(status, body, headers)`, a `Reply`, a body, or None
+        for 200.  Anything else is a slip of the test and not an answer: the driving call raises
+        `ContractError`.
+        """
+        if not callable(fn):
+            raise ContractError(f"expected a function of one request, got {fn!r}")
+        route = _Call(self, url, "call", raise_exceptions)
+        route.handler = fn
+        return self._add(route)
+
+    def answers(
+        self,
+        url: str,
+        *answers: Answer,
+        after: Duration = 0,
+        raise_exceptions: bool | None = None,
+    ) -> DestinationRoute:
+        """Answer with each of these in turn; the last one repeats.
+
+        An answer is a status, `(status, body)`, `(status, body, headers)`, a `Reply`, or an
+        exception.  `after` is how long each of them takes on the queue's clock, unless a `Reply`
+        says otherwise.
+        """
+        if not answers:
+            raise ContractError("answers() needs at least one answer, such as 500 or (200, 'ok')")
+        replies: list[Reply | BaseException] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                replies.append(answer)
+                continue
+            reply = as_reply(answer)
+            if after and not reply.after and reply.ending == "answer":
+                reply = Reply(reply.status, reply.body, reply.headers, after)
+            replies.append(reply)
+        return self._add(_Answers(self, url, "answers", raise_exceptions, replies=replies))
+
+    def accept(self, url: str = "*") -> DestinationRoute:
+        """Answer 200 to everything under a prefix, or to every destination not named otherwise.
+
+        `"*"` leaves the other fakes of the cloud alone, such as a `callback_capture`.
+        """
+        return self._add(_Answers(self, url, "accept", None, replies=[Reply()]))
+
+    def hang(self, url: str) -> DestinationRoute:
+        """Never answer: each attempt uses up its whole timeout on the queue's clock."""
+        return self._add(_Answers(self, url, "hang", None, replies=[Reply.hang()]))
+
+    def refuse(self, url: str) -> DestinationRoute:
+        """Refuse the connection, as a host where nothing listens."""
+        return self._add(_Answers(self, url, "refuse", None, replies=[Reply.refuse()]))
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def routes(self) -> Found[DestinationRoute]:
+        """All routes, the longest prefix first."""
+        with self._lock:
+            pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
+        return Found(route for _, route in pairs)
+
+    def find(self, url: str) -> DestinationRoute | None:
+        """Return the route that takes a URL, or None."""
+        if not isinstance(url, str):
+            raise ContractError(f"find({url!r}): give a URL, a text")
+        target = _split(named_url(url) or url)
+        with self._lock:
+            best: tuple[int, DestinationRoute] | None = None
+            for prefix, route in self._routes.items():
+                if prefix.takes(target) and (best is None or prefix.length > best[0]):
+                    best = (prefix.length, route)
+        return best[1] if best else None
+
+    def remove(self, route: DestinationRoute) -> None:
+        """Take a route out of the table; removing it twice does nothing."""
+        with self._lock:
+            for prefix, known in list(self._routes.items()):
+                if known is route:
+                    del self._routes[prefix]
+
+    def clear(self) -> None:
+        """Take all routes out of the table."""
+        with self._lock:
+            self._routes.clear()
+
+    def saved(self) -> object:
+        """Return the present routes and how far each of them is, for `restore`."""
+        with self._lock:
+            return [(prefix, route, route.saved()) for prefix, route in self._routes.items()]
+
+    def restore(self, saved: Any) -> None:
+        """Return to the routes of a `saved()`, and to how far each of them was."""
+        with self._lock:
+            self._routes = {prefix: route for prefix, route, _ in saved}
+            for _, route, state in saved:
+                route.restore(state)
+
+    def close(self) -> None:
+        """End the lifespans and the loop of ASGI applications that were called outside of one."""
+        with self._lock:
+            runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+    def runner(self) -> AsgiRunner:
+        """The loop for coroutines that are not driven from a running loop; started on first use."""
+        with self._lock:
+            if self._runner is None:
+                self._runner = AsgiRunner()
+            return self._runner
+
+    def _add(self, route: DestinationRoute) -> DestinationRoute:
+        prefix = _Prefix.of(route.prefix)
+        with self._lock:
+            self._routes.pop(prefix, None)
+            self._routes[prefix] = route
+        return route
+
+
+# -- matching ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Target:
+    origin: str
+    rest: str
+
+
+@dataclass(frozen=True)
+class _Prefix:
+    origin: str
+    rest: str
+    length: int = field(compare=False, default=0)
+
+    @classmethod
+    def of(cls, url: str) -> _Prefix:
+        if url == "*":
+            return cls("*", "", -1)
+        target = _split_text(named_url(url) or url) if isinstance(url, str) else None
+        if target is None or not target.origin:
+            raise ContractError(
+                f"{url!r} is not a destination: give an absolute URL such as "
+                "'https://app.example.com/hook', or '*' for every destination not named otherwise"
+            )
+        rest = "" if target.rest == "/" else target.rest
+        return cls(target.origin, rest, len(target.origin) + len(rest))
+
+    def takes(self, target: _Target) -> bool:
+        if self.length < 0:
+            return True
+        if self.origin != target.origin or not target.rest.startswith(self.rest):
+            return False
+        following = target.rest[len(self.rest) : len(self.rest) + 1]
+        return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
+
+
+def _split(url: str) -> _Target:
+    """Split a URL as it is on the wire, one character per byte."""
+    return _split_text(published_text(url))
+
+
+def _split_text(url: str) -> _Target:
+    """Split into a comparable origin and the rest; an unreadable URL has no origin."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return _Target("", url)
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
+    if scheme not in _DEFAULT_PORTS or not host:
+        return _Target("", url)
+    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
+    return _Target(origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+
+
+# -- outcomes ------------------------------------------------------------------------------------
+
+
+def _outcome(handled: Handled, where: str) -> Outcome:
+    return Outcome(
+        handled.status, handled.headers, handled.body, exception=handled.exception, where=where
+    )
+
+
+def _raised(error: BaseException, where: str) -> Outcome:
+    return _outcome(failed(error), where)
+
+
+async def _boxed(value: Any) -> tuple[Any]:
+    return (await value,)
+
+
+def _late(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
+    return timed_out(delivery, where, f"no answer within {deadlines.cap:g} s of real time")
+
+
+def _own_loop_late(delivery: Delivery, deadlines: Deadlines, where: str = "asgi") -> Outcome:
+    return timed_out(
+        delivery, where, deadlines.late_text("the destination ran in a loop of its own")
+    )

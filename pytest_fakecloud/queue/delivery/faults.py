@@ -1,0 +1,247 @@
+"""Faults of the real world that only a queue has: those of its deliveries and signatures.
+
+They stand beside the common ones (`answer`, `drop`, ... for requests to the queue) and take the same
+keywords; `when=` gets a `DeliverySubject`, and `url=`, `label=`, `kind=`, `queue=` and `message_id=`
+match on what is delivered: text (`*` for any text in its place), a pattern or a predicate, as in
+assertions.
+
+Decided here: `crash_after_answer` happens once unless `times=` says otherwise, the others until they
+are removed; what was overtaken is due again after the next delivery, or a second later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...core.errors import ContractError
+from ...faults.fault_kinds import AnswerFault
+from ...faults.faults import Fault, FaultPlan
+from ...http.app import Answer, Request
+from ..arguments import number, one_of
+from ..asking import agrees, check
+from ..errors import QueueError, burst_limited, daily_limited
+from ..model import (
+    KINDS,
+    Delivery,
+    Kind,
+    Message,
+)
+from ..settings import Mishaps
+from ..wire.headers import as_text
+
+#: Faults that change a delivery that is about to be made, in this order.
+DELIVERY_KINDS = (
+    "duplicate",
+    "tamper",
+    "crash_after_answer",
+    "wrong_key",
+    "next_key",
+    "expired",
+    "unsigned",
+)
+_OF_DELIVERIES = frozenset({*DELIVERY_KINDS, "reorder", "drop_callback"})
+_PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
+
+
+@dataclass(slots=True)
+class _SubjectCall:
+    """What a fault reads of a call, for a delivery."""
+
+    facts: dict[str, Any]
+    method: str
+    path: str
+    route: str = "delivery"
+    fault: str | None = None
+
+
+class DeliverySubject:
+    """A delivery as a fault's `when=` sees it."""
+
+    def __init__(self, message: Message, *, url: str, method: str, body: bytes) -> None:
+        self.message_id = message.public_id
+        self.url = as_text(url)
+        self.method = method
+        self.body = body
+        self.attempt = message.retried
+        self.kind: Kind = message.kind
+        self.labels = message.settings.labels
+        self.queue = message.queue_name
+        self.call = _SubjectCall(
+            {
+                "url": self.url,
+                "label": list(self.labels),
+                "kind": self.kind,
+                "queue": self.queue,
+                "topic": message.topic_name,
+                "message_id": self.message_id,
+            },
+            method,
+            self.url,
+        )
+
+    @classmethod
+    def of(cls, message: Message) -> DeliverySubject:
+        """Return the subject of a message that is about to be delivered."""
+        return cls(message, url=message.url, method=message.settings.method, body=message.body)
+
+
+class QueueFaults(FaultPlan):
+    """The fault plan of a queue: the common faults, and those of deliveries."""
+
+    fact_names: ClassVar[tuple[str, ...]] = (
+        "command",
+        "topic",
+        "url",
+        "label",
+        "kind",
+        "queue",
+        "message_id",
+    )
+
+    def duplicate(self, **matchers: Any) -> Fault:
+        """Make each matching delivery twice, same id, same attempt."""
+        return self._delivery("duplicate", matchers)
+
+    def reorder(self, **matchers: Any) -> Fault:
+        """Let what is due at the same time overtake the matching one, in an ordered queue too."""
+        return self._delivery("reorder", matchers)
+
+    def tamper(self, **matchers: Any) -> Fault:
+        """Change the body after it was signed."""
+        return self._delivery("tamper", matchers)
+
+    def crash_after_answer(self, **matchers: Any) -> Fault:
+        """Forget the destination's answer: the same message is delivered again, at once."""
+        return self._delivery("crash_after_answer", {"times": 1, **matchers})
+
+    def drop_callback(self, **matchers: Any) -> Fault:
+        """Lose matching callbacks and failure callbacks before they are published.
+
+        `url=` is the callback's, `kind=` is `"callback"` or `"failure_callback"`.
+        """
+        return self._delivery("drop_callback", matchers)
+
+    def wrong_key(self, **matchers: Any) -> Fault:
+        """Sign matching deliveries with a key nobody has."""
+        return self._delivery("wrong_key", matchers)
+
+    def next_key(self, **matchers: Any) -> Fault:
+        """Sign matching deliveries with the next key, as right after a rotation."""
+        return self._delivery("next_key", matchers)
+
+    def expired_token(self, **matchers: Any) -> Fault:
+        """Sign matching deliveries with a token that expired an hour ago."""
+        return self._delivery("expired", matchers)
+
+    def unsigned(self, **matchers: Any) -> Fault:
+        """Send matching deliveries without a signature."""
+        return self._delivery("unsigned", matchers)
+
+    def burst_limit(self, limit: int = 100, **matchers: Any) -> Fault:
+        """Refuse publish requests with the burst limit's 429 and its headers."""
+        number("limit", limit)
+        return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
+
+    def daily_limit(self, limit: int = 1000, **matchers: Any) -> Fault:
+        """Refuse publish requests with the daily limit's 429 and its headers."""
+        number("limit", limit)
+        return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
+
+    def add(self, fault: Fault) -> Fault:
+        """Put a prepared fault into the plan; `ContractError` when it could never fire."""
+        for name, wanted in fault.facts.items():
+            check(name, "text", wanted)
+            if not callable(wanted):
+                fault.facts[name] = _Asked(wanted)
+        if fault.kind in _OF_DELIVERIES:
+            if "command" in fault.facts:
+                raise ContractError(
+                    f"{fault.kind} is a fault of deliveries, which have no command; they have: "
+                    f"{', '.join(self.fact_names[1:])}"
+                )
+            kind = fault.facts.get("kind")
+            if isinstance(kind, _Asked):
+                kinds = KINDS[1:] if fault.kind == "drop_callback" else KINDS
+                if not any(map(kind, kinds)):
+                    one_of("kind", kind.wanted, kinds)
+        return super().add(fault)
+
+    def _delivery(self, kind: str, matchers: dict[str, Any]) -> Fault:
+        return self.add(Fault(self, kind, kind, matchers))
+
+    def _refusal(
+        self,
+        error: Callable[[int, int], QueueError],
+        limit: int,
+        shown: str,
+        matchers: dict[str, Any],
+    ) -> Fault:
+        def answer() -> Answer:
+            # The instant the limit ends depends on the one it is met at.
+            return self._dumped(self.render(error(limit, self.clock.now_us())))
+
+        return self.add(AnswerFault(self, answer, shown, _publishing(matchers)))
+
+
+class _Asked:
+    """What a fault wants of a fact: a text (in any case, `*` for any text in its place), a pattern."""
+
+    def __init__(self, wanted: Any) -> None:
+        self.wanted = wanted
+
+    def __call__(self, found: object) -> bool:
+        if isinstance(self.wanted, str) and isinstance(found, str):
+            # As every fault: commands are written in any case.
+            return agrees(found.lower(), self.wanted.lower())
+        return agrees(found, self.wanted)
+
+    def __repr__(self) -> str:
+        return repr(self.wanted)
+
+
+def _publishing(matchers: dict[str, Any]) -> dict[str, Any]:
+    wanted: Callable[[Request], object] | None = matchers.get("when")
+    if matchers.get("route") is not None or (wanted is not None and not callable(wanted)):
+        return matchers
+
+    def when(request: Request) -> bool:
+        if request.call.route not in _PUBLISHING:
+            return False
+        return wanted is None or bool(wanted(request))
+
+    return {**matchers, "when": when}
+
+
+class PlannedMishaps(Mishaps):
+    """The engine's view of a fault plan."""
+
+    def __init__(self, plan: QueueFaults) -> None:
+        self._plan = plan
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        if not self._plan:
+            return ()
+        subject = DeliverySubject(
+            message, url=delivery.url, method=delivery.method, body=delivery.body
+        )
+        return tuple(kind for kind in DELIVERY_KINDS if self._plan.claim(kind, subject) is not None)
+
+    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+        if not self._plan:
+            return False
+        subject = DeliverySubject(message, url=url, method="POST", body=b"")
+        subject.kind = kind
+        subject.call.facts["kind"] = kind
+        if self._plan.claim("drop_callback", subject) is None:
+            return False
+        message.extra.setdefault("lost_callbacks", []).append(
+            f"the fault drop_callback lost it on its way to {subject.url}"
+        )
+        return True
+
+    def overtaken(self, message: Message) -> bool:
+        if not self._plan:
+            return False
+        return self._plan.claim("reorder", DeliverySubject.of(message)) is not None

@@ -1,0 +1,273 @@
+"""Real HTTP to loopback servers: exact bytes, kept-open connections, one real-time cap."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from typing import Any, Self, cast
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError
+from urllib3.exceptions import TimeoutError as SocketTimeout
+
+from ...core.instants import monotonic
+from ..model import Delivery, Headers, Outcome
+from ..wire.headers import HOP_BY_HOP
+from .deadlines import Deadlines
+from .replies import timed_out
+
+__all__ = ["LoopbackSender", "sendable"]
+
+LARGEST_ANSWER = 100 * 1024 * 1024
+IDLE_SECONDS = 0.05
+
+
+def sendable(delivery: Delivery) -> Headers:
+    """Return the headers of a delivery without those that belong to one connection."""
+    return [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
+
+
+class LoopbackSender:
+    """Sends deliveries to loopback servers.
+
+    With `keeps` connections stay open within a burst, for deliveries made one after the other.
+    Without, each has its own: of several at a time, one left idle could keep a single-threaded
+    server from the others.
+    """
+
+    def __init__(self, deadlines: Deadlines, *, keeps: bool = True) -> None:
+        self._deadlines = deadlines
+        self._keeps = keeps
+        self._lock = threading.Lock()
+        self._under_way: set[_Wire] = set()
+        self._manager: urllib3.PoolManager | None = None
+        self._used = 0.0
+        self._watched = False
+
+    def send(self, delivery: Delivery, limit: float | None = None) -> Outcome:
+        """Make one exchange within `limit` real seconds (the cap); never raises."""
+        wire = _Wire(sendable(delivery))
+        planned = self._deadlines.start(wire.cut, limit)
+        self._under_way.add(wire)
+        try:
+            outcome = self._exchange(delivery, wire)
+        except NewConnectionError as error:
+            # What the system said; urllib3's own words are about our connection class.
+            cause = error.__cause__ or error.__context__
+            shown = cause if isinstance(cause, OSError) else error
+            outcome = Outcome(exception=shown, where="loopback")
+        except (HTTPError, OSError, ValueError) as error:
+            outcome = Outcome(exception=error, where="loopback")
+        finally:
+            self._under_way.discard(wire)
+            in_time = self._deadlines.cancel(planned)
+            if self._keeps:
+                self._let_go_soon()
+        if not in_time or _was_late(outcome.exception):
+            text = (
+                f"no answer within {limit:g} s, its timeout"
+                if limit is not None
+                else (self._deadlines.late_text("the connection was made in this thread"))
+            )
+            return timed_out(delivery, "loopback", text)
+        return outcome
+
+    def _exchange(self, delivery: Delivery, wire: _Wire) -> Outcome:
+        parts = urlsplit(delivery.url)
+        wire.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        host = parts.hostname or ""
+        plain = host.rstrip(".")
+        if plain != host or plain.endswith(".localhost"):
+            # Not every system's resolver knows that these are loopback names, or takes the dot of
+            # an absolute one.
+            wire.host = parts.netloc.rpartition("@")[2]
+            host = "127.0.0.1" if plain.endswith(".localhost") else plain
+        scheme = parts.scheme.lower()
+        if self._keeps:
+            pool = self._pools().connection_from_host(host, parts.port, scheme)
+            return self._answer(pool, delivery, wire)
+        pool = (
+            _HTTPPool(host, parts.port)
+            if scheme == "http"
+            else _HTTPSPool(host, parts.port, ssl_context=_no_questions())
+        )
+        try:
+            return self._answer(pool, delivery, wire)
+        finally:
+            pool.close()
+
+    def _answer(self, pool: urllib3.HTTPConnectionPool, delivery: Delivery, wire: _Wire) -> Outcome:
+        response = pool.urlopen(
+            delivery.method,
+            wire.target,
+            body=delivery.body or None,
+            headers=wire,
+            retries=False,
+            redirect=False,
+            timeout=urllib3.Timeout(connect=self._deadlines.cap, read=self._deadlines.cap),
+            preload_content=False,
+            decode_content=False,
+        )
+        try:
+            body = response.read(LARGEST_ANSWER + 1, decode_content=False)
+            if len(body) > LARGEST_ANSWER:
+                raise ValueError(f"the answer is larger than {LARGEST_ANSWER} bytes")
+            if response.length_remaining:
+                raise IncompleteRead(len(body), response.length_remaining)
+        except BaseException:
+            response.close()
+            raise
+        response.release_conn()
+        headers = [(str(name), str(value)) for name, value in response.headers.items()]
+        return Outcome(response.status, headers, body, where="loopback")
+
+    def close(self) -> None:
+        """Close the idle connections and cut the exchanges under way."""
+        self.release()
+        for wire in list(self._under_way):
+            with contextlib.suppress(OSError):
+                wire.cut()
+
+    def release(self) -> None:
+        """Close the idle connections."""
+        with self._lock:
+            manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.clear()
+
+    def _pools(self) -> urllib3.PoolManager:
+        with self._lock:
+            if self._manager is None:
+                manager = urllib3.PoolManager(ssl_context=_no_questions(), maxsize=32)
+                manager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
+                self._manager = manager
+            return self._manager
+
+    def _let_go_soon(self) -> None:
+        # A connection that stays open keeps a single-threaded server from anybody else, and keeps
+        # a threaded one from ending; so it outlives its attempt only for a burst of them.
+        self._used = monotonic()
+        if not self._watched:
+            self._watched = True
+            self._deadlines.start(self._let_go, IDLE_SECONDS)
+
+    def _let_go(self) -> None:
+        left = self._used + IDLE_SECONDS - monotonic()
+        if left > 0:
+            self._deadlines.start(self._let_go, left)
+            return
+        self._watched = False
+        self.release()
+
+
+class _Wire(urllib3.HTTPHeaderDict):
+    """The headers of one request, with what urllib3 would rewrite: target and host."""
+
+    def __init__(self, headers: Headers) -> None:
+        super().__init__()
+        for name, value in headers:
+            self.add(name, value)
+        self.target = "/"
+        self.host: str | None = None
+        self.connection: HTTPConnection | None = None
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def copy(self) -> Self:
+        """Return this very object: urllib3 copies headers, and these know their connection."""
+        return self
+
+    def cut(self) -> None:
+        """End the exchange from another thread."""
+        connection = self.connection
+        sock = connection.sock if connection is not None else None
+        if sock is not None:
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class _ExactRequest(HTTPConnection):
+    """A connection that sends the target and the headers byte for byte."""
+
+    def request(  # type: ignore[override]
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(headers, _Wire):
+            headers.connection = self
+            if headers.host is not None:
+                headers.add("Host", headers.host)
+        self._given = {name.lower() for name in headers or ()}
+        super().request(method, url, body=body, headers=headers, **options)
+
+    def putrequest(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
+        kwargs["skip_accept_encoding"] = True
+        super().putrequest(method, url, **kwargs)
+
+    def _encode_request(self, request: str) -> bytes:
+        # http.client allows ASCII only; a publisher's bytes go out as they came.
+        return request.encode("latin-1", "replace")
+
+    def putheader(self, header: str | bytes, *values: Any) -> None:
+        if header == "User-Agent" and "user-agent" not in self._given:
+            return
+        super().putheader(cast(str, header), *map(_wire_value, values))
+
+
+class _SecureExactRequest(_ExactRequest, HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        # The certificate of a test's own server is nobody's business to check, or to warn about.
+        self.is_verified = True
+
+
+class _HTTPPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _ExactRequest
+
+    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
+        return super()._make_request(conn, method, _target(url, options), **options)
+
+
+class _HTTPSPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureExactRequest
+
+    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
+        return super()._make_request(conn, method, _target(url, options), **options)
+
+
+def _target(rewritten: str, options: Mapping[str, Any]) -> str:
+    # urlopen() normalises escapes, before the connection or an in-process transport sees them.
+    headers = options.get("headers")
+    return headers.target if isinstance(headers, _Wire) else rewritten
+
+
+def _no_questions() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _was_late(error: BaseException | None) -> bool:
+    # urllib3 counts a refused connection among its time-outs.
+    return isinstance(error, SocketTimeout) and not isinstance(error, NewConnectionError)
+
+
+def _wire_value(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError:
+        return value.encode()

@@ -1,0 +1,132 @@
+"""Deliveries to destinations that a mock of the `responses` library stands in for."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from requests.adapters import HTTPAdapter
+from requests.exceptions import RequestException, Timeout
+from requests.hooks import default_hooks
+from requests.models import PreparedRequest, Response
+from requests.structures import CaseInsensitiveDict
+from requests.utils import requote_uri
+
+from ..model import Delivery, Headers, Outcome
+from ..wire.signing import published_text
+from .deadlines import DEFAULT_CAP
+from .gateway import failed
+from .loopback import sendable
+
+__all__ = ["through_responses"]
+
+
+def through_responses(delivery: Delivery) -> Outcome | str:
+    """Return what an active mock answers, or else in words why none does ("" without mocks)."""
+    # Read once: in another thread the test may undo its mock at any moment, and what stands there
+    # then would go to the network.
+    send: Any = HTTPAdapter.send
+    mock = _mock_behind(send)
+    if mock is None:
+        return ""
+    request = _prepared(delivery)
+    reasons = _why_no_mock(mock, request)
+    if reasons is not None:
+        return reasons
+    try:
+        response = send(_adapter(), request, timeout=DEFAULT_CAP, stream=True)
+        return Outcome(
+            response.status_code, _raw_headers(response), response.content or b"", where="responses"
+        )
+    except Timeout as error:
+        return Outcome(exception=error, virtual_us=delivery.timeout_us, where="responses")
+    except (RequestException, OSError) as error:
+        return Outcome(exception=error, where="responses")
+    except Exception as error:
+        handled = failed(error)
+        return Outcome(handled.status, handled.headers, handled.body, error, where="responses")
+
+
+class _NoNetwork(HTTPAdapter):
+    """An adapter for mocks only: what would leave through it is refused."""
+
+    def get_connection_with_tls_context(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ConnectionError(f"no mock answers {request.url} any more, and nothing was sent")
+
+    def get_connection(self, url: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ConnectionError(f"no mock answers {url} any more, and nothing was sent")
+
+
+@functools.cache
+def _adapter() -> HTTPAdapter:
+    return _NoNetwork()
+
+
+def _mock_behind(send: Any) -> Any:
+    """Return the active `RequestsMock` that a replaced `HTTPAdapter.send` asks, or None."""
+    library = sys.modules.get("responses")
+    if library is None:
+        return None
+    while send is not None:
+        if getattr(send, "__module__", None) == "responses":
+            # Another tool's wrapper carries the name of what it wraps, but not the mock.
+            mock = inspect.getclosurevars(send).nonlocals.get("self")
+            if isinstance(mock, library.RequestsMock) and mock._patcher is not None:
+                return mock
+        send = getattr(send, "__wrapped__", None)
+    return None
+
+
+def _why_no_mock(mock: Any, request: PreparedRequest) -> str | None:
+    """Return None when the mock has an answer, else the reason of each of its entries.
+
+    Looked up without asking the mock itself, which would record a refused call that the test's own
+    code never made.
+    """
+    # What the matchers of the library read beyond the request itself.
+    request.params = _query(str(request.url))  # type: ignore[attr-defined]
+    request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
+    reasons = []
+    for entry in mock.registered():
+        matched, reason = entry.matches(request)
+        if matched and getattr(entry, "passthrough", False):
+            reason = "lets it pass, but the queue goes to loopback only"
+        elif matched:
+            return None
+        reasons.append(f"{entry.method} {entry.url}: {reason or 'does not match'}")
+    url = str(request.url)
+    for prefix in mock.passthru_prefixes:
+        if prefix.match(url) if hasattr(prefix, "match") else url.startswith(prefix):
+            reasons.append("a passthru prefix matches, but the queue goes to loopback only")
+    listing = "; ".join(reasons) or "it has none"
+    return f"The `responses` library is active, but no mock of it answers ({listing})"
+
+
+def _query(url: str) -> dict[str, str | list[str]]:
+    values: dict[str, list[str]] = {}
+    for name, value in parse_qsl(urlsplit(url).query, keep_blank_values=True):
+        values.setdefault(name, []).append(value)
+    return {name: many[0] if len(many) == 1 else list(many) for name, many in values.items()}
+
+
+def _prepared(delivery: Delivery) -> PreparedRequest:
+    request = PreparedRequest()
+    url = published_text(delivery.url)
+    request.method = delivery.method
+    # The published escapes, which requests would rewrite; raw non-ASCII text is quoted the way
+    # the mock's own URL is.
+    request.url = url if url.isascii() else requote_uri(url)
+    request.headers = CaseInsensitiveDict(sendable(delivery))
+    request.headers["Content-Length"] = str(len(delivery.body))
+    request.body = delivery.body
+    request.hooks = default_hooks()
+    return request
+
+
+def _raw_headers(response: Response) -> Headers:
+    raw = getattr(response.raw, "headers", None)
+    pairs = raw.items() if raw is not None else response.headers.items()
+    return [(str(name), str(value)) for name, value in pairs]

@@ -1,0 +1,212 @@
+"""`Destination`: a pytest-httpserver on the hub.
+
+Expectations are written in the language testers know, but the application is mounted on the hub: a
+fresh port, concurrent requests, and no half second to stop.  Importing this module imports
+pytest-httpserver.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from pytest_httpserver import HTTPServer
+from pytest_httpserver.httpserver import Error, HandlerType, RequestHandler, RequestHandlerList
+from werkzeug import Request as WerkzeugRequest
+from werkzeug import Response as WerkzeugResponse
+
+from ...core.errors import ContractError
+from ...handle import Context, Handle, Snapshot
+from ...http.app import Answer, App, Request
+from ...http.routing import Route
+from .gateway import environ_of
+
+__all__ = ["Destination"]
+
+#: A callback carries two bodies of the largest message, both in Base64.
+BODY_LIMIT = 512 * 1024 * 1024
+_METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
+
+
+class _ServerApp(App):
+    """The pipeline in front of a pytest-httpserver: journal and faults as for every fake."""
+
+    service = "destination"
+
+    def __init__(self, receive: Callable[[Request], Answer], names: Iterable[str] = ()) -> None:
+        self._receive = receive
+        self._names = tuple(names)
+
+    def routes(self) -> list[Route]:
+        """The whole tree; each named path is a route of its own, so that faults can tell."""
+        named = [
+            Route(_METHODS, pattern, name, self._receive)
+            for name in self._names
+            for pattern in (f"/{name}", f"/{name}/{{rest*}}")
+        ]
+        return [*named, Route(_METHODS, "/{rest*}", "request", self._receive)]
+
+
+class _Oneshots(RequestHandlerList):
+    """One-shot expectations, each handed out to one of several simultaneous requests."""
+
+    def __init__(self, handlers: Iterable[RequestHandler] = ()) -> None:
+        super().__init__(handlers)
+        self._lock = threading.Lock()
+
+    def match(self, request: WerkzeugRequest) -> RequestHandler | None:
+        """Return the first that matches, and take it out."""
+        with self._lock:
+            found = super().match(request)
+            if found is not None:
+                super().remove(found)
+            return found
+
+    def remove(self, handler: RequestHandler) -> None:
+        """Do nothing: `match` has taken it out."""
+
+
+class Destination(Handle, HTTPServer):
+    """A pytest-httpserver with `.url`, to receive deliveries.
+
+    Write expectations with `expect_request()`, `expect_oneshot_request()` and
+    `expect_ordered_request()`; what they do not meet fails the test in its call phase.  Handlers may
+    run at the same time.
+    """
+
+    service: ClassVar[str] = "destination"
+    fixture: ClassVar[str] = "destination"
+
+    _paths: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, context: Context, *, name: str | None = None) -> None:
+        HTTPServer.__init__(self, "127.0.0.1", 0, threaded=True)
+        self.clear_all_handlers()
+        Handle.__init__(self, context, _ServerApp(self._serve, self._paths), name=name)
+        self.port = self._mount.port
+        self._mount.body_limit = BODY_LIMIT
+        self.ssl_context = context.tls
+
+    # -- pytest-httpserver on the hub ------------------------------------------------------------
+
+    def start(self) -> None:
+        """Do nothing: the server is up from the beginning."""
+        if self.closed:
+            raise ContractError(f"{self.name} is closed: ask the cloud for another one")
+
+    def stop(self) -> None:
+        """Close the handle; returns at once."""
+        self.close()
+
+    def is_running(self) -> bool:
+        """Whether the server takes requests."""
+        return not self.closed
+
+    def _serve(self, request: Request) -> Answer:
+        target = request.target if request.target.startswith("/") else request.path
+        host = request.header("host")
+        if host and not _is_host(host):
+            text = f"400 Bad Request: the Host header {host!r} names no host\n"
+            return Answer(text.encode("utf-8", "replace"), 400, (), "text/plain; charset=utf-8")
+        origin = f"{self.url.partition('://')[0]}://{host}" if host else self.url
+        environ = environ_of(request.method, origin + target, list(request.headers), request.body)
+        environ["fakecloud.headers"] = list(request.headers)
+        if request.client:
+            environ["REMOTE_ADDR"] = request.client[0]
+        received = WerkzeugRequest(environ)
+        try:
+            response = self.application(received)
+        except Error as error:
+            # An expectation without an answer: the test forgot a respond_with_...().
+            self.add_assertion(str(error))
+            response = WerkzeugResponse(str(error), self.no_handler_status_code)
+        except Exception as error:
+            # Already among the assertions or the handler errors, which `unmet` reports.
+            response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
+        return _answer(response)
+
+    # -- expectations ----------------------------------------------------------------------------
+
+    def clear_all_handlers(self) -> None:
+        """Forget all expectations."""
+        super().clear_all_handlers()
+        self.oneshot_handlers = _Oneshots()
+
+    def unmet(self) -> list[str]:
+        """Return the reasons why the expectations are not met; an empty list when they are.
+
+        Reasons are: a request nobody expected, a failed assertion or an exception in a handler, and
+        a one-shot or ordered request that never came.
+        """
+        reasons = [str(text) for text in self.assertions]
+        reasons += [
+            f"a handler raised {type(error).__name__}: {error}" for error in self.handler_errors
+        ]
+        reasons += [
+            f"the {kind.value} request never came: {handler.matcher}"
+            for kind, handlers in (
+                (HandlerType.ORDERED, self.ordered_handlers),
+                (HandlerType.ONESHOT, self.oneshot_handlers),
+            )
+            for handler in handlers
+        ]
+        return reasons
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The expectations, and what has come so far."""
+        return Snapshot(
+            self.fixture,
+            {
+                "ordered_handlers": list(self.ordered_handlers),
+                "oneshot_handlers": list(self.oneshot_handlers),
+                "handlers": list(self.handlers),
+                "log": list(self.log),
+                "assertions": list(self.assertions),
+                "handler_errors": list(self.handler_errors),
+                "permanently_failed": self.permanently_failed,
+            },
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to the expectations of a snapshot."""
+        if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
+            raise ContractError(
+                f"{snapshot!r} is no snapshot of a {self.fixture}: give what its snapshot() returned"
+            )
+        for attribute, value in snapshot.data.items():
+            if attribute == "oneshot_handlers":
+                value = _Oneshots(value)
+            elif attribute == "handlers":
+                value = RequestHandlerList(value)
+            elif isinstance(value, list):
+                value = list(value)
+            setattr(self, attribute, value)
+
+    def load(self, data: Any) -> None:
+        """Not for this handle: expectations are written with `expect_request()`."""
+        raise ContractError("a receiver holds no data; write expectations with expect_request()")
+
+
+def _is_host(text: str) -> bool:
+    """Whether a `Host` header is a name or an address, perhaps with a port, and nothing else."""
+    try:
+        parts = urlsplit(f"http://{text}/")
+        _ = parts.port
+    except ValueError:
+        return False
+    whole = parts.netloc == text and parts.path == "/" and not parts.query and not parts.fragment
+    return whole and bool(parts.hostname) and re.search(r"[\s@\\]", text) is None
+
+
+def _answer(response: WerkzeugResponse) -> Answer:
+    headers = [
+        (name, value)
+        for name, value in response.headers
+        if name.lower() not in ("content-type", "content-length")
+    ]
+    return Answer(response.get_data(), response.status_code, headers, response.content_type)

@@ -1,0 +1,232 @@
+"""Requests as a destination sees them, and the answers it can give."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from ...core.errors import ContractError
+from ...core.instants import Duration, duration_us
+from ..arguments import bytes_of, json_bytes
+from ..model import (
+    Delivery,
+    Headers,
+    Outcome,
+    first,
+)
+from ..wire.signing import published_text
+
+__all__ = [
+    "Answer",
+    "DeliveredRequest",
+    "DestinationTimeout",
+    "Handler",
+    "Reply",
+    "as_reply",
+    "timed_out",
+]
+
+Ending = Literal["answer", "hang", "refuse"]
+
+
+class DestinationTimeout(TimeoutError):
+    """A destination that did not answer in time: on the queue's clock, or at the real-time cap."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A prepared answer of a destination.
+
+    `body` is bytes, text, or anything JSON can hold (which also sets the content type); `after` is
+    how long the destination takes on the queue's clock.  `Reply.hang()` never answers,
+    `Reply.refuse()` refuses the connection.  Raises `ContractError` for a status that is no HTTP
+    status, for headers that are none, for a body that cannot be written and for a bad duration.
+    """
+
+    status: int = 200
+    body: Any = b""
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
+    after: Duration = 0
+    ending: Ending = "answer"
+
+    def __post_init__(self) -> None:
+        status: object = self.status
+        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
+            raise ContractError(f"{status!r} is not an HTTP status: give a number from 100 to 599")
+        duration_us(self.after)
+        # Read once: an iterator would be used up by the first answer.
+        object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
+        self._typed_body()
+
+    @classmethod
+    def hang(cls) -> Reply:
+        """A destination that takes the request and never answers: the attempt times out."""
+        return cls(ending="hang")
+
+    @classmethod
+    def refuse(cls) -> Reply:
+        """A destination where nothing listens: the connection is refused."""
+        return cls(ending="refuse")
+
+    def outcome(self, delivery: Delivery, where: str) -> Outcome:
+        """Return what a delivery meets here, the delivery's timeout included."""
+        if self.ending == "refuse":
+            error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
+            return Outcome(exception=error, where=where)
+        took = duration_us(self.after)
+        if self.ending == "hang" or (delivery.timeout_us and took > delivery.timeout_us):
+            return timed_out(delivery, where)
+        headers, body = self._encoded()
+        return Outcome(self.status, headers, body, virtual_us=took, where=where)
+
+    def _encoded(self) -> tuple[Headers, bytes]:
+        headers: Headers = list(cast("Iterable[tuple[str, str]]", self.headers))
+        kind, body = self._typed_body()
+        if kind is not None and first(headers, "Content-Type") is None:
+            headers.append(("Content-Type", kind))
+        return headers, body
+
+    def _typed_body(self) -> tuple[str | None, bytes]:
+        if self.body is None:
+            return None, b""
+        if isinstance(self.body, bytes | bytearray | memoryview):
+            return None, bytes(self.body)
+        if isinstance(self.body, str):
+            return "text/plain; charset=utf-8", bytes_of("body", self.body)
+        return "application/json", json_bytes("body", self.body)
+
+
+Answer: TypeAlias = int | tuple[Any, ...] | Reply | BaseException | None
+"""A status, `(status, body)`, `(status, body, headers)`, a `Reply`, or an exception to raise."""
+
+
+def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcome:
+    """Return the outcome of a destination that stayed silent.
+
+    Without `text` it did so for the delivery's whole timeout on the queue's clock; with it, until
+    the real-time cap: that is told at once, since it is the test's trouble and not a model of any.
+    """
+    virtual_us = delivery.timeout_us if text is None else 0
+    text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
+    error = DestinationTimeout(f"{_origin_text(delivery.url)}: {text}")
+    return Outcome(exception=error, virtual_us=virtual_us, where=where)
+
+
+@dataclass(frozen=True)
+class DeliveredRequest:
+    """What a callable destination gets: one delivery as a request.
+
+    `headers` is the list as sent; `header(name)` ignores case.  `retried` is 0 at first.
+    """
+
+    delivery: Delivery
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return self.delivery.method
+
+    @property
+    def url(self) -> str:
+        """The whole URL, as it was published."""
+        return published_text(self.delivery.url)
+
+    @property
+    def path(self) -> str:
+        """The raw path, escapes kept."""
+        return urlsplit(self.url).path or "/"
+
+    @property
+    def query(self) -> str:
+        """The raw query, without the question mark."""
+        return urlsplit(self.url).query
+
+    @property
+    def headers(self) -> Headers:
+        """All headers, the signature included."""
+        return self.delivery.headers
+
+    @property
+    def body(self) -> bytes:
+        """The raw body."""
+        return self.delivery.body
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self.delivery.body.decode()
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message, the same on every attempt."""
+        return self.delivery.message_id
+
+    @property
+    def retried(self) -> int:
+        """The number of attempts made before this one."""
+        return self.delivery.attempt
+
+    def header(self, name: str) -> str | None:
+        """Return the first header of that name, in any spelling, or None."""
+        return first(self.delivery.headers, name)
+
+    def json(self) -> Any:
+        """Return the body read as JSON; `ValueError` when it is none."""
+        return jsonlib.loads(self.delivery.body)
+
+
+Handler: TypeAlias = Callable[[DeliveredRequest], Any]
+
+
+def _header_pairs(headers: object, body: object) -> Headers:
+    """Read headers as pairs of text; numbers are written out.  Raises `ContractError`."""
+    given = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        if isinstance(given, str | bytes):
+            raise TypeError
+        pairs = [(name, value) for name, value in cast("Iterable[tuple[Any, Any]]", given)]
+    except (TypeError, ValueError):
+        swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)
+        hint = ", so body and headers seem to be swapped" if swapped else ""
+        raise ContractError(
+            f"{headers!r} are no headers{hint}: give a dict or a list of (name, value), in a tuple"
+            " as (status, body, headers)"
+        ) from None
+    for name, value in pairs:
+        if not isinstance(name, str) or not name or not isinstance(value, str | int | float):
+            raise ContractError(
+                f"{(name, value)!r} is no header: give a name and a value, both text"
+            )
+        if re.search(r"[\r\n]", f"{name}{value}"):
+            raise ContractError(f"{(name, value)!r} is no header: it breaks the line")
+    return [(name, str(value)) for name, value in pairs]
+
+
+def as_reply(value: object) -> Reply:
+    """Read what a callable or `answers()` gave: a status, a tuple, a `Reply`, or a body.
+
+    Raises `ContractError` naming the accepted forms.
+    """
+    if isinstance(value, Reply):
+        return value
+    if value is None:
+        return Reply()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Reply(value)
+    if isinstance(value, tuple) and 1 <= len(value) <= 3 and isinstance(value[0], int):
+        return Reply(*value)
+    if isinstance(value, str | bytes | dict | list):
+        return Reply(body=value)
+    raise ContractError(
+        f"{value!r} is not an answer: give a status, (status, body), (status, body, headers), "
+        "a Reply, a body (text, bytes, dict or list), or None for 200"
+    )
+
+
+def _origin_text(url: str) -> str:
+    scheme, _, rest = published_text(url).partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"

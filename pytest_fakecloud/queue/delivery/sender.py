@@ -1,0 +1,245 @@
+"""Performing deliveries: who answers a request of the queue, and the real HTTP behind it.
+
+A delivery goes to the first of: a route of `Destinations`; a mock of the `responses` library, when
+one is active in this process; a server on a loopback address.  Anything else is refused and named,
+so no test reaches the network by accident, or answered 200 with `unstubbed="accept"`.
+
+What leaves is exactly the published target, the headers of the delivery, `Host` and a length:
+nothing from the environment (no proxies, no credentials), no redirects followed, no header of a
+client library.  An attempt ends at a real-time cap whatever its timeout on the queue's clock says.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import urlsplit
+
+from ...core.aio import in_thread
+from ...core.errors import ContractError
+from ..model import Delivery, Outcome
+from ..wire.signing import published_text
+from .deadlines import DEFAULT_CAP, Deadlines
+from .destinations import DestinationRoute, Destinations
+
+if TYPE_CHECKING:
+    from .loopback import LoopbackSender
+
+__all__ = [
+    "ReportUnstubbed",
+    "Sender",
+    "SignatureClock",
+    "Unstubbed",
+    "UnstubbedDestination",
+    "is_loopback",
+    "signature_clock",
+]
+
+Unstubbed = Literal["refuse", "accept"]
+SignatureClock = Literal["receiver", "real", "virtual"]
+
+
+class UnstubbedDestination(ConnectionError):
+    """The destination is neither a route, a mock nor a loopback server, so nothing was sent."""
+
+
+class ReportUnstubbed(Protocol):
+    """Told of each attempt to a destination nobody stands in for."""
+
+    def __call__(self, text: str, *, url: str, message_id: str) -> object: ...
+
+
+class Sender:
+    """Performs deliveries, in the caller's thread (`send`) or in the running loop (`asend`).
+
+    `unstubbed` is `"refuse"` (nothing is sent, and `report` is told) or `"accept"` (answered 200).
+    `cap` is the most real seconds an attempt over a socket or in a loop may take.  `is_fake` tells
+    the addresses of this cloud's own fakes: a route for `"*"` leaves those alone, or it would
+    swallow the callbacks of a capture.  While `time_passes()` holds, a timeout below the cap is kept
+    in real seconds.  `side_by_side` says that `send` is called from several threads at a time.
+    """
+
+    def __init__(
+        self,
+        destinations: Destinations | None = None,
+        *,
+        unstubbed: Unstubbed = "refuse",
+        report: ReportUnstubbed | None = None,
+        cap: float = DEFAULT_CAP,
+        is_fake: Callable[[str], bool] = lambda url: False,
+        time_passes: Callable[[], bool] = lambda: False,
+        side_by_side: bool = False,
+    ) -> None:
+        if unstubbed not in ("refuse", "accept"):
+            raise ContractError(f"unstubbed={unstubbed!r} is unknown: give 'refuse' or 'accept'")
+        self.destinations = destinations if destinations is not None else Destinations()
+        self.unstubbed = unstubbed
+        self._report = report
+        self._is_fake = is_fake
+        self._time_passes = time_passes
+        self._deadlines = Deadlines(cap)
+        self._side_by_side = side_by_side
+        self._lock = threading.Lock()
+        self._sockets: LoopbackSender | None = None
+        self._closed = False
+
+    def send(self, delivery: Delivery) -> Outcome:
+        """Perform one delivery and return what came of it.
+
+        Never raises for what a destination does: exceptions are on the outcome.  What is no
+        `Exception` (`KeyboardInterrupt`, `pytest.fail()` in a handler) passes through, and a
+        function that returns no answer is a `ContractError`.
+        """
+        if self._closed:
+            return _too_late(delivery)
+        route = self._route(delivery.url)
+        if route is not None:
+            return route.take(delivery, self._deadlines)
+        mocked = _mocked(delivery)
+        if isinstance(mocked, Outcome):
+            return mocked
+        if is_loopback(delivery.url):
+            return self._loopback().send(delivery, self._limit(delivery))
+        return self._nobody(delivery, mocked)
+
+    async def asend(self, delivery: Delivery) -> Outcome:
+        """Perform one delivery in the running loop (asyncio or trio).
+
+        ASGI applications and coroutine functions run in this loop, everything else in its thread,
+        except that a real connection is made in a worker thread, so that a server on this very
+        loop can answer.
+        """
+        if self._closed:
+            return _too_late(delivery)
+        route = self._route(delivery.url)
+        if route is not None:
+            return await route.atake(delivery, self._deadlines)
+        mocked = _mocked(delivery)
+        if isinstance(mocked, Outcome):
+            return mocked
+        if is_loopback(delivery.url):
+            return await in_thread(self._loopback().send, delivery, self._limit(delivery))
+        return self._nobody(delivery, mocked)
+
+    def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
+        """Return the handler's exception when it shall leave the driving call."""
+        route = self._route(delivery.url)
+        if route is None or not route.raise_exceptions or route.where in ("hang", "refuse"):
+            return None
+        return outcome.exception if outcome.status is not None else None
+
+    def release(self) -> None:
+        """Close idle connections, so that no single-threaded server is kept busy by one."""
+        if self._sockets is not None:
+            self._sockets.release()
+
+    def close(self) -> None:
+        """End what is under way, close connections, loops and threads; nothing is sent any more."""
+        self._closed = True
+        if self._sockets is not None:
+            self._sockets.close()
+        self._deadlines.close()
+        self.destinations.close()
+
+    def _loopback(self) -> LoopbackSender:
+        with self._lock:
+            if self._sockets is None:
+                # Only a test that delivers over sockets pays for the HTTP client.
+                from .loopback import LoopbackSender
+
+                self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
+            return self._sockets
+
+    def _limit(self, delivery: Delivery) -> float | None:
+        limit = delivery.timeout_us / 1_000_000
+        return limit if 0 < limit < self._deadlines.cap and self._time_passes() else None
+
+    def _route(self, url: str) -> DestinationRoute | None:
+        route = self.destinations.find(url)
+        if route is not None and route.prefix == "*" and self._is_fake(url):
+            return None
+        return route
+
+    def _nobody(self, delivery: Delivery, mocks: str) -> Outcome:
+        if self.unstubbed == "accept":
+            return Outcome(200, where="accepted")
+        url = published_text(delivery.url)
+        text = (
+            f"nothing stands in for {delivery.method} {url} (message {delivery.message_id}): it is "
+            "neither a loopback address nor a destination of this queue, and nothing was sent. "
+            f'Give it one, such as queue.destinations.answers("{url}", 200) or .wsgi(origin, app), '
+            'or set queue={"unstubbed": "accept"}'
+        )
+        if mocks:
+            text += f". {mocks}"
+        if self._report is not None:
+            self._report(text, url=url, message_id=delivery.message_id)
+        return Outcome(
+            exception=UnstubbedDestination(text), refused=True, unstubbed=text, where="unstubbed"
+        )
+
+
+def _too_late(delivery: Delivery) -> Outcome:
+    text = f"{published_text(delivery.url)}: the queue is closed, and nothing was sent"
+    return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
+
+
+def _mocked(delivery: Delivery) -> Outcome | str:
+    """Return what an active mock answers, or in words why none does ("" without mocks)."""
+    if "responses" not in sys.modules:
+        return ""
+    from .mocked import through_responses
+
+    return through_responses(delivery)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL names this very machine: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1."""
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# -- the clock of signatures -----------------------------------------------------------------------
+
+
+def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
+    """Return what a signer reads its Unix seconds from.
+
+    `"receiver"` is the process's own `time.time()`, frozen or not: what a receiver in this process
+    sees.  `"real"` is true wall time even where freezegun or time-machine move it, for receivers in
+    other processes.  `"virtual"` is the queue's clock (`now_us`, microseconds).
+    """
+    if kind == "receiver":
+        # Looked up at each call: freezing tools replace the attribute.
+        return lambda: time.time()
+    if kind == "real":
+        return real_time
+    if kind == "virtual":
+        return lambda: now_us() / 1_000_000
+    raise ContractError(
+        f"signature_clock={kind!r} is unknown: give 'receiver', 'real' or 'virtual'"
+    )
+
+
+def real_time(_read: Callable[[], float] = time.time) -> float:
+    """Unix seconds that freezegun and time-machine do not move."""
+    if sys.platform.startswith("linux"):
+        # CLOCK_REALTIME_COARSE: no freezing tool knows of it; its 4 ms are nothing to a token.
+        return time.clock_gettime(5)
+    machine = sys.modules.get("time_machine")
+    if machine is not None:
+        return float(machine.escape_hatch.time.time())
+    # freezegun replaces module attributes; a default argument keeps the function itself.
+    return _read()

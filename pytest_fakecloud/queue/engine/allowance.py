@@ -1,0 +1,165 @@
+"""What a plan lets a publish request ask for, and how much of the plan is used.
+
+Decided here: a callback counts towards the day's messages and is never refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from .. import errors
+from ..errors import bad_request, quota
+from ..model import (
+    DAY,
+    SECOND,
+    Headers,
+    PublishSettings,
+)
+from ..wire.headers import read_settings
+from ..wire.retry import RetryDelay
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_DEEPEST = 5
+
+
+@dataclass(slots=True)
+class Usage:
+    """How much of the day's and the second's quota is used."""
+
+    day: int = 0
+    messages: int = 0
+    second: int = 0
+    requests: int = 0
+
+
+class Allowance:
+    """The plan of an engine, applied; what counts or checks is called with its lock held."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.usage = Usage()
+
+    # -- quotas ----------------------------------------------------------------------------------
+
+    def count_request(self) -> None:
+        """Count a publish request towards the burst limit; 429 beyond it."""
+        limit = self._engine.limits.burst
+        if limit is None:
+            return
+        now = self._engine.clock.now_us()
+        second = now // SECOND
+        if self.usage.second != second:
+            self.usage.second, self.usage.requests = second, 0
+        if self.usage.requests >= limit:
+            raise errors.burst_limited(limit, now)
+        self.usage.requests += 1
+
+    def daily_headers(self) -> Headers:
+        """Return the headers that tell how much of the daily limit is left; none without one."""
+        limit = self._engine.limits.daily_messages
+        if limit is None:
+            return []
+        now = self._today()
+        return errors.daily_headers(limit, max(0, limit - self.usage.messages), now)
+
+    def _today(self) -> int:
+        now = self._engine.clock.now_us()
+        if self.usage.day != now // DAY:
+            self.usage.day, self.usage.messages = now // DAY, 0
+        return now
+
+    def count_message(self) -> None:
+        """Count a message towards the day's."""
+        self._today()
+        self.usage.messages += 1
+
+    def check_room(self, count: int) -> None:
+        """Refuse more messages than are left of the day's; 429."""
+        limit = self._engine.limits.daily_messages
+        if limit is not None:
+            now = self._today()
+            if self.usage.messages + count > limit:
+                raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def check(self, settings: PublishSettings, body: bytes) -> None:
+        """Refuse what the plan does not allow, in the settings of callbacks too; 400, 412 or 413."""
+        limits = self._engine.limits
+        if len(body) > limits.message_size:
+            raise errors.too_large(limits.message_size)
+        retries = self.retries(settings)
+        self._check_settings(settings, retries)
+        for nested in (settings.callback_headers, settings.failure_callback_headers):
+            self._check_nested(nested, retries, 1)
+
+    def _check_settings(self, settings: PublishSettings, retries: int) -> None:
+        limits = self._engine.limits
+        if settings.retries is not None and settings.retries > limits.retries:
+            raise quota("maxRetries")
+        now = self._engine.clock.now_us()
+        delay = settings.delay_us
+        if settings.not_before_us is not None:
+            delay = settings.not_before_us - now
+        if limits.delay_us is not None and delay > limits.delay_us:
+            raise quota("maxDelay", limits.delay_us // SECOND)
+        if settings.timeout_us == 0:
+            raise bad_request("invalid timeout: it must be longer than 0s")
+        if settings.retry_delay is not None:
+            expression = RetryDelay(settings.retry_delay)
+            for retried in range(retries):
+                expression.milliseconds(retried)
+
+    def _check_nested(self, nested: Headers, source_retries: int, depth: int) -> None:
+        if not nested:
+            return
+        if depth > _DEEPEST:
+            raise bad_request(f"invalid callback headers: nested deeper than {_DEEPEST} levels")
+        settings = read_settings(nested)
+        retries = self.callback_retries(settings, source_retries)
+        self._check_settings(settings, retries)
+        delayed = settings.delay_us or settings.not_before_us is not None
+        if delayed and not self._engine.settings.delayed_callbacks:
+            raise bad_request("invalid callback headers: a callback cannot be delayed")
+        if settings.cron is not None:
+            raise bad_request("invalid callback headers: a callback cannot be scheduled")
+        self._check_nested(settings.callback_headers, retries, depth + 1)
+        self._check_nested(settings.failure_callback_headers, retries, depth + 1)
+
+    def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
+        """Return how many retries a callback may have."""
+        if settings.retries is not None:
+            return settings.retries
+        inherited = self._engine.settings.callback_retries
+        return source_retries if inherited == "inherit" else inherited
+
+    def retries(self, settings: PublishSettings) -> int:
+        """Return how many retries a message may have."""
+        if settings.retries is not None:
+            return settings.retries
+        return min(self._engine.settings.default_retries, self._engine.limits.retries)
+
+
+def check_public(url: str) -> None:
+    """Refuse a destination without a public address, as far as its name tells; 400."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    refused = "invalid destination url: endpoint resolves to a loopback address: "
+    if host == "localhost" or host.endswith(".localhost"):
+        raise bad_request(refused + "127.0.0.1")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is not None and address.is_loopback:
+        raise bad_request(refused + host)
+    # Nothing is looked up: these names are known to have no public address.
+    if address is None and (
+        "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
+    ):
+        raise bad_request(f"invalid destination url: unable to resolve host: {host}")

@@ -1,0 +1,90 @@
+"""Dead letters: messages that were given up, kept for the plan's retention on the queue's clock.
+
+Decided here: a listing begins with the oldest; one of workflow runs only (`source=workflow`) has no
+rows of their failure callbacks, whose end stands in the row of the run; a retried message keeps
+body, headers and settings but not its delay, its deduplication id or its attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import not_found
+from ..model import Message, Outcome
+from ..wire.filters import Filters, page
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One row: an id `<unix-ms>-<n>`, the message, when it was given up."""
+
+    id: str
+    number: int
+    message_id: str
+    at_us: int
+
+
+class DeadLetters:
+    """The rows in the order they came; expired ones are forgotten when anybody looks."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.rows: dict[str, DeadLetter] = {}
+        self._count = 0
+
+    def add(self, message: Message, outcome: Outcome, at_us: int) -> str:
+        """Keep a message that was given up; returns the id of the row."""
+        row = DeadLetter(f"{at_us // 1000}-{self._count}", self._count, message.id, at_us)
+        self._count += 1
+        self.rows[row.id] = row
+        return row.id
+
+    def all(self) -> list[DeadLetter]:
+        """Return the rows that have not expired, oldest first."""
+        with self._engine.lock:
+            oldest = self._engine.clock.now_us() - self._engine.limits.retention_us
+            for row in list(self.rows.values()):
+                if row.at_us > oldest:
+                    break
+                del self.rows[row.id]
+            return list(self.rows.values())
+
+    def get(self, dlq_id: str) -> DeadLetter:
+        """Return a row; 404 when it is not there (any more)."""
+        self.all()
+        found = self.rows.get(dlq_id)
+        if found is None:
+            raise not_found("dlq message", dlq_id)
+        return found
+
+    def message(self, row: DeadLetter) -> Message:
+        """Return the message of a row."""
+        return self._engine.messages[row.message_id]
+
+    def select(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
+        """Return one page of the matching rows and the cursor to the next."""
+        with self._engine.lock:
+            no_answer = self._engine.settings.no_answer_status
+            rows = []
+            runs_only = filters.fields.get("source") == ["workflow"]
+            for row in self.all():
+                message = self.message(row)
+                if runs_only and "failure_of" in message.extra:
+                    continue
+                outcome = message.last_outcome
+                status = no_answer
+                if outcome is not None and outcome.status is not None:
+                    status = outcome.status
+                if filters.matches(message, row.at_us, status=status, dlq_id=row.id):
+                    rows.append(row)
+            return page(rows, lambda row: row.number, filters, latest_first=False)
+
+    def delete(self, rows: Iterable[DeadLetter]) -> int:
+        """Forget rows; returns how many were there."""
+        with self._engine.lock:
+            return sum(self.rows.pop(row.id, None) is not None for row in rows)

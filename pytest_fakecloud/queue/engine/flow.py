@@ -1,0 +1,172 @@
+"""Flow control: how many deliveries of a key may run at once, and how many may start per period.
+
+Vendor's docs: parallelism counts requests in flight, rate counts requests started per fixed period;
+what is above goes to the key's wait list in order.  The configuration of the last published message
+wins, unless it is pinned.  Pinning and `resetRate` start a new period; a pause keeps it running.
+
+Decided here: periods follow each other without gaps from the instant the key was first seen; every
+attempt, retries included, counts; a key stays known as long as a message that used it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from ..errors import bad_request, not_found
+from ..model import SECOND, FlowSettings
+
+
+@dataclass(slots=True)
+class FlowKey:
+    """One flow-control key: its limits (None: unlimited), who runs, and who waits."""
+
+    key: str
+    period_start_us: int
+    parallelism: int | None = None
+    rate: int | None = None
+    period_us: int = SECOND
+    started: int = 0
+    paused: bool = False
+    pinned_parallelism: bool = False
+    pinned_rate: bool = False
+    active: set[str] = field(default_factory=set)
+    waiting: deque[str] = field(default_factory=deque)
+
+    def roll(self, now_us: int) -> None:
+        """Enter the period that contains the instant."""
+        passed = (now_us - self.period_start_us) // self.period_us
+        if passed > 0:
+            self.period_start_us += passed * self.period_us
+            self.started = 0
+
+    def open(self, now_us: int) -> bool:
+        """Whether one more request may start now."""
+        self.roll(now_us)
+        if self.paused:
+            return False
+        if self.parallelism is not None and len(self.active) >= self.parallelism:
+            return False
+        return self.rate is None or self.started < self.rate
+
+    def start(self, message_id: str) -> None:
+        """Count a request that starts now."""
+        self.active.add(message_id)
+        self.started += 1
+
+    def give_back(self, message_id: str) -> None:
+        """Take back a start that was granted at this instant and not used."""
+        self.active.discard(message_id)
+        self.started = max(0, self.started - 1)
+
+    def reopens_us(self, now_us: int) -> int | None:
+        """When the next period lets waiting messages start, or None when rate is not in the way."""
+        self.roll(now_us)
+        if self.paused or not self.waiting or self.rate is None or self.started < self.rate:
+            return None
+        return self.period_start_us + self.period_us
+
+    def restart_period(self, now_us: int) -> None:
+        """Begin a new period at this instant."""
+        self.period_start_us = now_us
+        self.started = 0
+
+    def record(self, now_us: int) -> dict[str, object]:
+        """Return the key as the API shows it; instants and periods in seconds."""
+        self.roll(now_us)
+        return {
+            "flowControlKey": self.key,
+            "waitListSize": len(self.waiting),
+            "parallelismMax": self.parallelism or 0,
+            "parallelismCount": len(self.active),
+            "rateMax": self.rate or 0,
+            "rateCount": self.started,
+            "ratePeriod": self.period_us // SECOND,
+            "ratePeriodStart": self.period_start_us // SECOND,
+            "isPaused": self.paused,
+            "isPinnedParallelism": self.pinned_parallelism,
+            "isPinnedRate": self.pinned_rate,
+        }
+
+    def copy(self) -> FlowKey:
+        """Return an independent copy."""
+        return replace(self, active=set(self.active), waiting=deque(self.waiting))
+
+
+class FlowControl:
+    """All flow-control keys of a queue."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, FlowKey] = {}
+
+    def observe(self, settings: FlowSettings, now_us: int) -> FlowKey:
+        """Take over the configuration of a message that is being published."""
+        found = self.keys.get(settings.key)
+        if found is None:
+            found = self.keys[settings.key] = FlowKey(settings.key, now_us)
+        if settings.parallelism is None and settings.rate is None:
+            return found
+        if not found.pinned_parallelism:
+            found.parallelism = settings.parallelism
+        if not found.pinned_rate:
+            found.roll(now_us)
+            found.rate = settings.rate
+            if found.period_us != settings.period_us:
+                found.period_us = settings.period_us
+                found.roll(now_us)
+        return found
+
+    def get(self, key: str) -> FlowKey:
+        """Return a key; 404 when no message ever used it and nobody configured it."""
+        found = self.keys.get(key)
+        if found is None:
+            raise not_found("flow control key", key)
+        return found
+
+    def search(self, text: str | None) -> list[FlowKey]:
+        """Return the keys that contain the text, in the order they were first seen."""
+        return [found for key, found in self.keys.items() if not text or text in key]
+
+    def configure(self, key: str, now_us: int) -> FlowKey:
+        """Return a key to pause or pin, made when it does not exist yet."""
+        return self.keys.setdefault(key, FlowKey(key, now_us))
+
+    def pin(
+        self,
+        key: str,
+        now_us: int,
+        *,
+        parallelism: int | None,
+        rate: int | None,
+        period_us: int | None,
+    ) -> FlowKey:
+        """Hold a configuration against those of incoming messages; starts a new period."""
+        if parallelism is None and rate is None:
+            raise bad_request("invalid pin: give parallelism, rate, or both")
+        if period_us is not None and rate is None:
+            raise bad_request("invalid pin: a period needs a rate")
+        found = self.configure(key, now_us)
+        if parallelism is not None:
+            found.parallelism = parallelism
+            found.pinned_parallelism = True
+        if rate is not None:
+            found.rate = rate
+            found.period_us = period_us or SECOND
+            found.pinned_rate = True
+        found.restart_period(now_us)
+        return found
+
+    def unpin(self, key: str, *, parallelism: bool, rate: bool) -> FlowKey:
+        """Let incoming messages configure these dimensions again."""
+        found = self.get(key)
+        if parallelism:
+            found.pinned_parallelism = False
+        if rate:
+            found.pinned_rate = False
+        return found
+
+    def copy(self) -> FlowControl:
+        """Return an independent copy."""
+        twin = FlowControl()
+        twin.keys = {key: found.copy() for key, found in self.keys.items()}
+        return twin

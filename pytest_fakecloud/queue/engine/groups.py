@@ -1,0 +1,240 @@
+"""URL groups (*topics* in the first era) and their endpoints; one store for both eras.
+
+Seed: an endpoint belongs to a topic and is changed by `PUT /v1/endpoints/<id>`; messages take the
+URL with them when they are published, so only later ones use the new one.
+
+Decided here: an endpoint is answered with the topic's id when it was created by id, else with its
+name; removing the last endpoint through `/v2` removes the group, through `/v1` it stays; an
+endpoint's name is a label for people and may be any printable text, spaces included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import bad_request, not_found, quota
+from ..model import Headers
+from ..wire.headers import check_name, check_url
+
+NewId = Callable[[str], str]
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """A URL within a group; `by_id` says that its creator named the topic by id."""
+
+    id: str
+    url: str
+    name: str | None = None
+    by_id: bool = False
+
+
+class Endpoints:
+    """The endpoints of a group in the order they came, found by id, URL or name at once."""
+
+    def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
+        self._by_id: dict[str, Endpoint] = {}
+        self._places: dict[str, int] = {}
+        self._with: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
+        self._next = 0
+        for endpoint in endpoints:
+            self.add(endpoint)
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, endpoint_id: str) -> Endpoint | None:
+        """Return the endpoint of that id, or None."""
+        return self._by_id.get(endpoint_id)
+
+    def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
+        """Return the endpoints of that URL or of that name, in their order."""
+        found: dict[str, Endpoint] = {}
+        for what, value in (("url", url), ("name", name)):
+            if isinstance(value, str):
+                found |= self._with.get((what, value), {})
+        return sorted(found.values(), key=lambda one: self._places[one.id])
+
+    def add(self, endpoint: Endpoint) -> None:
+        """Put one at the end."""
+        self._by_id[endpoint.id] = endpoint
+        self._places[endpoint.id] = self._next
+        self._next += 1
+        self._enter(endpoint)
+
+    def remove(self, endpoint: Endpoint) -> None:
+        """Take one out."""
+        self._leave(endpoint)
+        del self._by_id[endpoint.id], self._places[endpoint.id]
+
+    def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
+        """Give one another URL or name; it keeps its place."""
+        self._leave(endpoint)
+        endpoint.url, endpoint.name = url, name
+        self._enter(endpoint)
+
+    def copy(self) -> Endpoints:
+        """Return an independent copy."""
+        return Endpoints(replace(endpoint) for endpoint in self)
+
+    def _enter(self, endpoint: Endpoint) -> None:
+        for key in (("url", endpoint.url), ("name", endpoint.name)):
+            self._with.setdefault(key, {})[endpoint.id] = endpoint
+
+    def _leave(self, endpoint: Endpoint) -> None:
+        for key in (("url", endpoint.url), ("name", endpoint.name)):
+            others = self._with[key]
+            del others[endpoint.id]
+            if not others:
+                del self._with[key]
+
+
+@dataclass(slots=True)
+class UrlGroup:
+    """A named list of endpoints; `headers` are defaults for what is published to it."""
+
+    id: str
+    name: str
+    created_us: int
+    updated_us: int
+    endpoints: Endpoints = field(default_factory=Endpoints)
+    headers: Headers = field(default_factory=list)
+
+    def copy(self) -> UrlGroup:
+        """Return an independent copy."""
+        return replace(self, endpoints=self.endpoints.copy(), headers=list(self.headers))
+
+
+class UrlGroups:
+    """All groups, found by name, by id, or by the id of one of their endpoints."""
+
+    def __init__(
+        self, new_id: NewId, most: int | None = None, most_endpoints: int | None = None
+    ) -> None:
+        self._new_id = new_id
+        self._most = most
+        self._most_endpoints = most_endpoints
+        self.by_name: dict[str, UrlGroup] = {}
+
+    def find(self, name_or_id: str) -> UrlGroup | None:
+        """Return the group of that name, or else of that id, or None."""
+        found = self.by_name.get(name_or_id)
+        if found is None and name_or_id.startswith("tpc_"):
+            found = next((one for one in self.by_name.values() if one.id == name_or_id), None)
+        return found
+
+    def get(self, name_or_id: str) -> UrlGroup:
+        """Return a group; 404 when there is none."""
+        found = self.find(name_or_id)
+        if found is None:
+            raise not_found("topic", name_or_id)
+        return found
+
+    def create(self, name: str, now_us: int) -> UrlGroup:
+        """Return the group of that name, made when it is not there.
+
+        Raises `QueueError`: 400 for a bad name, 412 beyond the plan's groups.
+        """
+        check_name(name, "topic name")
+        found = self.by_name.get(name)
+        if found is None:
+            if self._most is not None and len(self.by_name) >= self._most:
+                raise quota("maxTopics", self._most)
+            found = UrlGroup(self._new_id("tpc_"), name, now_us, now_us)
+            self.by_name[name] = found
+        return found
+
+    def rename(self, group: UrlGroup, name: str, now_us: int) -> None:
+        """Give a group another name; 400 for a bad or taken one."""
+        check_name(name, "topic name")
+        if name != group.name and name in self.by_name:
+            raise bad_request(f"invalid topic name: {name!r} is taken")
+        # Rebuilt, so that the group keeps its place in listings.
+        self.by_name = {name if one is group else key: one for key, one in self.by_name.items()}
+        group.name = name
+        group.updated_us = now_us
+
+    def remove(self, group: UrlGroup) -> None:
+        """Forget a group with its endpoints."""
+        self.by_name.pop(group.name, None)
+
+    def add(
+        self, group: UrlGroup, url: str, name: str | None, now_us: int, *, by_id: bool = False
+    ) -> Endpoint:
+        """Add an endpoint, or change the one of the same name or URL.
+
+        Raises `QueueError`: 400 for a bad URL or name, 412 beyond the plan's endpoints.
+        """
+        _check_endpoint(url, name)
+        endpoints = group.endpoints
+        same = (endpoints.all_with(name=name) if name is not None else []) or endpoints.all_with(
+            url=url
+        )
+        if same:
+            found = same[0]
+            endpoints.change(found, url, name if name is not None else found.name)
+        else:
+            if self._most_endpoints is not None and len(endpoints) >= self._most_endpoints:
+                raise quota("maxEndpointsPerTopic", self._most_endpoints)
+            found = Endpoint(self._new_id("ept_"), url, name, by_id)
+            endpoints.add(found)
+        group.updated_us = now_us
+        return found
+
+    def add_all(self, name: str, wanted: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
+        """Add endpoints, each a URL and perhaps a name, to a group that is made when needed.
+
+        All of them or, when one is refused (`QueueError` as of `create` and `add`), none.
+        """
+        for url, endpoint_name in wanted:
+            _check_endpoint(url, endpoint_name)
+        if self._most_endpoints is not None:
+            # Whether there is room shows in adding them; where that is limited, a copy is small.
+            known = self.by_name.get(name)
+            trial = UrlGroup("", name, 0, 0) if known is None else known.copy()
+            for url, endpoint_name in wanted:
+                self.add(trial, url, endpoint_name, now_us)
+        group = self.create(name, now_us)
+        for url, endpoint_name in wanted:
+            self.add(group, url, endpoint_name, now_us)
+        return group
+
+    def remove_endpoints(
+        self, group: UrlGroup, wanted: Iterable[Mapping[str, Any]], now_us: int
+    ) -> None:
+        """Remove endpoints by URL or name; the group goes with its last one."""
+        for item in wanted:
+            for endpoint in group.endpoints.all_with(url=item.get("url"), name=item.get("name")):
+                group.endpoints.remove(endpoint)
+        group.updated_us = now_us
+        if not group.endpoints:
+            self.remove(group)
+
+    def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
+        """Return an endpoint and its group; 404 when there is none."""
+        for group in self.by_name.values():
+            endpoint = group.endpoints.get(endpoint_id)
+            if endpoint is not None:
+                return group, endpoint
+        raise not_found("endpoint", endpoint_id)
+
+    def endpoints(self) -> list[tuple[UrlGroup, Endpoint]]:
+        """Return every endpoint with its group."""
+        return [(group, one) for group in self.by_name.values() for one in group.endpoints]
+
+    def copy(self) -> UrlGroups:
+        """Return an independent copy."""
+        twin = UrlGroups(self._new_id, self._most, self._most_endpoints)
+        twin.by_name = {name: group.copy() for name, group in self.by_name.items()}
+        return twin
+
+
+def _check_endpoint(url: str, name: str | None) -> None:
+    check_url(url, "endpoint")
+    if name is not None and not name.isprintable():
+        raise bad_request(f"invalid endpoint name: {name!r} contains a control character")

@@ -1,0 +1,118 @@
+"""How long the queue remembers what has ended: a span on its clock, or for ever.
+
+A message goes with its log, its attempts and its place in a workflow run; a flow-control key with the
+last message that used it, unless somebody has pinned or paused it.  What can still be asked
+for stays: a message until its dead letter has expired and the callbacks about it have ended, all
+messages of a run until the last of them may go.
+
+Decided here: nothing goes while time is being moved, so that a driving call reports whole.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..model import SECOND, Message
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Rows of forgotten messages below which the lists that hold them are left alone.
+_COMPACT = 256
+
+
+class History:
+    """Forgets for an engine, `span_us` after an end; None: never.  The engine's lock is held."""
+
+    def __init__(self, engine: Engine, span_us: int | None) -> None:
+        self._engine = engine
+        self._span_us = span_us
+        self._due: list[tuple[int, str]] = []
+        self._rows = 0
+        self._users: Counter[str] = Counter()
+
+    def began(self, message: Message) -> None:
+        """Hear of a new message."""
+        if self._span_us is not None and message.settings.flow is not None:
+            self._users[message.settings.flow.key] += 1
+
+    def ended(self, message: Message) -> None:
+        """Hear that nothing more happens to a message."""
+        if self._span_us is not None and message.finished_us is not None:
+            heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
+
+    def restored(self) -> None:
+        """Hear that the engine has other messages now."""
+        self._due, self._rows = [], 0
+        self._users.clear()
+        if self._span_us is not None:
+            for message in self._engine.messages.values():
+                self.began(message)
+                self.ended(message)
+
+    def sweep(self) -> None:
+        """Forget what ended too long ago."""
+        if not self._due or self._engine.clock.driving:
+            return
+        now = self._engine.clock.now_us()
+        while self._due and self._due[0][0] <= now:
+            message = self._engine.messages.get(heapq.heappop(self._due)[1])
+            if message is None:
+                continue
+            again = self._needed_until(message, now)
+            if again is None:
+                self._forget(message)
+            else:
+                heapq.heappush(self._due, (again, message.id))
+        self._compact()
+
+    def _needed_until(self, message: Message, now: int) -> int | None:
+        together = self._engine.workflow.companions(message)
+        latest = max(self._expires_us(one) for one in (message, *together))
+        # What holds it may be taken away before that: a dead letter, most of all.
+        return min(latest, self._later_us()) if latest > now else None
+
+    def _later_us(self) -> int:
+        return self._engine.clock.now_us() + max(self._span_us or 0, SECOND)
+
+    def _expires_us(self, message: Message) -> int:
+        engine = self._engine
+        if message.finished_us is None or message.open_children:
+            return self._later_us()
+        expires = message.finished_us + (self._span_us or 0)
+        letter = engine.dead_letters.rows.get(message.dlq_id or "")
+        if letter is None:
+            return expires
+        return max(expires, letter.at_us + engine.limits.retention_us)
+
+    def _forget(self, message: Message) -> None:
+        engine = self._engine
+        del engine.messages[message.id]
+        engine.dead_letters.rows.pop(message.dlq_id or "", None)
+        tasks = engine.groups_of_tasks.get(message.public_id)
+        if tasks is not None:
+            tasks.remove(message.id)
+            if not tasks:
+                del engine.groups_of_tasks[message.public_id]
+        engine.workflow.forget(message)
+        if message.settings.flow is not None:
+            self._leave(message.settings.flow.key)
+        self._rows += len(message.log)
+
+    def _leave(self, name: str) -> None:
+        self._users[name] -= 1
+        if self._users[name]:
+            return
+        del self._users[name]
+        key = self._engine.flow.keys.get(name)
+        if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
+            del self._engine.flow.keys[name]
+
+    def _compact(self) -> None:
+        engine = self._engine
+        if self._rows > _COMPACT and 2 * self._rows > len(engine.logs.entries):
+            messages = engine.messages
+            engine.logs.entries = [one for one in engine.logs.entries if one.message_id in messages]
+            self._rows = 0

@@ -1,0 +1,48 @@
+"""The log of what happened to messages, and its pages; newest first unless asked otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..model import LogEntry, Message
+from ..wire.filters import Filters, page
+
+#: The vendor's OpenAPI file; the Python client says 1000 and follows the cursor just as well.
+MOST = 100
+
+
+@dataclass(slots=True)
+class Logs:
+    """All rows in the order they were written."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+
+    def page(
+        self, filters: Filters, messages: Mapping[str, Message], no_answer_status: int
+    ) -> tuple[list[LogEntry], str | None]:
+        """Return one page of the matching rows and the cursor to the next.
+
+        Rows of messages that are not there (any more) do not count.
+        """
+        rows = [
+            entry
+            for entry in self.entries
+            if entry.message_id in messages
+            and (
+                filters.empty
+                or filters.matches(
+                    messages[entry.message_id],
+                    entry.time_us,
+                    state=entry.state,
+                    status=_status(entry, no_answer_status),
+                )
+            )
+        ]
+        return page(rows, lambda entry: entry.number, filters, latest_first=True)
+
+
+def _status(entry: LogEntry, no_answer_status: int) -> int | None:
+    if entry.outcome is None:
+        return None
+    return no_answer_status if entry.outcome.status is None else entry.outcome.status

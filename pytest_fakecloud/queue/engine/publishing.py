@@ -1,0 +1,418 @@
+"""From a publish request to stored messages: destinations, deduplication, callbacks.
+
+Decided here: a duplicate is known by its id, or for content-based deduplication by destination,
+body, content type and forwarded headers; each endpoint of a URL group counts by itself.  Default
+headers of a URL group are read as if they had been sent, and what was sent wins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..delivery.named import LLM_URL, NAMED, named_url
+from ..errors import INVALID_SCHEME, QueueError, bad_request
+from ..model import (
+    MESSAGE,
+    Headers,
+    Kind,
+    Message,
+    PublishSettings,
+)
+from ..wire.headers import (
+    check_url,
+    over,
+    read_given,
+    read_settings,
+)
+from .allowance import check_public
+from .schedule import Schedule, as_scheduled
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+Pairs = Sequence[tuple[str, str]]
+Api = Literal["v1", "v2"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One message of an accepted publish request."""
+
+    message_id: str
+    url: str
+    deduplicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One URL a message goes to, with the group and endpoint it came through."""
+
+    url: str
+    topic_name: str | None = None
+    endpoint_name: str | None = None
+    endpoint_id: str | None = None
+
+
+@dataclass(slots=True)
+class Published:
+    """The answer to a publish request: messages of a URL or group, or a schedule."""
+
+    accepted: list[Accepted] = field(default_factory=list)
+    group: bool = False
+    schedule_id: str | None = None
+    repeated: bool = False
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether nothing new was stored."""
+        return self.repeated or (
+            bool(self.accepted) and all(one.deduplicated for one in self.accepted)
+        )
+
+
+class Publisher:
+    """Accepts messages for an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.seen: dict[str, tuple[int, str]] = {}
+
+    # -- the ways in -----------------------------------------------------------------------------
+
+    def publish(
+        self,
+        destination: str,
+        headers: Pairs,
+        body: bytes,
+        *,
+        query: Pairs = (),
+        caller_ip: str = "127.0.0.1",
+        queue_name: str | None = None,
+        api: Api = "v2",
+        schedule_only: bool = False,
+        counted: bool = True,
+    ) -> Published:
+        """Accept one publish request, or create a schedule when it has a cron expression.
+
+        Raises `QueueError`: 400 malformed, 412 beyond a quota, 413 too large, 429 rate limited.
+        """
+        engine = self._engine
+        with engine.lock:
+            group = self._group(destination)
+            defaults = None if group is None else group.headers
+            settings = PublishSettings(**read_given(headers, query, defaults))
+            if counted:
+                engine.allowance.count_request()
+            if queue_name is not None:
+                settings = replace(settings, queue_name=queue_name)
+            engine.allowance.check(settings, body)
+            targets = self._targets(destination, settings)
+            if settings.cron is not None or schedule_only:
+                published = self._schedule(destination, settings, body, caller_ip, api)
+                if not published.repeated:
+                    created = engine.schedules.get(str(published.schedule_id))
+                    created.extra["sent"] = [*headers, *query]
+                return published
+            now = engine.clock.now_us()
+            drafts = [
+                self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
+                for target in targets
+            ]
+            return self._store(drafts, group is not None, api)
+
+    def _schedule(
+        self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str, api: Api
+    ) -> Published:
+        engine = self._engine
+        self._forget_seen()
+        mark = self._mark(None, destination, settings, body, False)
+        mark = None if mark is None else f"schedule:{mark}"
+        repeated = self._repeated(mark)
+        if repeated in engine.schedules.by_id:
+            return Published(schedule_id=repeated, repeated=True)
+        schedule = engine.schedules.create(destination, settings, body, caller_ip)
+        schedule.extra["api"] = api
+        self._remember(mark, schedule.id)
+        return Published(schedule_id=schedule.id)
+
+    def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
+        """Create the messages of one run of a schedule; returns their ids."""
+        settings = schedule.settings
+        group = self._group(schedule.destination)
+        if group is not None:
+            # The defaults of now, as for any publish to the group.
+            given = read_given(schedule.extra["sent"], defaults=group.headers)
+            settings = as_scheduled(PublishSettings(**given))
+            settings = replace(settings, queue_name=schedule.settings.queue_name)
+            self._engine.allowance.check(settings, schedule.body)
+        api: Api = schedule.extra.get("api", "v2")
+        drafts = [
+            self._draft(
+                target, settings, schedule.body, at_us, caller_ip=schedule.caller_ip, api=api
+            )
+            for target in self._targets(schedule.destination, settings)
+        ]
+        for draft in drafts:
+            draft.schedule_id = schedule.id
+        stored = self._store(drafts, False, api)
+        return [one.message_id for one in stored.accepted]
+
+    def publish_callback(
+        self,
+        source: Message,
+        kind: Kind,
+        url: str,
+        nested: Headers,
+        body: bytes,
+        at_us: int,
+    ) -> None:
+        """Publish a callback about a message, with the settings nested in its headers."""
+        engine = self._engine
+        settings = replace(read_settings(nested), content_type="application/json")
+        if not engine.settings.delayed_callbacks:
+            settings = replace(settings, delay_us=0, not_before_us=None)
+        retries = engine.allowance.callback_retries(settings, source.max_retries)
+        draft = self._draft(
+            Target(url), replace(settings, retries=retries), body, at_us, caller_ip=source.caller_ip
+        )
+        draft.kind = kind
+        draft.source_id = source.id
+        engine.trace_back(draft, source, True, engine.clock.now_us())
+        engine.allowance.count_message()
+        try:
+            self._check_queues([draft])
+            repeats = engine.workflow.accept(draft, at_us)
+        except QueueError as error:
+            # Nobody is there to hear it; the message's timeline keeps it.
+            source.extra.setdefault("lost_callbacks", []).append(error.message)
+            return
+        if repeats is None:
+            source.open_children += draft.queue_name is None
+            self._queue(draft)
+            engine.accept(draft)
+
+    def retry_dead_letters(
+        self, messages: Iterable[Message], headers: Pairs = ()
+    ) -> list[Accepted]:
+        """Publish the messages of dead letters anew; headers given now override their settings.
+
+        All of them or, when one is refused (`QueueError` as of `publish`), none.
+        """
+        given = read_given(headers)
+        given.pop("content_type", None)
+        with self._engine.lock:
+            drafts = [self._retry(message, given) for message in messages]
+            return self._store(drafts, False, "v2").accepted
+
+    def _retry(self, message: Message, given: dict[str, Any]) -> Message:
+        plain = replace(
+            message.settings,
+            delay_us=0,
+            not_before_us=None,
+            deduplication_id=None,
+            content_based_deduplication=False,
+        )
+        kept = {one.name: getattr(plain, one.name) for one in fields(plain)}
+        settings = PublishSettings(**merge_given(kept, given))
+        if settings.retries is None:
+            settings = replace(settings, retries=message.max_retries)
+        self._engine.allowance.check(settings, message.body)
+        draft = self._draft(
+            Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
+            settings,
+            message.body,
+            self._engine.clock.now_us(),
+            caller_ip=message.caller_ip,
+            api=message.api,
+        )
+        draft.kind = message.kind
+        draft.schedule_id = message.schedule_id
+        draft.extra["retry_of"] = message.id
+        return draft
+
+    # -- destinations ----------------------------------------------------------------------------
+
+    def _group(self, destination: str) -> Any:
+        if destination.lower().startswith(("http://", "https://")):
+            return None
+        return self._engine.groups.find(destination)
+
+    def _targets(self, destination: str, settings: PublishSettings) -> list[Target]:
+        group = self._group(destination)
+        if group is not None:
+            return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
+        named = named_url(destination)
+        if named == LLM_URL and settings.callback is None:
+            raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+        if named is not None:
+            return [Target(named)]
+        if destination.startswith("api/"):
+            raise bad_request(
+                f"invalid destination url: {INVALID_SCHEME}; of the service's own destinations there"
+                f" are {' and '.join(NAMED)}"
+            )
+        check_url(destination, "destination")
+        if self._engine.settings.production_checks:
+            check_public(destination)
+        return [Target(destination)]
+
+    # -- storing ---------------------------------------------------------------------------------
+
+    def _draft(
+        self,
+        target: Target,
+        settings: PublishSettings,
+        body: bytes,
+        now_us: int,
+        *,
+        caller_ip: str,
+        api: Api = "v2",
+    ) -> Message:
+        engine = self._engine
+        not_before = now_us + settings.delay_us
+        if settings.not_before_us is not None:
+            not_before = max(now_us, settings.not_before_us)
+        ceiling = engine.limits.timeout_us
+        return Message(
+            id=engine.new_message_id(),
+            url=target.url,
+            body=body,
+            settings=settings,
+            created_us=now_us,
+            not_before_us=not_before,
+            max_retries=engine.allowance.retries(settings),
+            retry_delay=settings.retry_delay,
+            timeout_us=min(settings.timeout_us or ceiling, ceiling),
+            caller_ip=caller_ip,
+            kind=MESSAGE,
+            topic_name=target.topic_name,
+            endpoint_name=target.endpoint_name,
+            endpoint_id=target.endpoint_id,
+            queue_name=settings.queue_name,
+            api=api,
+        )
+
+    def _store(self, drafts: list[Message], group: bool, api: Api) -> Published:
+        engine = self._engine
+        self._forget_seen()
+        marks = [
+            self._mark(one.topic_name, one.url, one.settings, one.body, group) for one in drafts
+        ]
+        new = {mark or draft.id for mark, draft in zip(marks, drafts, strict=True)}
+        engine.allowance.check_room(sum(self._repeated(one) is None for one in new))
+        self._check_queues(drafts)
+        result = Published(group=group)
+        stored: list[Message] = []
+        fresh: dict[str, str] = {}
+        saved = self._workflow_saved(drafts)
+        for draft, mark in zip(drafts, marks, strict=True):
+            repeated = self._repeated(mark) or fresh.get(mark or "")
+            if repeated is None:
+                try:
+                    repeated = engine.workflow.accept(draft, engine.clock.now_us())
+                except QueueError:
+                    if saved is not None:
+                        engine.workflow.restore(saved)
+                    raise
+            if repeated is not None:
+                result.accepted.append(Accepted(repeated, draft.url, True))
+                continue
+            stored.append(draft)
+            result.accepted.append(Accepted(draft.id, draft.url))
+            if mark is not None:
+                fresh[mark] = draft.id
+        for mark, message_id in fresh.items():
+            self._remember(mark, message_id)
+        if api == "v1" and group and stored:
+            self._join(stored)
+        for draft in stored:
+            engine.allowance.count_message()
+            self._queue(draft)
+            engine.accept(draft)
+        return result
+
+    def _workflow_saved(self, drafts: list[Message]) -> object:
+        # Of several steps the first ones are accepted before a later one may be refused.
+        if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
+            return self._engine.workflow.snapshot()
+        return None
+
+    def _join(self, stored: list[Message]) -> None:
+        # In the first era a message to a topic was one message with a task for each endpoint.
+        shared = self._engine.new_message_id()
+        self._engine.groups_of_tasks[shared] = [draft.id for draft in stored]
+        for draft in stored:
+            draft.public_id = shared
+
+    def _check_queues(self, drafts: Iterable[Message]) -> None:
+        names = {one.queue_name for one in drafts if one.queue_name is not None}
+        self._engine.queues.check(names, self._engine.limits.queues)
+
+    def _queue(self, draft: Message) -> None:
+        # Only now: what is refused must not leave an empty queue behind.
+        queues, name = self._engine.queues, draft.queue_name
+        if name is not None and name not in queues.by_name:
+            queues.upsert(name, self._engine.clock.now_us())
+
+    def _mark(
+        self,
+        topic_name: str | None,
+        url: str,
+        settings: PublishSettings,
+        body: bytes,
+        group: bool,
+    ) -> str | None:
+        if settings.deduplication_id is not None:
+            return f"id:{settings.deduplication_id}" + (f":{url}" if group else "")
+        if not settings.content_based_deduplication:
+            return None
+        digest = hashlib.sha256()
+        for part in (
+            topic_name or "",
+            url,
+            settings.content_type or "",
+            *(f"{name.lower()}:{value}" for name, value in sorted(settings.forward)),
+        ):
+            digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
+        digest.update(body)
+        return f"content:{digest.hexdigest()}"
+
+    def _remember(self, mark: str | None, given_id: str) -> None:
+        if mark is not None:
+            expires = self._engine.clock.now_us() + self._engine.settings.deduplication_us
+            self.seen.pop(mark, None)
+            self.seen[mark] = (expires, given_id)
+
+    def _repeated(self, mark: str | None) -> str | None:
+        if mark is None or mark not in self.seen:
+            return None
+        expires, message_id = self.seen[mark]
+        return message_id if expires > self._engine.clock.now_us() else None
+
+    def _forget_seen(self) -> None:
+        # Every mark lives equally long, so the oldest are in front.
+        now = self._engine.clock.now_us()
+        expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
+        for mark in expired:
+            del self.seen[mark]
+
+
+_SWEEP = 64
+
+
+def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with others on top; forwarded headers replace those of the same name."""
+    merged = {**base, **given}
+    for name in ("forward", "callback_headers", "failure_callback_headers"):
+        if base.get(name) and given.get(name):
+            merged[name] = over(base[name], given[name])
+    return merged
+
+
+def error_item(error: QueueError) -> dict[str, object]:
+    """Return what stands in a batch answer for an item that was refused."""
+    return {"error": error.message, "status": error.status}

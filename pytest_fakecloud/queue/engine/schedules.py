@@ -1,0 +1,154 @@
+"""The schedules of a queue: created, overwritten, paused, and firing on the clock.
+
+Vendor's docs: the same id overwrites everything, the body included; a paused schedule drops its
+runs without catching up; a delay applies to the messages it creates, deduplication to its creation
+only.
+
+Decided here: the destination is looked up at each run, with the default headers of a URL group; a
+run that cannot create its messages leaves its reason in `error` and the schedule goes on.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...core.clock import Timer
+from ..errors import (
+    QueueError,
+    bad_request,
+    not_found,
+    quota,
+)
+from ..model import PublishSettings
+from .schedule import Cron, Schedule, as_scheduled
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Schedules:
+    """All schedules by id."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.by_id: dict[str, Schedule] = {}
+        self._timers: dict[str, Timer] = {}
+
+    def get(self, schedule_id: str) -> Schedule:
+        """Return a schedule; 404 when there is none."""
+        found = self.by_id.get(schedule_id)
+        if found is None:
+            raise not_found("schedule", schedule_id)
+        return found
+
+    def create(
+        self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str
+    ) -> Schedule:
+        """Create a schedule or overwrite the one of the same id.
+
+        Raises `QueueError`: 400 for a missing or bad cron expression or a not-before, 412 beyond
+        the plan's schedules.
+        """
+        if not settings.cron:
+            raise bad_request("invalid schedule: the Upstash-Cron header is missing")
+        if settings.not_before_us is not None:
+            raise bad_request("invalid schedule: Upstash-Not-Before cannot be used with a schedule")
+        engine = self._engine
+        cron = Cron(settings.cron)
+        now = engine.clock.now_us()
+        first_run = cron.next_us(now)
+        if first_run is None:
+            raise bad_request(f"invalid cron expression {settings.cron!r}: it never fires")
+        schedule_id = settings.schedule_id or engine.new_id("scd_")
+        most = engine.limits.schedules
+        if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
+            raise quota("maxSchedules", most)
+        schedule = Schedule(
+            id=schedule_id,
+            cron=cron.text,
+            destination=destination,
+            settings=as_scheduled(settings),
+            body=body,
+            created_us=now,
+            caller_ip=caller_ip,
+        )
+        self.by_id[schedule_id] = schedule
+        self.plan(schedule, first_run)
+        return schedule
+
+    def plan(self, schedule: Schedule, due_us: int | None) -> None:
+        """Set the instant of the next run."""
+        schedule.next_us = due_us
+        self.unplan(schedule)
+        if due_us is not None and not self._engine.closed:
+            self._timers[schedule.id] = self._engine.clock.call_at(
+                due_us,
+                partial(self._fire, schedule.id),
+                lane=self._engine.own_lane,
+                label=f"schedule {schedule.id}",
+            )
+
+    def plan_on(self, schedule: Schedule) -> None:
+        """Set the next run of a schedule that was away; runs it missed are not caught up."""
+        due, now = schedule.next_us, self._engine.clock.now_us()
+        if due is not None and due < now:
+            due = Cron(schedule.cron).next_us(now)
+        self.plan(schedule, due)
+
+    def unplan(self, schedule: Schedule) -> None:
+        """Take the next run off the clock."""
+        timer = self._timers.pop(schedule.id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def delete(self, schedule_id: str) -> None:
+        """Forget a schedule; 404 when there is none.  Messages it created live on."""
+        with self._engine.lock:
+            schedule = self.get(schedule_id)
+            self.plan(schedule, None)
+            del self.by_id[schedule.id]
+
+    def pause(self, schedule_id: str, paused: bool) -> None:
+        """Stop a schedule from creating messages, or let it; 404 when there is none."""
+        with self._engine.lock:
+            self.get(schedule_id).paused = paused
+
+    def fire(self, schedule_id: str) -> list[str]:
+        """Create the messages of a run at once, apart from its plan; returns their ids."""
+        with self._engine.lock:
+            schedule = self.get(schedule_id)
+            self._create(schedule, self._engine.clock.now_us())
+            return list(schedule.last_ids)
+
+    def states(self, schedule: Schedule) -> dict[str, str]:
+        """Return the states of the messages of the last run, by message id."""
+        words = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
+        found = {}
+        for message_id in schedule.last_ids:
+            message = self._engine.messages.get(message_id)
+            if message is not None:
+                found[message.public_id] = words.get(message.state, "IN_PROGRESS")
+        return found
+
+    def _fire(self, schedule_id: str, at_us: int) -> None:
+        engine = self._engine
+        with engine.lock:
+            schedule = self.by_id.get(schedule_id)
+            if schedule is None:
+                return
+            self._timers.pop(schedule_id, None)
+            self.plan(schedule, Cron(schedule.cron).next_us(at_us))
+            if not schedule.paused:
+                self._create(schedule, at_us)
+
+    def _create(self, schedule: Schedule, at_us: int) -> None:
+        schedule.last_us = at_us
+        try:
+            accepted = self._engine.publisher.publish_scheduled(schedule, at_us)
+        except QueueError as error:
+            schedule.error = error.message
+            schedule.last_ids = []
+            return
+        schedule.error = None
+        schedule.last_ids = accepted

@@ -1,0 +1,1 @@
+"""The HTTP interface: one module per family of endpoints, and the payloads they read."""

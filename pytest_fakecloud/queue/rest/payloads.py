@@ -1,0 +1,181 @@
+"""Reads what requests to the queue carry, and writes the small parts of its answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import unquote
+
+from ...http.app import Answer, Request
+from ...http.reading import decode_segment, json_value
+from ..engine.publishing import Accepted
+from ..errors import bad_request, not_found
+from ..model import Headers
+from ..wire import filters
+from ..wire.headers import as_text, as_wire, check_name
+
+#: Ids of messages, of workflow runs and of dead letters.
+_ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a body; 400 for anything else, an empty body is an empty object."""
+    if not request.body.strip():
+        return {}
+    try:
+        value = json_value(request.body)
+    except ValueError as error:
+        raise bad_request(f"invalid body: {error}") from None
+    if not isinstance(value, dict):
+        raise bad_request("invalid body: expected a JSON object")
+    return value
+
+
+def destination_of(
+    request: Request, name: str = "destination"
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return the published destination byte for byte, and the settings found in its query.
+
+    The query belongs to the destination, except for `qstash_token` and `upstash-*` keys.
+    """
+    tail = request.params[name]
+    mark, query = ("?", request.query_string) if "?" in request.target else ("", "")
+    kept: list[str] = []
+    settings: list[tuple[str, str]] = []
+    for part in query.split("&"):
+        key, _, value = part.partition("=")
+        lower = unquote(key).lower()
+        if lower.startswith("upstash-"):
+            settings.append((lower, as_wire(unquote(value.replace("+", " ")))))
+        elif lower != "qstash_token":
+            kept.append(part)
+    if settings or len(kept) != len(query.split("&")):
+        mark = "?" if kept else ""
+    return tail + mark + "&".join(kept), settings
+
+
+def empty() -> Answer:
+    """Return an answer without a body."""
+    return Answer(b"", 200)
+
+
+def segment(request: Request, name: str) -> str:
+    """Return the decoded value of a path parameter."""
+    return decode_segment(request.params[name])
+
+
+def query_of(request: Request) -> list[tuple[str, str]]:
+    """Return the query pairs that are not credentials or settings."""
+    return [
+        pair
+        for pair in request.query_items()
+        if pair[0] != "qstash_token" and not pair[0].lower().startswith("upstash-")
+    ]
+
+
+def bulk_object(request: Request, ids: str) -> dict[str, Any]:
+    """Return the JSON object of a bulk operation; 400 for anything that is none.
+
+    An id by itself, bare or as a JSON text, and a JSON array of ids stand for the object whose `ids`
+    they are, if they look like such ids.
+    """
+    text = request.body.strip()
+    if _ID.match(text.decode("latin-1")):
+        return {ids: text.decode("latin-1")}
+    try:
+        value = json_value(text) if text else {}
+    except ValueError as error:
+        raise bad_request(f"invalid body: {error}") from None
+    if isinstance(value, dict):
+        return value
+    given = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str) and _ID.match(one) for one in given):
+        raise bad_request(f"invalid body: expected a JSON object, or {ids} by themselves")
+    return {ids: given}
+
+
+def pairs(request: Request, ids: str) -> list[tuple[str, str]]:
+    """Return the filters of query and JSON body together."""
+    return query_of(request) + filters.pairs_of(bulk_object(request, ids))
+
+
+def bulk_pairs(request: Request, ids: str) -> list[tuple[str, str]]:
+    """Return the filters of a bulk operation on runs; empty ones in the query ask for nothing."""
+    given = [pair for pair in query_of(request) if pair[1]]
+    return given + filters.pairs_of(bulk_object(request, ids))
+
+
+def refuse_empty_id(request: Request, what: str) -> None:
+    """Refuse a path that ends in an empty id, such as `/v2/messages/`; 404 as for any unknown id.
+
+    Without it the path is that of a bulk operation: a client that has no id would change all.
+    """
+    if request.path.endswith("/"):
+        raise not_found(what, "with an empty id")
+
+
+def names_nothing(request: Request, *names: str) -> bool:
+    """Whether ids were asked for and none was given: that must never mean all."""
+    body = bulk_object(request, names[0])
+    return any(name in body or request.query(name) is not None for name in names)
+
+
+def cursor_field(cursor: str | None) -> dict[str, str]:
+    """Return the cursor as listings show it: absent on the last page."""
+    return {} if cursor is None else {"cursor": cursor}
+
+
+def accepted_record(one: Accepted) -> dict[str, object]:
+    """Return what publishing answers for one message."""
+    answer: dict[str, object] = {"messageId": one.message_id, "url": as_text(one.url)}
+    if one.deduplicated:
+        answer["deduplicated"] = True
+    return answer
+
+
+def endpoints_of(request: Request) -> list[dict[str, Any]]:
+    """Return the endpoints of a body; 400 for anything but a list of objects."""
+    found = json_object(request).get("endpoints")
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise bad_request("invalid body: endpoints must be an array of objects")
+    for item in found:
+        for name in ("url", "name"):
+            if item.get(name) is not None and not isinstance(item[name], str):
+                raise bad_request(f"invalid endpoint: {name} must be a string")
+    return found
+
+
+def header_pairs(headers: dict[str, Any]) -> Headers:
+    """Return the headers of a JSON object as wire pairs; 400 for values that are no text."""
+    pairs: Headers = []
+    for name, value in headers.items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict | list) or one is None:
+                raise bad_request(f"invalid header {name}: expected text")
+            text = one if isinstance(one, str) else json.dumps(one)
+            pairs.append((as_wire(name), as_wire(text)))
+    return pairs
+
+
+def read_batch_item(item: Any) -> tuple[str, Headers, bytes, str | None]:
+    """Return destination, headers, body and queue of a batch item; 400 for a malformed one."""
+    if not isinstance(item, dict):
+        raise bad_request("invalid batch item: expected an object")
+    destination = item.get("destination")
+    if not isinstance(destination, str) or not destination:
+        raise bad_request("invalid batch item: destination must be a string")
+    headers = item.get("headers")
+    headers = {} if headers is None else headers
+    if not isinstance(headers, dict):
+        raise bad_request("invalid batch item: headers must be an object")
+    body = item.get("body")
+    if body is not None and not isinstance(body, str):
+        raise bad_request("invalid batch item: body must be a string")
+    queue = item.get("queue")
+    if queue is not None and not isinstance(queue, str):
+        raise bad_request("invalid batch item: queue must be a string")
+    if queue:
+        check_name(queue, "queue name")
+    data = b"" if body is None else body.encode("utf-8", "surrogatepass")
+    return as_wire(destination), header_pairs(headers), data, queue or None

@@ -1,0 +1,296 @@
+"""The queue's HTTP face, second era: `/v2/...`, and the first era's routes beside it.
+
+Decided here: a batch is answered 200 even when some of its items were refused, but for a step of a
+workflow run that has ended, which refuses the whole (400); a chat is passed on at once, without its
+credentials, to whatever stands in for the language model (502 says why nothing does); an empty
+success is an empty JSON object where clients parse it and an empty body where they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from ...core.auth import bearer_token, same
+from ...http.app import Answer, App, Request
+from ...http.reading import decode_segment, json_value
+from ...http.routing import Route
+from .. import errors
+from ..delivery.named import LLM_URL
+from ..engine.engine import Engine
+from ..engine.publishing import Published, error_item
+from ..errors import QueueError, bad_request
+from ..model import (
+    Delivery,
+    Headers,
+    Message,
+    Outcome,
+    first,
+)
+from ..wire import filters, records
+from ..wire.callback import failure_text
+from ..wire.headers import (
+    HOP_BY_HOP,
+    as_text,
+    check_name,
+    first_setting,
+)
+from .payloads import (
+    accepted_record,
+    destination_of,
+    names_nothing,
+    pairs,
+    read_batch_item,
+    refuse_empty_id,
+    segment,
+)
+from .routes_admin import SCHEDULES, AdministrationRoutes
+from .routes_history import HistoryRoutes
+from .routes_v1 import FirstEra
+
+#: Changes that may be asked for with a GET.
+_CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
+#: Below this path anybody may call: it is what the sender of a workflow's webhook is given.
+HOOKS = "/v2/workflows/hooks/"
+
+
+class MoreRoutes(Protocol):
+    """Endpoints that another part of the queue adds (the workflow runs)."""
+
+    def routes(self) -> list[Route]:
+        """Return all of them."""
+
+
+class QueueApp(App):
+    """Routes of a queue over its engine.
+
+    `tokens` returns the token that may do everything and the one that may only GET.
+    """
+
+    service = "queue"
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokens: Callable[[], tuple[str, str]],
+        more: Iterable[MoreRoutes] = (),
+    ) -> None:
+        self.engine = engine
+        self._tokens = tokens
+        self._more: list[MoreRoutes] = [
+            FirstEra(engine),
+            AdministrationRoutes(engine),
+            HistoryRoutes(engine),
+            *more,
+        ]
+
+    def routes(self) -> list[Route]:
+        return [
+            *(route for part in self._more for route in part.routes()),
+            Route("POST", "/v2/publish/{destination*}", "publish", self.publish),
+            Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", self.enqueue),
+            Route("POST", "/v2/batch", "batch", self.batch),
+            Route("DELETE", "/v2/messages", "cancel_messages", self.cancel_messages),
+            Route("GET", "/v2/messages/{id}", "get_message", self.get_message),
+            Route("DELETE", "/v2/messages/{id}", "cancel_message", self.cancel_message),
+            *(
+                Route("POST", f"{base}/{{destination*}}", "create_schedule", self.create_schedule)
+                for base in SCHEDULES
+            ),
+            # It takes as long as whoever stands in for the model.
+            Route("POST", "/llm/v1/chat/completions", "chat", self.chat, lingers=True),
+            Route("GET", "/v2/keys", "get_keys", self.get_keys),
+            Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
+        ]
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def authenticate(self, request: Request) -> object:
+        if request.path.startswith(HOOKS):
+            return None
+        given = bearer_token(request.header("Authorization"))
+        if given is None:
+            given = request.query("qstash_token")
+        token, read_only = self._tokens()
+        if same(given, token):
+            return given
+        if not same(given, read_only):
+            raise errors.unauthorized()
+        if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
+            raise errors.read_only()
+        return given
+
+    def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
+        # Observed: plain text, unlike every other error.
+        return Answer(
+            b"Method Not Allowed",
+            405,
+            [("Allow", ", ".join(sorted(allowed)))],
+            "text/plain; charset=utf-8",
+        )
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        facts: dict[str, Any] = dict(request.params)
+        if "destination" in request.params:
+            destination, settings = destination_of(request)
+            facts["url"] = facts["destination"] = as_text(destination)
+            label = first_setting([*request.headers, *settings], "label")
+            facts["label"] = None if label is None else as_text(label)
+        return facts
+
+    def answer_published(self, result: Published, status: int = 201) -> Answer:
+        """Return the answer to a publish request: an object, or an array for a URL group."""
+        if result.schedule_id is not None:
+            created: dict[str, object] = {"scheduleId": result.schedule_id}
+            if result.duplicate:
+                created["deduplicated"] = True
+            return Answer(created, 202 if result.duplicate else status)
+        body: Any = [accepted_record(one) for one in result.accepted]
+        if not result.group:
+            body = body[0]
+        return Answer(
+            body, 202 if result.duplicate else status, self.engine.allowance.daily_headers()
+        )
+
+    # -- publishing ------------------------------------------------------------------------------
+
+    def publish(self, request: Request) -> Answer:
+        return self._publish(request)
+
+    def enqueue(self, request: Request) -> Answer:
+        name = check_name(decode_segment(request.params["queue"]), "queue name")
+        return self._publish(request, queue_name=name)
+
+    def create_schedule(self, request: Request) -> Answer:
+        return self._publish(request, schedule_only=True)
+
+    def _publish(self, request: Request, **options: Any) -> Answer:
+        destination, settings = destination_of(request)
+        result = self.engine.publisher.publish(
+            destination,
+            request.headers,
+            request.body,
+            query=settings,
+            caller_ip=request.client_address,
+            **options,
+        )
+        return self.answer_published(result)
+
+    def batch(self, request: Request) -> Answer:
+        limit = self.engine.limits.batch_size
+        if len(request.body) > limit:
+            raise QueueError(413, f"quota maxBatchSize exceeded, current limit: {limit}")
+        try:
+            items = json_value(request.body)
+        except ValueError as error:
+            raise bad_request(f"invalid batch: {error}") from None
+        if not isinstance(items, list):
+            raise bad_request("invalid batch: expected a JSON array")
+        # One step: a run that ends meanwhile refuses the whole batch or nothing of it.
+        with self.engine.lock:
+            self.engine.allowance.count_request()
+            self.engine.workflow.refuse(map(_headers_of, items))
+            answers = [self._batch_item(item, request) for item in items]
+        return Answer(answers, 200, self.engine.allowance.daily_headers())
+
+    def _batch_item(self, item: Any, request: Request) -> object:
+        try:
+            destination, headers, body, queue = read_batch_item(item)
+            result = self.engine.publisher.publish(
+                destination,
+                headers,
+                body,
+                caller_ip=request.client_address,
+                queue_name=queue,
+                counted=False,
+            )
+        except QueueError as error:
+            return error_item(error)
+        return self.answer_published(result).body
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def get_message(self, request: Request) -> object:
+        return records.message_record(self.engine.message(segment(request, "id")))
+
+    def cancel_message(self, request: Request) -> object:
+        return {"cancelled": self.engine.cancel(segment(request, "id"))}
+
+    def cancel_messages(self, request: Request) -> object:
+        refuse_empty_id(request, "message")
+        chosen = filters.read_filters(
+            pairs(request, "messageIds"), filters.FOR_MESSAGES, most=2**62
+        )
+        if chosen.empty and names_nothing(request, "messageIds", "messageId"):
+            return {"cancelled": 0}
+        with self.engine.lock:
+            found = [
+                message
+                for message in self._candidates(chosen)
+                if chosen.matches(message, message.created_us)
+            ]
+            if chosen.count is not None:
+                found = found[: chosen.count]
+            return {"cancelled": self.engine.cancel_all(found)}
+
+    def _candidates(self, chosen: filters.Filters) -> list[Message]:
+        ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
+        pending = self.engine.pending
+        if ids is None:
+            return list(pending.values())
+        found: dict[str, Message] = {}
+        for one in ids:
+            for task in self.engine.groups_of_tasks.get(one, [one]):
+                if task in pending:
+                    found[task] = pending[task]
+        return list(found.values())
+
+    # -- the language model ----------------------------------------------------------------------
+
+    def chat(self, request: Request) -> Answer:
+        own = {"authorization", *HOP_BY_HOP}
+        delivery = Delivery(
+            message_id="chat",
+            url=LLM_URL,
+            method=request.method,
+            headers=[pair for pair in request.headers if pair[0].lower() not in own],
+            body=request.body,
+            attempt=0,
+            at_us=self.engine.clock.now_us(),
+            timeout_us=self.engine.limits.timeout_us,
+            sub=LLM_URL,
+            signed=False,
+        )
+        outcome = self._perform(delivery)
+        if outcome.status is None:
+            raise QueueError(502, f"no language model answers: {failure_text(outcome)}")
+        framing = {"content-type", *HOP_BY_HOP}
+        headers = [pair for pair in outcome.headers if pair[0].lower() not in framing]
+        content_type = first(outcome.headers, "Content-Type")
+        return Answer(outcome.body, outcome.status, headers, content_type)
+
+    def _perform(self, delivery: Delivery) -> Outcome:
+        try:
+            return self.engine.perform(delivery)
+        except Exception:
+            raise
+        except BaseException as error:
+            # A pytest.fail() in a stand-in would end the server's thread and nobody would hear it.
+            raise RuntimeError(f"a stand-in for the language model raised {error!r}") from error
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def get_keys(self, request: Request) -> object:
+        return {"current": self.engine.keys.current, "next": self.engine.keys.next}
+
+    def rotate_keys(self, request: Request) -> object:
+        self.engine.rotate_keys()
+        return self.get_keys(request)
+
+
+def _headers_of(item: Any) -> Headers:
+    # What is malformed is refused as an item of its own, later.
+    try:
+        return read_batch_item(item)[1]
+    except QueueError:
+        return []

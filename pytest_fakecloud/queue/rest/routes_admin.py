@@ -1,0 +1,281 @@
+"""What messages go through: schedules, queues, URL groups and flow control."""
+
+from __future__ import annotations
+
+from ...http.app import Answer, Request
+from ...http.routing import Route
+from ..engine.engine import Engine
+from ..engine.flow import FlowKey
+from ..errors import bad_request
+from ..model import SECOND, Headers
+from ..wire import records
+from ..wire.headers import as_wire, read_given, read_integer
+from .payloads import (
+    empty,
+    endpoints_of,
+    header_pairs,
+    json_object,
+    query_of,
+    segment,
+)
+
+#: The vendor's documents write this segment both ways.
+SCHEDULES = ("/v2/schedules", "/v2/Schedules")
+
+
+class AdministrationRoutes:
+    """Routes of schedules (but their creation, which is a publish), queues, groups, flow control."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def routes(self) -> list[Route]:
+        """Return all of them."""
+        return [
+            *(route for base in SCHEDULES for route in self._of_schedules(base)),
+            Route("GET", "/v2/queues", "list_queues", self.list_queues),
+            Route("POST", "/v2/queues", "upsert_queue", self.upsert_queue),
+            Route("GET", "/v2/queues/{name}", "get_queue", self.get_queue),
+            Route("DELETE", "/v2/queues/{name}", "delete_queue", self.delete_queue),
+            Route("POST", "/v2/queues/{name}/pause", "pause_queue", self.pause_queue),
+            Route("POST", "/v2/queues/{name}/resume", "resume_queue", self.resume_queue),
+            Route("GET", "/v2/topics", "list_groups", self.list_groups),
+            Route("GET", "/v2/topics/{name}", "get_group", self.get_group),
+            Route("DELETE", "/v2/topics/{name}", "delete_group", self.delete_group),
+            Route("PATCH", "/v2/topics/{name}", "change_group", self.change_group),
+            Route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", self.add_endpoints),
+            Route(
+                "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", self.remove_endpoints
+            ),
+            Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
+            Route("GET", "/v2/flowControl/{key}", "get_flow_control", self.get_flow_control),
+            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.pause_flow),
+            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.resume_flow),
+            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", self.pin_flow),
+            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", self.unpin_flow),
+            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
+            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", self.reset_rate),
+            Route("GET", "/v2/globalParallelism", "global_parallelism", self.global_parallelism),
+        ]
+
+    def _of_schedules(self, base: str) -> list[Route]:
+        return [
+            Route("GET", base, "list_schedules", self.list_schedules),
+            Route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", self.pause_schedule),
+            Route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", self.resume_schedule),
+            Route("GET", f"{base}/{{id}}", "get_schedule", self.get_schedule),
+            Route("DELETE", f"{base}/{{id}}", "delete_schedule", self.delete_schedule),
+        ]
+
+    # -- schedules -------------------------------------------------------------------------------
+
+    def _schedule(self, schedule_id: str) -> records.Record:
+        engine = self.engine
+        with engine.lock:
+            schedule = engine.schedules.get(schedule_id)
+            retries = min(engine.settings.default_retries, engine.limits.retries)
+            return records.schedule_record(
+                schedule, engine.schedules.states(schedule), retries, engine.limits.timeout_us
+            )
+
+    def list_schedules(self, request: Request) -> object:
+        with self.engine.lock:
+            return [self._schedule(one) for one in self.engine.schedules.by_id]
+
+    def get_schedule(self, request: Request) -> object:
+        return self._schedule(segment(request, "id"))
+
+    def delete_schedule(self, request: Request) -> Answer:
+        self.engine.schedules.delete(segment(request, "id"))
+        return empty()
+
+    def pause_schedule(self, request: Request) -> Answer:
+        self.engine.schedules.pause(segment(request, "id"), True)
+        return empty()
+
+    def resume_schedule(self, request: Request) -> Answer:
+        self.engine.schedules.pause(segment(request, "id"), False)
+        return empty()
+
+    # -- queues ----------------------------------------------------------------------------------
+
+    def _queue(self, name: str) -> records.Record:
+        with self.engine.lock:
+            queue = self.engine.queues.get(name)
+            return records.queue_record(queue, self.engine.gates.lag(queue))
+
+    def list_queues(self, request: Request) -> object:
+        with self.engine.lock:
+            return [self._queue(name) for name in self.engine.queues.by_name]
+
+    def upsert_queue(self, request: Request) -> Answer:
+        body = json_object(request)
+        name = body.get("queueName")
+        parallelism = body.get("parallelism")
+        paused = body.get("paused")
+        if not isinstance(name, str):
+            raise bad_request("invalid queue: queueName must be a string")
+        if parallelism is not None and (
+            isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1
+        ):
+            raise bad_request("invalid queue: parallelism must be a number of at least 1")
+        if paused is not None and not isinstance(paused, bool):
+            raise bad_request("invalid queue: paused must be true or false")
+        self.engine.gates.upsert_queue(name, parallelism=parallelism, paused=paused)
+        return empty()
+
+    def get_queue(self, request: Request) -> object:
+        return self._queue(segment(request, "name"))
+
+    def delete_queue(self, request: Request) -> Answer:
+        self.engine.gates.delete_queue(segment(request, "name"))
+        return empty()
+
+    def pause_queue(self, request: Request) -> Answer:
+        self.engine.gates.pause_queue(segment(request, "name"))
+        return empty()
+
+    def resume_queue(self, request: Request) -> Answer:
+        self.engine.gates.resume_queue(segment(request, "name"))
+        return empty()
+
+    # -- URL groups ------------------------------------------------------------------------------
+
+    def list_groups(self, request: Request) -> object:
+        with self.engine.lock:
+            return [records.group_record(one) for one in self.engine.groups.by_name.values()]
+
+    def get_group(self, request: Request) -> object:
+        with self.engine.lock:
+            return records.group_record(self.engine.groups.get(segment(request, "name")))
+
+    def delete_group(self, request: Request) -> Answer:
+        with self.engine.lock:
+            group = self.engine.groups.find(segment(request, "name"))
+            if group is not None:
+                self.engine.groups.remove(group)
+        return empty()
+
+    def change_group(self, request: Request) -> Answer:
+        headers = json_object(request).get("headers")
+        if not isinstance(headers, dict):
+            raise bad_request("invalid topic: headers must be an object")
+        pairs = header_pairs(headers)
+        defaults: Headers = [
+            (
+                name
+                if name.lower().startswith(("upstash-", "service-", "content-type"))
+                else f"Upstash-Forward-{name}",
+                value,
+            )
+            for name, value in pairs
+        ]
+        read_given(defaults)
+        with self.engine.lock:
+            group = self.engine.groups.get(segment(request, "name"))
+            group.headers = defaults
+            group.updated_us = self.engine.clock.now_us()
+        return empty()
+
+    def add_endpoints(self, request: Request) -> Answer:
+        wanted = endpoints_of(request)
+        for item in wanted:
+            if not isinstance(item.get("url"), str):
+                raise bad_request("invalid endpoint: url must be a string")
+        engine = self.engine
+        with engine.lock:
+            engine.groups.add_all(
+                segment(request, "name"),
+                [(as_wire(item["url"]), item.get("name") or None) for item in wanted],
+                engine.clock.now_us(),
+            )
+        return empty()
+
+    def remove_endpoints(self, request: Request) -> Answer:
+        wanted = endpoints_of(request)
+        for item in wanted:
+            if item.get("url") is None and item.get("name") is None:
+                raise bad_request("invalid endpoint: give url or name")
+            if item.get("url") is not None:
+                item["url"] = as_wire(item["url"])
+        with self.engine.lock:
+            group = self.engine.groups.get(segment(request, "name"))
+            self.engine.groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
+        return empty()
+
+    # -- flow control ----------------------------------------------------------------------------
+
+    def list_flow_controls(self, request: Request) -> object:
+        with self.engine.lock:
+            found = self.engine.flow.search(request.query("search"))
+            return [self.engine.gates.flow_record(key) for key in found]
+
+    def get_flow_control(self, request: Request) -> object:
+        with self.engine.lock:
+            return self.engine.gates.flow_record(self.engine.flow.get(segment(request, "key")))
+
+    def pause_flow(self, request: Request) -> Answer:
+        return self._set_flow_paused(request, True)
+
+    def resume_flow(self, request: Request) -> Answer:
+        return self._set_flow_paused(request, False)
+
+    def _set_flow_paused(self, request: Request, paused: bool) -> Answer:
+        engine = self.engine
+        with engine.lock:
+            key = engine.flow.configure(segment(request, "key"), engine.clock.now_us())
+            key.paused = paused
+            if paused:
+                engine.gates.recall_flow(key)
+            engine.gates.pump_flow(key)
+        return empty()
+
+    def pin_flow(self, request: Request) -> Answer:
+        engine = self.engine
+        numbers: dict[str, int | None] = {"parallelism": None, "rate": None, "period": None}
+        for name, value in query_of(request):
+            if name not in numbers:
+                raise bad_request(f"unknown setting {name!r}, expected {', '.join(numbers)}")
+            numbers[name] = read_integer(value, name, least=1)
+        period = numbers["period"]
+        if period is not None and period > 7 * 86_400:
+            raise bad_request("invalid period: it must be from 1 to 604800 seconds")
+        with engine.lock:
+            key = engine.flow.pin(
+                segment(request, "key"),
+                engine.clock.now_us(),
+                parallelism=numbers["parallelism"],
+                rate=numbers["rate"],
+                period_us=None if period is None else period * SECOND,
+            )
+            self._begin_period(key)
+        return empty()
+
+    def _begin_period(self, key: FlowKey) -> None:
+        # Who was let through and has not started does so in the fresh period, and counts there.
+        self.engine.gates.recall_flow(key)
+        self.engine.gates.pump_flow(key)
+
+    def unpin_flow(self, request: Request) -> Answer:
+        flags = {"parallelism": False, "rate": False}
+        for name, value in query_of(request):
+            if name not in flags or value.lower() not in ("true", "false"):
+                raise bad_request(f"invalid setting {name}={value}, expected parallelism or rate")
+            flags[name] = value.lower() == "true"
+        with self.engine.lock:
+            self.engine.flow.unpin(segment(request, "key"), **flags)
+        return empty()
+
+    def reset_rate(self, request: Request) -> Answer:
+        engine = self.engine
+        with engine.lock:
+            key = engine.flow.get(segment(request, "key"))
+            key.restart_period(engine.clock.now_us())
+            self._begin_period(key)
+        return empty()
+
+    def global_parallelism(self, request: Request) -> object:
+        return {
+            "parallelismMax": self.engine.limits.parallelism or 0,
+            "parallelismCount": len(self.engine.active),
+        }

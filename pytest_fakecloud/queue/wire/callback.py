@@ -1,0 +1,108 @@
+"""The bodies of callbacks and failure callbacks: every field of the seed.
+
+A callback is published after every attempt, a failure callback after the last one (never for a v1
+publish); both are messages of their own.  `notBefore` and `createdAt` are texts of Unix
+milliseconds.  The id of the message appears as `sourceMessageId` (the service's name) and as
+`sourceMessasgeId` (the seed's spelling).
+
+Decided here: `status` is 0 when no HTTP answer came; the destination's body is cut to the plan's
+message size; redacted parts are sent in clear, as in any delivery.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..model import Headers, Message, Outcome
+from .headers import as_text, header_map
+
+#: The two spellings of the source id, by the name of the setting.
+SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "both": ("sourceMessageId", "sourceMessasgeId"),
+    "service": ("sourceMessageId",),
+    "seed": ("sourceMessasgeId",),
+}
+
+
+def encoded(data: bytes) -> str:
+    """Return base64 text."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def source_headers(message: Message) -> Headers:
+    """Return the headers of a message as its publisher meant them: forwarded and content type."""
+    settings = message.settings
+    headers = list(settings.forward)
+    if settings.content_type is not None:
+        headers.append(("Content-Type", settings.content_type))
+    headers += settings.workflow
+    return headers
+
+
+def callback_body(
+    message: Message,
+    outcome: Outcome,
+    *,
+    retried: int,
+    dlq_id: str | None = None,
+    no_answer_status: int = 0,
+    size: int,
+    spelling: str = "both",
+    more: Mapping[str, object] | None = None,
+) -> bytes:
+    """Return the JSON body that reports an attempt; `dlq_id` is for a failure callback only.
+
+    `size` cuts the destination's body, in bytes before base64.  `more` are further fields.
+    """
+    body: dict[str, Any] = {
+        "status": no_answer_status if outcome.status is None else outcome.status,
+        "header": header_map(outcome.headers),
+        "body": encoded(_answer_body(outcome)[:size]),
+        "retried": retried,
+        "maxRetries": message.max_retries,
+    }
+    if dlq_id is not None:
+        body["dlqId"] = dlq_id
+    for name in SOURCE_SPELLINGS[spelling]:
+        body[name] = message.public_id
+    for name, value in (
+        ("topicName", message.topic_name),
+        ("endpointName", message.endpoint_name),
+        ("scheduleId", message.schedule_id),
+    ):
+        if value is not None:
+            body[name] = value
+    body |= {
+        "url": as_text(message.url),
+        "method": message.settings.method,
+        "sourceHeader": header_map(source_headers(message)),
+        "sourceBody": encoded(message.body),
+        "notBefore": str(message.not_before_us // 1000),
+        "createdAt": str(message.created_us // 1000),
+        "callerIP": message.caller_ip,
+    }
+    body.update(more or {})
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def _answer_body(outcome: Outcome) -> bytes:
+    if outcome.status is None and outcome.exception is not None:
+        return failure_text(outcome).encode("utf-8", "replace")
+    return outcome.body
+
+
+def failure_text(outcome: Outcome) -> str:
+    """Return, in words, why an attempt did not deliver its message."""
+    if outcome.unstubbed:
+        return outcome.unstubbed
+    if outcome.status is not None:
+        return f"destination answered {outcome.status}"
+    error = outcome.exception
+    if error is None:
+        return "destination did not answer"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,228 @@
+"""Filters and cursors of the listings and of the bulk operations.
+
+Within one field any value counts (repeated, or separated by commas, except in `url`), across fields
+all must.  `fromDate` and `toDate` are Unix milliseconds, both inclusive.  `host` and `path` of the
+destination work for messages and logs and are refused for dead letters.  Unknown names are 400.
+
+Decided here: `order` is `earliestFirst` or `latestFirst`; a `count` above the most is the most.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from ..errors import bad_request
+from ..model import Message
+from .headers import as_text, read_integer
+
+T = TypeVar("T")
+Pairs = Iterable[tuple[str, str]]
+
+#: Filter name -> the values of a message it is compared with.
+_MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
+    "messageId": lambda message: (message.public_id, message.id),
+    "messageIds": lambda message: (message.public_id, message.id),
+    "url": lambda message: (as_text(message.url), message.url),
+    "topicName": lambda message: _one(message.topic_name),
+    "urlGroup": lambda message: _one(message.topic_name),
+    "queueName": lambda message: _one(message.queue_name),
+    "scheduleId": lambda message: _one(message.schedule_id),
+    "label": lambda message: message.settings.labels,
+    "labels": lambda message: message.settings.labels,
+    "flowControlKey": lambda message: _one(message.settings.flow and message.settings.flow.key),
+    "callerIp": lambda message: (message.caller_ip,),
+    "callerIP": lambda message: (message.caller_ip,),
+    "workflowRunId": lambda message: _one(message.extra.get("workflow_run_id")),
+    "workflowUrl": lambda message: _one(message.extra.get("workflow_url")),
+    "workflowCreatedAt": lambda message: _one(message.extra.get("workflow_created_ms")),
+    "failureFunctionState": lambda message: _one(message.extra.get("failure_function_state")),
+    "source": lambda message: ("workflow" if "workflow_run_id" in message.extra else "qstash",),
+    "host": lambda message: _one(_split(message.url)[0]),
+    "path": lambda message: _one(_split(message.url)[1]),
+}
+_DESTINATION = frozenset({"host", "path"})
+_PAGING = frozenset({"cursor", "count", "order"})
+COMMON = frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"} | {"fromDate", "toDate"}
+FOR_MESSAGES = COMMON | _DESTINATION | {"messageIds", "count"}
+FOR_LOGS = COMMON | _DESTINATION | _PAGING | {"messageIds", "state", "responseStatus"}
+FOR_DEAD_LETTERS = COMMON | _PAGING | {"dlqIds", "dlqId", "responseStatus"}
+
+_IN_PROGRESS = frozenset({"ACTIVE", "RETRY", "ERROR"})
+_STATES = frozenset(
+    [
+        "CREATED",
+        "ACTIVE",
+        "RETRY",
+        "ERROR",
+        "DELIVERED",
+        "FAILED",
+        "CANCEL_REQUESTED",
+        "CANCELED",
+        "IN_PROGRESS",
+    ]
+)
+
+
+def _one(value: object) -> Sequence[str]:
+    return () if value is None else (str(value),)
+
+
+def _split(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "", ""
+    return parts.netloc, parts.path
+
+
+@dataclass(slots=True)
+class Filters:
+    """Filters that were read: fields with their wanted values, span, order, page."""
+
+    fields: dict[str, list[str]] = field(default_factory=dict)
+    from_us: int | None = None
+    to_us: int | None = None
+    latest_first: bool | None = None
+    count: int | None = None
+    cursor: str | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing narrows the selection (paging does not)."""
+        return not self.fields and self.from_us is None and self.to_us is None
+
+    def matches(
+        self,
+        message: Message,
+        at_us: int,
+        *,
+        state: str | None = None,
+        status: int | None = None,
+        dlq_id: str | None = None,
+    ) -> bool:
+        """Whether a message (in a log row of that state, or dead letter of that id) is meant."""
+        if self.from_us is not None and at_us < self.from_us:
+            return False
+        if self.to_us is not None and at_us > self.to_us:
+            return False
+        for name, wanted in self.fields.items():
+            if name == "state":
+                found: Sequence[str] = _one(state)
+            elif name == "responseStatus":
+                found = _one(status)
+            elif name in ("dlqId", "dlqIds"):
+                found = _one(dlq_id)
+            else:
+                found = _MESSAGE_FIELDS[name](message)
+            if not any(value in wanted for value in found):
+                return False
+        return True
+
+
+def read_filters(pairs: Pairs, known: frozenset[str], most: int = 100) -> Filters:
+    """Read query pairs into filters; 400 for an unknown name or a malformed value."""
+    filters = Filters()
+    for name, value in pairs:
+        if name not in known:
+            raise bad_request(
+                f"unknown filter {name!r}, expected one of {', '.join(sorted(known))}"
+            )
+        if name == "cursor":
+            filters.cursor = value or None
+        elif name == "count":
+            filters.count = min(read_integer(value, "count", least=1), most)
+        elif name == "order":
+            if value not in ("earliestFirst", "latestFirst"):
+                raise bad_request(
+                    f"invalid order: {value!r}, expected earliestFirst or latestFirst"
+                )
+            filters.latest_first = value == "latestFirst"
+        elif name == "fromDate":
+            filters.from_us = read_integer(value, "fromDate") * 1000
+        elif name == "toDate":
+            # Inclusive to the millisecond, while instants are kept in microseconds.
+            filters.to_us = read_integer(value, "toDate") * 1000 + 999
+        else:
+            values = [value] if name == "url" else [one.strip() for one in value.split(",")]
+            if name == "state":
+                values = _states(values)
+            elif name == "responseStatus":
+                values = [str(read_integer(one, "responseStatus")) for one in values]
+            filters.fields.setdefault(name, []).extend(one for one in values if one)
+    return filters
+
+
+def _states(values: list[str]) -> list[str]:
+    found: list[str] = []
+    for value in values:
+        state = "CANCELED" if value == "CANCELLED" else value
+        if state not in _STATES:
+            raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(_STATES)}")
+        found += _IN_PROGRESS if state == "IN_PROGRESS" else [state]
+    return found
+
+
+def pairs_of(body: Any) -> list[tuple[str, str]]:
+    """Return the filters of a JSON body as query pairs; 400 for values that are no text."""
+    if body is None:
+        return []
+    if not isinstance(body, dict):
+        raise bad_request("invalid body: expected a JSON object")
+    pairs: list[tuple[str, str]] = []
+    for name, value in body.items():
+        for one in value if isinstance(value, list) else [value]:
+            if one is None:
+                continue
+            if isinstance(one, bool) or not isinstance(one, str | int):
+                raise bad_request(f"invalid {name}: expected text or a number, got {one!r}")
+            pairs.append((name, str(one)))
+    return pairs
+
+
+def page(
+    rows: Sequence[T],
+    number: Callable[[T], int],
+    filters: Filters,
+    *,
+    latest_first: bool,
+    default: int = 100,
+) -> tuple[list[T], str | None]:
+    """Return one page of rows (given in rising order of their number) and the cursor to the next.
+
+    A cursor names the last row seen, so rows that come and go between two calls never repeat or
+    hide others.  400 for a cursor that is none of ours.
+    """
+    backwards = latest_first if filters.latest_first is None else filters.latest_first
+    after = None if filters.cursor is None else read_cursor(filters.cursor)
+    ordered = reversed(rows) if backwards else iter(rows)
+    count = filters.count or default
+    found: list[T] = []
+    for row in ordered:
+        at = number(row)
+        if after is not None and (at >= after if backwards else at <= after):
+            continue
+        if len(found) == count:
+            return found, make_cursor(number(found[-1]))
+        found.append(row)
+    return found, None
+
+
+def make_cursor(number: int) -> str:
+    """Return an opaque text for a row number."""
+    return base64.urlsafe_b64encode(f"row-{number}".encode()).decode("ascii").rstrip("=")
+
+
+def read_cursor(text: str) -> int:
+    """Return the row number of a cursor; 400 when it is none of ours."""
+    try:
+        plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
+        if not plain.startswith("row-") or not plain[4:].isdigit() or len(plain) > 24:
+            raise ValueError
+        return int(plain[4:])
+    except (ValueError, binascii.Error, UnicodeError):
+        raise bad_request(f"invalid cursor: {text!r}") from None

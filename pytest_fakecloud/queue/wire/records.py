@@ -1,0 +1,316 @@
+"""The JSON records of the API: messages, dead letters, logs, schedules, queues, groups, tasks.
+
+Header names are canonical with values as lists; a body is `body` when it is UTF-8 and `bodyBase64`
+when it is not, and absent when empty.  Instants are Unix milliseconds.  Redacted parts appear as
+`REDACTED:<sha256>`.  Where clients and documents disagree about a name, both names are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ..engine.fifo import OrderedQueue
+from ..engine.groups import Endpoint, UrlGroup
+from ..engine.schedule import Schedule
+from ..model import (
+    SECOND,
+    Headers,
+    LogEntry,
+    Message,
+    Outcome,
+    PublishSettings,
+    Redaction,
+)
+from .callback import encoded, failure_text, source_headers
+from .headers import as_text, canonical, header_map
+
+Record = dict[str, Any]
+
+
+def ms(instant_us: int) -> int:
+    """Return an instant in milliseconds."""
+    return instant_us // 1000
+
+
+def _hidden(data: bytes) -> str:
+    return f"REDACTED:{hashlib.sha256(data).hexdigest()}"
+
+
+def _body(name: str, body: bytes, hide: bool = False) -> Record:
+    if not body:
+        return {}
+    if hide:
+        return {name: _hidden(body)}
+    try:
+        return {name: body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": encoded(body)}
+
+
+def shown_headers(headers: Headers, redaction: Redaction | None) -> dict[str, list[str]]:
+    """Return a header map with the redacted values hidden."""
+    shown = header_map(headers)
+    if redaction is None:
+        return shown
+    return {
+        name: [
+            _hidden(value.encode("utf-8", "surrogatepass"))
+            if redaction.all_headers or name.lower() in redaction.headers
+            else value
+            for value in values
+        ]
+        for name, values in shown.items()
+    }
+
+
+def nested_headers(headers: Headers) -> dict[str, list[str]]:
+    """Return the nested settings of a callback as the API shows them, without any prefix."""
+    shown: dict[str, list[str]] = {}
+    for name, value in headers:
+        plain = name[8:]
+        if plain.lower().startswith("forward-"):
+            plain = plain[8:]
+        shown.setdefault(canonical(plain), []).append(as_text(value))
+    return shown
+
+
+def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Record:
+    record: Record = {}
+    for name, value in (
+        ("callback", settings.callback),
+        ("failureCallback", settings.failure_callback),
+    ):
+        if value is not None:
+            record[name] = as_text(value)
+    if settings.callback_headers:
+        record["callbackHeader"] = nested_headers(settings.callback_headers)
+    if settings.failure_callback_headers:
+        record["failureCallbackHeader"] = nested_headers(settings.failure_callback_headers)
+    if settings.labels:
+        record["label"] = settings.labels[0]
+        record["labels"] = list(settings.labels)
+    if settings.flow is not None:
+        record["flowControlKey"] = settings.flow.key
+        if settings.flow.parallelism is not None:
+            record["parallelism"] = settings.flow.parallelism
+        if settings.flow.rate is not None:
+            record["rate"] = settings.flow.rate
+        record["period"] = settings.flow.period_us // SECOND
+    if retry_delay is not None:
+        record["retryDelayExpression"] = retry_delay
+    return record
+
+
+def message_record(message: Message) -> Record:
+    """Return a message as `GET /v2/messages/<id>` shows it."""
+    settings = message.settings
+    redaction = settings.redaction
+    record: Record = {
+        "messageId": message.public_id,
+        "url": as_text(message.url),
+        "method": settings.method,
+        "header": shown_headers(source_headers(message), redaction),
+        **_body("body", message.body, redaction is not None and redaction.body),
+        "maxRetries": message.max_retries,
+        "notBefore": ms(message.not_before_us),
+        "createdAt": ms(message.created_us),
+        "callerIP": message.caller_ip,
+        **_settings_record(settings, message.retry_delay),
+    }
+    if settings.timeout_us is not None:
+        record["timeout"] = settings.timeout_us // 1000
+    for name, value in (
+        ("topicName", message.topic_name),
+        ("endpointName", message.endpoint_name),
+        ("queueName", message.queue_name),
+        ("scheduleId", message.schedule_id),
+        ("workflowRunId", message.extra.get("workflow_run_id")),
+        ("workflowUrl", message.extra.get("workflow_url")),
+        ("workflowCreatedAt", message.extra.get("workflow_created_ms")),
+    ):
+        if value is not None:
+            record[name] = value
+    return record
+
+
+def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> Record:
+    """Return a dead letter: the message record and the last answer."""
+    outcome = message.last_outcome or Outcome()
+    record = message_record(message)
+    record["dlqId"] = dlq_id
+    record["state"] = "failed"
+    record["responseStatus"] = no_answer_status if outcome.status is None else outcome.status
+    record["responseHeader"] = header_map(outcome.headers)
+    record.update(_body("responseBody", outcome.body))
+    if outcome.status is None:
+        record["error"] = failure_text(outcome)
+    return record
+
+
+def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
+    """Return one row of `/v2/events`."""
+    settings = message.settings
+    redaction = settings.redaction
+    hide = redaction is not None and redaction.body
+    record: Record = {
+        "time": ms(entry.time_us),
+        "messageId": message.public_id,
+        "state": entry.state,
+        "url": as_text(message.url),
+        "method": settings.method,
+        "header": shown_headers(source_headers(message), redaction),
+        "body": _hidden(message.body) if hide else encoded(message.body),
+        "maxRetries": message.max_retries,
+        **_settings_record(settings, message.retry_delay),
+    }
+    if settings.timeout_us is not None:
+        record["timeout"] = settings.timeout_us // 1000
+    if entry.error is not None:
+        record["error"] = entry.error
+    if entry.next_us is not None:
+        record["nextDeliveryTime"] = ms(entry.next_us)
+    for name, value in (
+        ("topicName", message.topic_name),
+        ("endpointName", message.endpoint_name),
+        ("queueName", message.queue_name),
+        ("scheduleId", message.schedule_id),
+    ):
+        if value is not None:
+            record[name] = value
+    outcome = entry.outcome
+    if outcome is not None:
+        status = no_answer_status if outcome.status is None else outcome.status
+        record["responseStatus"] = status
+        record["responseHeader"] = record["responseHeaders"] = header_map(outcome.headers)
+        if entry.state == "ERROR":
+            record["responseBody"] = encoded(outcome.body)
+    if "retryDelayExpression" in record:
+        record["retryDelayExpr"] = record["retryDelayExpression"]
+    for one, other in (
+        ("callbackHeader", "callbackHeaders"),
+        ("failureCallbackHeader", "failureCallbackHeaders"),
+    ):
+        if one in record:
+            record[other] = record[one]
+    return record
+
+
+def schedule_record(
+    schedule: Schedule, states: dict[str, str], default_retries: int, default_timeout: int
+) -> Record:
+    """Return a schedule; `states` are those of the messages of its last run."""
+    settings = schedule.settings
+    redaction = settings.redaction
+    headers = list(settings.forward)
+    if settings.content_type is not None:
+        headers.append(("Content-Type", settings.content_type))
+    record: Record = {
+        "scheduleId": schedule.id,
+        "cron": schedule.cron,
+        "destination": as_text(schedule.destination),
+        "createdAt": ms(schedule.created_us),
+        "method": settings.method,
+        "header": shown_headers(headers, redaction),
+        **_body("body", schedule.body, redaction is not None and redaction.body),
+        "retries": default_retries if settings.retries is None else settings.retries,
+        "callerIP": schedule.caller_ip,
+        "isPaused": schedule.paused,
+        **_settings_record(settings, settings.retry_delay),
+    }
+    if settings.delay_us:
+        record["delay"] = settings.delay_us // SECOND
+    if settings.timeout_us is not None:
+        record["timeout"] = min(settings.timeout_us, default_timeout) // SECOND
+    if settings.queue_name is not None:
+        record["queueName"] = settings.queue_name
+    if schedule.last_us is not None:
+        record["lastScheduleTime"] = ms(schedule.last_us)
+        record["lastScheduleStates"] = states
+    if schedule.next_us is not None:
+        record["nextScheduleTime"] = ms(schedule.next_us)
+    if schedule.error is not None:
+        record["error"] = schedule.error
+    return record
+
+
+def queue_record(queue: OrderedQueue, lag: int) -> Record:
+    """Return a queue; the official client reads all six fields."""
+    return {
+        "name": queue.name,
+        "parallelism": queue.parallelism,
+        "createdAt": ms(queue.created_us),
+        "updatedAt": ms(queue.updated_us),
+        "lag": lag,
+        "paused": queue.paused,
+    }
+
+
+def group_record(group: UrlGroup) -> Record:
+    """Return a URL group in its second-era form."""
+    return {
+        "name": group.name,
+        "createdAt": ms(group.created_us),
+        "updatedAt": ms(group.updated_us),
+        "endpoints": [
+            {"url": as_text(one.url)} | ({"name": one.name} if one.name is not None else {})
+            for one in group.endpoints
+        ],
+    } | ({"headers": header_map(group.headers)} if group.headers else {})
+
+
+def endpoint_record(group: UrlGroup, endpoint: Endpoint) -> Record:
+    """Return an endpoint in its first-era form: one of `topicId` and `topicName` is set."""
+    topic = {"topicId": group.id} if endpoint.by_id else {"topicName": group.name}
+    return {"endpointId": endpoint.id, "url": as_text(endpoint.url), **topic}
+
+
+def topic_record(group: UrlGroup) -> Record:
+    """Return a URL group in its first-era form."""
+    return {
+        "topicId": group.id,
+        "name": group.name,
+        "endpoints": [endpoint_record(group, one) for one in group.endpoints],
+    }
+
+
+_TASK_STATES = {
+    "ACTIVE": "active",
+    "RETRY": "retry",
+    "DELIVERED": "completed",
+    "FAILED": "archived",
+    "CANCELED": "archived",
+}
+
+
+def task_record(message: Message, now_us: int) -> Record:
+    """Return the delivery of a message to one endpoint in its first-era form.
+
+    Decided here: the words for the state are those of the task library of that era; instants are
+    Unix milliseconds.
+    """
+    state = _TASK_STATES.get(message.state)
+    if state is None:
+        state = "scheduled" if (message.due_us or 0) > now_us else "pending"
+    record: Record = {
+        "taskId": task_id(message),
+        "messageId": message.public_id,
+        "url": as_text(message.url),
+        "state": state,
+        "retried": message.retried,
+        "maxRetry": message.max_retries,
+    }
+    if message.due_us is not None:
+        record["nextProcessAt"] = ms(message.due_us)
+    if message.last_error_us is not None:
+        record["lastErrorAt"] = ms(message.last_error_us)
+    if message.state == "DELIVERED" and message.finished_us is not None:
+        record["completedAt"] = ms(message.finished_us)
+    if message.last_outcome is not None and not message.last_outcome.delivered:
+        record["error"] = failure_text(message.last_outcome)
+    return record
+
+
+def task_id(message: Message) -> str:
+    """Return the first-era id of the delivery to one endpoint."""
+    return "task_" + message.id.removeprefix("msg_")

@@ -1,0 +1,267 @@
+"""When a failed attempt is made again: backoff, `Retry-After` and retry-delay expressions.
+
+Seed and vendor's docs: retry n waits min(86400, e^(2.5 n)) seconds.  A destination's `Retry-After`,
+`X-RateLimit-Reset`, `X-RateLimit-Reset-Requests` or `X-RateLimit-Reset-Tokens` sets the next wait
+instead, unless it is above one day.
+
+Decided here: those headers count in that order and beat an expression; a date in the past and a
+negative duration mean at once; an expression is worked out in floating point for every retry the
+message may make when it is published, and refused when one of them divides by zero or overflows
+(where a message comes to make more retries than that, one without a value waits the backoff);
+its value is held between 0 and one day; `round` rounds halves away from zero.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+from ..errors import QueueError, bad_request
+from ..model import DAY, SECOND, first
+
+RETRY_HEADERS = (
+    "Retry-After",
+    "X-RateLimit-Reset",
+    "X-RateLimit-Reset-Requests",
+    "X-RateLimit-Reset-Tokens",
+)
+_TOKEN = re.compile(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))", re.ASCII)
+_GO_DURATION = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
+_GO_GROUP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_GO_UNIT = {
+    "ns": 1e-3,
+    "us": 1.0,
+    "µs": 1.0,
+    "μs": 1.0,
+    "ms": 1e3,
+    "s": 1e6,
+    "m": 6e7,
+    "h": 3.6e9,
+}
+_DEEPEST = 50
+_LONGEST = 500
+
+
+def backoff_us(retry: int) -> int:
+    """Return the default wait before retry `retry` (1, 2, ...) in microseconds."""
+    if 2.5 * retry >= math.log(86_400):
+        return DAY
+    return round(math.exp(2.5 * retry) * SECOND)
+
+
+def _round(value: float) -> float:
+    return math.copysign(math.floor(abs(value) + 0.5), value)
+
+
+_FUNCTIONS: dict[str, tuple[int | None, Callable[..., float]]] = {
+    "pow": (2, math.pow),
+    "exp": (1, math.exp),
+    "sqrt": (1, math.sqrt),
+    "abs": (1, abs),
+    "floor": (1, lambda value: float(math.floor(value))),
+    "ceil": (1, lambda value: float(math.ceil(value))),
+    "round": (1, _round),
+    "min": (None, min),
+    "max": (None, max),
+}
+_Node = Callable[[float], float]
+
+
+class RetryDelay:
+    """A parsed retry-delay expression: milliseconds as a function of `retried` (0, 1, ...).
+
+    Numbers, `retried`, `+ - * / %`, unary minus, brackets and the functions `pow exp sqrt abs floor
+    ceil round min max`.  Raises `QueueError` 400 for anything else.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > _LONGEST:
+            raise self._bad(f"it is longer than {_LONGEST} characters")
+        self._tokens: list[str] = [
+            number or name or sign
+            for number, name, sign in _TOKEN.findall(text)
+            if (number or name or sign).strip()
+        ]
+        self._at = 0
+        self._depth = 0
+        self._node = self._sum()
+        if self._at != len(self._tokens):
+            raise self._bad(f"unexpected {self._tokens[self._at]!r}")
+
+    def milliseconds(self, retried: int) -> float:
+        """Return the wait in milliseconds; 400 where the value is not a finite number."""
+        try:
+            value = self._node(float(retried))
+        except ZeroDivisionError:
+            raise self._bad(f"it divides by zero when retried is {retried}") from None
+        except OverflowError:
+            raise self._bad(f"it overflows when retried is {retried}") from None
+        except ValueError:
+            raise self._bad(f"it has no value when retried is {retried}") from None
+        if not math.isfinite(value):
+            raise self._bad(f"it overflows when retried is {retried}")
+        return value
+
+    def wait_us(self, retried: int) -> int:
+        """Return the wait in microseconds, held between 0 and one day."""
+        return min(DAY, max(0, round(min(self.milliseconds(retried), 1e9) * 1_000)))
+
+    def _bad(self, why: str) -> Exception:
+        return bad_request(f"invalid retry delay expression {self.text!r}: {why}")
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _expect(self, sign: str) -> None:
+        if self._take() != sign:
+            raise self._bad(f"expected {sign!r}")
+
+    def _sum(self) -> _Node:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._bad(f"it is nested deeper than {_DEEPEST} levels")
+        node = self._product()
+        while self._peek() in ("+", "-"):
+            node = _binary(self._take(), node, self._product())
+        self._depth -= 1
+        return node
+
+    def _product(self) -> _Node:
+        node = self._unary()
+        while self._peek() in ("*", "/", "%"):
+            node = _binary(self._take(), node, self._unary())
+        return node
+
+    def _unary(self) -> _Node:
+        negative = False
+        while self._peek() in ("-", "+"):
+            negative ^= self._take() == "-"
+        node = self._atom()
+        return (lambda retried: -node(retried)) if negative else node
+
+    def _atom(self) -> _Node:
+        token = self._take()
+        if not token:
+            raise self._bad("it ends too early")
+        if token[0] in "0123456789" or (token[0] == "." and len(token) > 1):
+            number = float(token)
+            return lambda retried: number
+        if token == "(":
+            node = self._sum()
+            self._expect(")")
+            return node
+        if token == "retried":
+            return lambda retried: retried
+        if token in _FUNCTIONS:
+            return self._call(token)
+        raise self._bad(f"unexpected {token!r}")
+
+    def _call(self, name: str) -> _Node:
+        wanted, function = _FUNCTIONS[name]
+        self._expect("(")
+        arguments = [self._sum()]
+        while self._peek() == ",":
+            self._take()
+            arguments.append(self._sum())
+        self._expect(")")
+        if wanted is not None and len(arguments) != wanted:
+            raise self._bad(f"{name} takes {wanted} argument(s), got {len(arguments)}")
+        if wanted is None and len(arguments) == 1:
+            return arguments[0]
+        return lambda retried: function(*(argument(retried) for argument in arguments))
+
+
+def _binary(sign: str, left: _Node, right: _Node) -> _Node:
+    if sign == "+":
+        return lambda retried: left(retried) + right(retried)
+    if sign == "-":
+        return lambda retried: left(retried) - right(retried)
+    if sign == "*":
+        return lambda retried: left(retried) * right(retried)
+    if sign == "/":
+        return lambda retried: left(retried) / right(retried)
+
+    def remainder(retried: float) -> float:
+        divisor = right(retried)
+        if divisor == 0:
+            raise ZeroDivisionError
+        return math.fmod(left(retried), divisor)
+
+    return remainder
+
+
+def check_expression(text: str) -> str:
+    """Return a well-formed retry-delay expression unchanged; 400 otherwise."""
+    RetryDelay(text)
+    return text
+
+
+def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, str] | None:
+    """Return the wait a destination asked for and the header that did, or None.
+
+    Dates are compared with the queue's clock.  A value above one day, or one that cannot be read,
+    does not count.
+    """
+    for name in RETRY_HEADERS:
+        value = first(headers, name)
+        if value is None:
+            continue
+        wait = _read_wait(value.strip(), now_us)
+        if wait is not None and wait <= DAY:
+            return wait, f"{name}: {value.strip()}"
+    return None
+
+
+def go_duration_us(text: str) -> int | None:
+    """Read a duration as the Go language writes it (`1h30m`, `1.5s`); None when it is none."""
+    if not _GO_DURATION.match(text) or len(text) >= 100:
+        return None
+    total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(text))
+    return round(min(total, 1e18)) * (-1 if text.startswith("-") else 1)
+
+
+def _read_wait(value: str, now_us: int) -> int | None:
+    if re.fullmatch(r"-?[0-9]{1,18}", value):
+        return max(0, int(value) * SECOND)
+    duration = go_duration_us(value)
+    if duration is not None:
+        return max(0, duration)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return max(0, round(moment.timestamp() * SECOND) - now_us)
+    except (OverflowError, ValueError):
+        return None
+
+
+def next_wait(
+    expression: str | None, retried: int, headers: Sequence[tuple[str, str]], now_us: int
+) -> tuple[int, str]:
+    """Return the wait before the next retry in microseconds, and why in words.
+
+    `retried` is how many retries were made so far (0 after the first attempt).
+    """
+    asked = asked_wait(headers, now_us)
+    if asked is not None:
+        return asked
+    if expression is not None:
+        try:
+            return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
+        except QueueError:
+            # Nobody is left to refuse it to.
+            pass
+    wait = backoff_us(retried + 1)
+    return wait, "backoff, at most one day" if wait == DAY else f"backoff e^{2.5 * (retried + 1):g}"

@@ -1,0 +1,237 @@
+"""Signatures of deliveries: HS256 JSON web tokens, and the true reason when one does not verify.
+
+Source of the claims: the vendor's documentation and both official receivers.  The receivers try the
+current key, then the next one, and report only what the second said, so a test that fails there
+cannot see whether the token was expired, meant for another URL, or about another body; `explain`
+says it.
+
+Which clock a token carries is the caller's choice (a callable returning Unix seconds), because a
+receiver checks it against *its* clock: see `pytest_fakecloud.queue.delivery.sender.signature_clock`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...core.ids import BASE58, RandomStream
+from ..model import Delivery, Headers, SigningKeys
+
+__all__ = ["LIFETIME", "Signer", "body_hash", "explain", "published_text"]
+
+LIFETIME = 300
+"""Seconds between a token's `iat` and its `exp`."""
+
+ISSUER = "Upstash"
+_REQUIRED = ("iss", "sub", "exp", "nbf", "body")
+
+
+def body_hash(body: bytes) -> str:
+    """The `body` claim: padded base64url of the SHA-256 of the raw body (of nothing, too)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
+
+
+def published_text(url: str) -> str:
+    """A URL kept as one character per byte, as the text its publisher wrote.
+
+    Bytes that are not UTF-8 stay as they are: no publisher's text can be known then.
+    """
+    try:
+        return url.encode("latin-1").decode("utf-8")
+    except (UnicodeEncodeError, UnicodeDecodeError):
+        return url
+
+
+@dataclass(slots=True)
+class Signer:
+    """Makes the signature header of a delivery with the current key of `keys`.
+
+    `now` is read at each signing and returns Unix seconds; `ids` gives the token ids.  The claims
+    are `iss`, `sub` (the full destination URL), `iat`, `exp` (`iat` + 300), `nbf` 0, `jti` (text;
+    PyJWT refuses any other type) and `body`.
+    """
+
+    keys: SigningKeys
+    now: Callable[[], float]
+    ids: RandomStream
+    header: str = "Upstash-Signature"
+
+    def __call__(self, delivery: Delivery, *, key: str | None = None, age_us: int = 0) -> Headers:
+        """Return the signature header; `key` replaces the current one, `age_us` back-dates it."""
+        token = self.sign(
+            delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000
+        )
+        return [(self.header, token)]
+
+    def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
+        """Return the token for a request to `url` with that body, issued `age` seconds ago."""
+        issued = int(self.now() - age)
+        import jwt  # late: it brings the whole of cryptography along
+
+        claims = {
+            "iss": ISSUER,
+            "sub": published_text(url),
+            "exp": issued + LIFETIME,
+            # The service has sent 0 since September 2024; it must be present all the same.
+            "nbf": 0,
+            "iat": issued,
+            "jti": "jwt_" + self.ids.text(27, BASE58),
+            "body": body_hash(body),
+        }
+        return jwt.encode(claims, self.keys.current if key is None else key, algorithm="HS256")
+
+
+def explain(
+    signature: str | None,
+    *,
+    body: bytes,
+    keys: SigningKeys | Mapping[str, str],
+    at: float,
+    url: str | None = None,
+    tolerance: float = 0.0,
+) -> str | None:
+    """Return why a signature does not verify, every reason in words, or None when it does.
+
+    `keys` are the receiver's keys by name, `at` is the receiver's Unix time in seconds, `url` the
+    address it believes it was called at (None: not compared, as in both receivers).  `tolerance` is
+    in seconds and applies to the instants in the token.
+    """
+    if not signature:
+        return "there is no signature: the request came without an Upstash-Signature header"
+    named = {"current": keys.current, "next": keys.next} if isinstance(keys, SigningKeys) else keys
+    try:
+        claims = _signed_claims(signature, named)
+    except _Refused as refused:
+        return str(refused)
+    reasons = list(_wrong_claims(claims, at, tolerance))
+    if url is not None and isinstance(claims.get("sub"), str) and claims["sub"] != url:
+        reasons.append(_url_differs(str(claims["sub"]), url))
+    if isinstance(claims.get("body"), str):
+        reasons.extend(_body_differs(str(claims["body"]), body))
+    return "; ".join(reasons) or None
+
+
+class _Refused(Exception):
+    """The token cannot be read, or no key opens it."""
+
+
+def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
+    import jwt
+
+    try:
+        header = jwt.get_unverified_header(signature)
+        unverified = _decode(signature, None)
+    except jwt.InvalidTokenError as error:
+        raise _Refused(f"the signature is not a JSON web token: {error}") from None
+    if header.get("alg") != "HS256":
+        raise _Refused(f"the token is signed with {header.get('alg')!r}, expected 'HS256'")
+    for key in keys.values():
+        try:
+            return _decode(signature, key)
+        except jwt.InvalidTokenError:
+            continue
+    tried = " nor ".join(f"the {name} key" for name in keys)
+    raise _Refused(
+        f"the token was signed with neither {tried}"
+        if len(keys) > 1
+        else f"the token was not signed with {tried}" + _claimed(unverified)
+    )
+
+
+def _claimed(claims: Mapping[str, Any]) -> str:
+    return f" (it claims to be for {claims['sub']})" if "sub" in claims else ""
+
+
+def _decode(signature: str, key: str | None) -> dict[str, Any]:
+    import jwt
+
+    # Only the signature is checked here: PyJWT compares instants with a clock of its own choice,
+    # and stops at the first claim it dislikes.
+    checks: dict[str, Any] = {
+        f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
+    }
+    checks["verify_signature"] = key is not None
+    claims: dict[str, Any] = jwt.decode(
+        signature,
+        key or "",
+        algorithms=["HS256"],
+        options=checks,  # type: ignore[arg-type, unused-ignore]
+    )
+    return claims
+
+
+def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Iterator[str]:
+    missing = [name for name in _REQUIRED if name not in claims]
+    if missing:
+        yield f"the token has no {', '.join(missing)} claim"
+    if claims.get("iss", ISSUER) != ISSUER:
+        yield f"the token was issued by {claims['iss']!r}, expected {ISSUER!r}"
+    if "jti" in claims and not isinstance(claims["jti"], str):
+        yield f"the jti claim is {claims['jti']!r}, expected text"
+    for name in ("exp", "nbf", "iat"):
+        value = claims.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            yield f"the {name} claim is {value!r}, expected a number of seconds"
+        elif name == "exp" and value <= at - tolerance:
+            yield (
+                f"the token has expired {_span(at - value)} ago on the receiver's clock"
+                f" (exp {value}, now {int(at)})"
+            )
+        elif name != "exp" and value > at + tolerance:
+            yield (
+                f"the token is from the future: {name} is {_span(value - at)} ahead of the"
+                f" receiver's clock ({name} {value}, now {int(at)}); a receiver reads real time,"
+                " so sign on the clock it sees"
+            )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _url_differs(signed: str, url: str) -> str:
+    left, right = urlsplit(signed), urlsplit(url)
+    parts = [
+        name
+        for name in ("scheme", "netloc", "path", "query", "fragment")
+        if getattr(left, name) != getattr(right, name)
+    ]
+    text = f"the token is for {signed}, the receiver compared {url}: they differ in the "
+    text += " and ".join("host" if part == "netloc" else part for part in parts)
+    if parts == ["scheme"] or parts == ["netloc"] or parts == ["scheme", "netloc"]:
+        text += " (behind a proxy, compare with the published URL)"
+    return text
+
+
+def _body_differs(claim: str, body: bytes) -> Iterator[str]:
+    if claim.rstrip("=") == body_hash(body).rstrip("="):
+        return
+    text = f"the token is about another body than these {len(body)} bytes (body hash {claim})"
+    for name, variant in _rewritten(body):
+        if body_hash(variant).rstrip("=") == claim.rstrip("="):
+            text += f": the signed bytes are {name}, so verify the raw body before parsing it"
+            break
+    yield text
+
+
+def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
+    yield "the same without surrounding white space", body.strip()
+    yield "the same with a line end", body + b"\n"
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return
+    for ascii_only in (True, False):
+        for separators in ((",", ":"), (", ", ": ")):
+            for indent in (None, 2):
+                text = json.dumps(
+                    value, ensure_ascii=ascii_only, separators=separators, indent=indent
+                )
+                yield "the same JSON in another layout", text.encode()

@@ -1,0 +1,150 @@
+"""The records of workflow runs: a run, its steps, who invoked it, who waits for an event."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ..errors import bad_request
+from ..model import Headers, Message, PublishSettings
+from ..wire.headers import as_wire
+
+__all__ = [
+    "SDK_VERSION",
+    "Invoker",
+    "Run",
+    "RunState",
+    "Step",
+    "Waiter",
+    "callback_state",
+    "flattened",
+]
+
+RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
+
+SDK_VERSION = "Upstash-Workflow-Sdk-Version"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of a run's list: the message that brought it, and its body."""
+
+    message_id: str
+    body: bytes
+    at_us: int
+
+    def raw(self) -> dict[str, str]:
+        """Return the entry as clients read it."""
+        body = base64.b64encode(self.body).decode("ascii")
+        return {"messageId": self.message_id, "body": body, "callType": "step"}
+
+    def read(self) -> dict[str, Any]:
+        """Return the step the client described; an empty dict for a first body, which is no step."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) and "stepType" in found else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Invoker:
+    """The run that waits for the result of another one, and the step it waits at."""
+
+    run_id: str
+    url: str
+    created_ms: int
+    headers: dict[str, list[str]]
+    step: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Run:
+    """One workflow run.  `settings` are those of the message that started it."""
+
+    id: str
+    url: str
+    created_us: int
+    first_message_id: str
+    settings: PublishSettings
+    caller_ip: str = "127.0.0.1"
+    state: RunState = "RUN_STARTED"
+    steps: list[Step] = field(default_factory=list)
+    message_ids: list[str] = field(default_factory=list)
+    completed_us: int | None = None
+    response: bytes | None = None
+    invoker: Invoker | None = None
+    dlq_id: str | None = None
+    failed_message_id: str | None = None
+    failure_message_id: str | None = None
+    number: int = 0
+
+    @property
+    def live(self) -> bool:
+        """Whether the run takes further steps."""
+        return self.state == "RUN_STARTED"
+
+    @property
+    def created_ms(self) -> int:
+        """When the run was created, in Unix milliseconds."""
+        return self.created_us // 1000
+
+    def copy(self) -> Run:
+        """Return a copy that further steps on either side do not change."""
+        return replace(self, steps=list(self.steps), message_ids=list(self.message_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A run that waits for an event; its message is the one that would bring the time-out."""
+
+    event_id: str
+    run_id: str
+    message_id: str
+    deadline_us: int
+    request: dict[str, Any]
+    headers: dict[str, list[str]]
+
+    def record(self) -> dict[str, Any]:
+        """Return the waiter as the API shows it; the deadline is in Unix seconds."""
+        return {
+            "url": self.request.get("url", ""),
+            "deadline": self.deadline_us // 1_000_000,
+            "headers": self.headers,
+            "timeoutUrl": self.request.get("timeoutUrl", ""),
+            "timeoutBody": self.request.get("timeoutBody"),
+            "timeoutHeaders": self.request.get("timeoutHeaders") or {},
+        }
+
+
+def callback_state(message: Message) -> str:
+    """Return how far a failure callback is, in the service's word."""
+    states = {
+        "DELIVERED": "CALLBACK_SUCCESS",
+        "FAILED": "CALLBACK_FAIL",
+        "CANCEL_REQUESTED": "CALLBACK_CANCELED",
+        "CANCELED": "CALLBACK_CANCELED",
+    }
+    return states.get(message.state, "CALLBACK_INPROGRESS")
+
+
+def flattened(headers: Any) -> Headers:
+    """Return headers given as `{name: [values]}` (or `{name: value}`) as a list of wire pairs.
+
+    Clients give some names twice in two spellings; the first one counts.  400 for values that are
+    no text.
+    """
+    pairs: Headers = []
+    seen: set[str] = set()
+    for name, values in headers.items():
+        if str(name).lower() in seen:
+            continue
+        seen.add(str(name).lower())
+        for value in values if isinstance(values, list) else [values]:
+            if isinstance(value, dict | list) or value is None:
+                raise bad_request(f"invalid header {name}: expected text")
+            text = value if isinstance(value, str) else json.dumps(value)
+            pairs.append((as_wire(str(name)), as_wire(text)))
+    return pairs

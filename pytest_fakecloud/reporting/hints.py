@@ -1,0 +1,188 @@
+"""Why a request never reached its fake: interception libraries that were in the way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..cloud import Cloud
+
+__all__ = ["hints", "suspicions"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """A library that stands between clients and servers: how it refuses, and how to let through.
+
+    ``error`` is the module and name of what it raises, ``text`` what the message contains;
+    ``modules`` and ``fixtures`` are by what a test's use of it is known.
+    """
+
+    name: str
+    error: tuple[str, str]
+    text: str
+    recipe: str
+    modules: tuple[str, ...]
+    fixtures: tuple[str, ...]
+
+
+_LIBRARIES = (
+    _Library(
+        "responses",
+        ("requests.exceptions", "ConnectionError"),
+        "Connection refused by Responses",
+        "let it through with responses.add_passthru({name}.url)",
+        ("responses",),
+        ("responses", "rsps", "mocked_responses"),
+    ),
+    _Library(
+        "respx",
+        ("respx.models", "AllMockedAssertionError"),
+        "",
+        'let it through with respx.route(host="127.0.0.1").pass_through()',
+        ("respx",),
+        ("respx_mock",),
+    ),
+    _Library(
+        "pytest-httpx",
+        ("httpx", "TimeoutException"),
+        "No response can be found for",
+        "let it through with @pytest.mark.httpx_mock("
+        'should_mock=lambda request: request.url.host != "127.0.0.1")',
+        ("pytest_httpx",),
+        ("httpx_mock",),
+    ),
+    _Library(
+        "requests-mock",
+        ("requests_mock.exceptions", "NoMockAddress"),
+        "",
+        "let it through with requests_mock.Mocker(real_http=True)",
+        ("requests_mock",),
+        ("requests_mock",),
+    ),
+    _Library(
+        "VCR.py",
+        ("vcr.errors", "CannotOverwriteExistingCassetteException"),
+        "",
+        "let it through with vcr.VCR(ignore_localhost=True)",
+        ("vcr",),
+        ("vcr", "vcr_cassette"),
+    ),
+    _Library(
+        "pytest-socket",
+        ("pytest_socket", "SocketBlockedError"),
+        "",
+        "allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place of "
+        "--disable-socket",
+        ("pytest_socket",),
+        ("socket_disabled",),
+    ),
+    _Library(
+        "pytest-socket",
+        ("pytest_socket", "SocketConnectBlockedError"),
+        "",
+        "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])",
+        (),
+        (),
+    ),
+)
+
+
+_CAUSE, _CONTEXT, _ARGS = (
+    vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
+)
+_EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
+
+
+def hints(cloud: Cloud, error: BaseException) -> list[str]:
+    """What stood between the test and its fakes, and how to let requests through."""
+    found = []
+    for one in _chain(error):
+        kinds = {(kind.__module__, kind.__name__) for kind in type(one).__mro__}
+        for library in _LIBRARIES:
+            if library.error not in kinds or library.text not in str(one):
+                continue
+            seen = f"{_request_of(one)} {one}"
+            named = [handle for handle in cloud.handles if handle.url in seen]
+            for handle in named:
+                recipe = library.recipe.format(name=handle.name)
+                found.append(f"{library.name} kept a request from {handle.name}: {recipe}")
+            if not named and library.name == "pytest-socket" and not _elsewhere(str(one)):
+                found.append(f"{library.name} kept the test from its fakes: {library.recipe}")
+    return list(dict.fromkeys(found))
+
+
+def suspicions(cloud: Cloud, fixtures: Iterable[str], names: Iterable[object]) -> list[str]:
+    """What may have stood between a test and those of its fakes that nobody called.
+
+    ``fixtures`` are the test's, ``names`` the values its module knows: an application may well have
+    swallowed what the library raised. Nothing is evaluated that is not ours: a lazy object of the
+    tester's (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) stays as lazy as it was.
+    """
+    silent = [handle for handle in cloud.handles if not len(handle.journal)]
+    if not silent:
+        return []
+    wanted = set(fixtures)
+    modules = {_root(value) for value in names}
+    found = []
+    for library in _LIBRARIES:
+        if wanted.intersection(library.fixtures) or modules.intersection(library.modules):
+            for handle in silent:
+                recipe = library.recipe.format(name=handle.name)
+                found.append(
+                    f"no request came to {handle.name}, and the test uses {library.name}, which "
+                    f"may have kept it away: {recipe}"
+                )
+    return found
+
+
+def _root(value: Any) -> str:
+    """The package something of a module's comes from, found without asking the thing itself."""
+    kind = type(value)
+    name: object
+    if issubclass(kind, ModuleType):
+        name = inspect.getattr_static(value, "__name__", None)
+    elif kind is MethodType:
+        return _root(value.__self__)
+    elif kind is FunctionType or kind is BuiltinFunctionType:
+        name = value.__module__
+    else:
+        name = inspect.getattr_static(value, "__module__", None)
+    return name.partition(".")[0] if type(name) is str else ""
+
+
+def _request_of(error: BaseException) -> str:
+    """The address of the request that an error carries, where it carries one."""
+    request = getattr(error, "failed_request", None) or getattr(error, "request", None)
+    for name in ("uri", "url"):
+        try:
+            address = getattr(request, name, None)
+        except RuntimeError:  # of httpx, for an error without its request
+            continue
+        if address:
+            return str(address)
+    return ""
+
+
+def _elsewhere(text: str) -> bool:
+    return "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        # By the slots of the built-in classes: a subclass may have made anything of the names.
+        linked = [_CAUSE(one), _CONTEXT(one), *_ARGS(one)]
+        if issubclass(type(one), BaseExceptionGroup):
+            linked += _EXCEPTIONS(one)
+        waiting += [each for each in linked if issubclass(type(each), BaseException)]

@@ -1,0 +1,106 @@
+"""Keeping credentials and requests private: in reports, timelines, recordings and their files."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from ..core.journal import ITEMS_OF_CUT
+from ..handle import secrets_of
+
+if TYPE_CHECKING:
+    from ..cloud import Cloud
+    from ..core.journal import Call
+
+__all__ = ["HIDDEN", "Mask", "hides_words"]
+
+HIDDEN = "***"
+_SHORTEST = 8  # characters of a secret below which hiding it would tear ordinary words apart
+_SECRET_HEADER = re.compile(
+    r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
+)
+_SECRET_QUERIES = frozenset({"_token", "qstash_token", "pass", "password", "token"})
+# Signing keys and signatures, also those that a rotation has replaced since.
+_SECRET_SHAPES = re.compile(r"\bsig_\w{16,}|\beyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
+_SECRET_COMMANDS = frozenset({"AUTH", "HELLO", "ACL", "CONFIG", "MIGRATE"})
+
+
+def hides_words(call: Call) -> bool:
+    """Whether a call's words may be somebody's password, whatever it is."""
+    words = call.facts.get("words")
+    if call.cut and _may_have_lost_a_secret(call):
+        return True
+    return isinstance(words, list) and any(
+        line[0].upper() in _SECRET_COMMANDS and len(line) > 2 - (line[0].upper() == "AUTH")
+        for line in words
+    )
+
+
+def _may_have_lost_a_secret(call: Call) -> bool:
+    """Whether nobody knows any more which commands the beginning of a cut call's body has."""
+    if "facts" in call.cut:
+        return call.service == "kv"  # whose bodies are commands
+    return "words" in call.cut and len(call.facts["words"]) >= ITEMS_OF_CUT
+
+
+class Mask:
+    """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        secrets = cloud.gone.secrets.union(*map(secrets_of, cloud.handles))
+        spellings = {
+            spelling
+            for secret in secrets
+            if len(secret) >= _SHORTEST
+            for spelling in _spellings(secret)
+        }
+        self._secrets = re.compile(
+            "|".join(map(re.escape, sorted(spellings, key=len, reverse=True))) or r"(?!)"
+        )
+
+    def text(self, text: str) -> str:
+        """The text with every known credential replaced."""
+        return _SECRET_SHAPES.sub(HIDDEN, self._secrets.sub(HIDDEN, text))
+
+    def data(self, body: bytes) -> bytes:
+        """Bytes that are no text with every known credential replaced."""
+        # One character for each byte, and back.
+        return self.text(body.decode("latin-1")).encode("latin-1")
+
+    def header(self, name: str, value: str) -> str:
+        """A header's value, hidden when its name says that it is secret."""
+        return HIDDEN if _SECRET_HEADER.search(name) else self.text(value)
+
+    def target(self, call: Call) -> str:
+        """A call's request target without credentials."""
+        path, mark, query = call.target.partition("?")
+        if hides_words(call) and path.count("/") > 1:
+            return f"{path[: path.index('/', 1)]}/{HIDDEN}"
+        parts = [
+            f"{part.partition('=')[0]}={HIDDEN}"
+            if part.partition("=")[0].lower() in _SECRET_QUERIES
+            else part
+            for part in query.split("&")
+        ]
+        return self.text(path + mark + "&".join(parts))
+
+    def body(self, call: Call) -> bytes | str:
+        """A call's request body: as it is unless its words are to be hidden."""
+        return HIDDEN if call.body and hides_words(call) else call.body
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret, safe="")
+    yield json.dumps(secret)[1:-1]
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(secret.encode()).decode().rstrip("=")
+        # Inside of a longer value (a Basic header, a body) it begins with any of the three bytes of a
+        # group. The characters at its ends depend on its neighbours, those between never do.
+        for before in range(3):
+            whole = bytes(before) + secret.encode()
+            yield encode(whole).decode()[-(-before * 8 // 6) : len(whole) * 8 // 6]

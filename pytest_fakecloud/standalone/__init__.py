@@ -1,0 +1,1 @@
+"""Fakes from outside their process: the control API, the console, recordings, remote clouds."""

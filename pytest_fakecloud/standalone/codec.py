@@ -1,0 +1,330 @@
+"""Values across the wire of the control API: what is data goes by value, the rest by reference.
+
+Text JSON with tags, each with a reader of its own. Nothing is pickled, and no name that came in is
+looked up anywhere but in the closed lists of ``wire``.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import datetime as dt
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..core.errors import ContractError
+from ..core.journal import Call, Found
+from .wire import (
+    error_type,
+    found_type,
+    name_of,
+    surface_of,
+    value_type,
+)
+
+__all__ = ["Objects", "Unreadable", "decode", "decode_error", "encode", "encode_error"]
+
+TAG = "$"
+MOST_OBJECTS = 100_000
+"""How many objects a server keeps for its clients; the one that was not used for longest goes."""
+_SHOWN = 500
+
+Refer: TypeAlias = Callable[[int, str, str], Any]
+Reader: TypeAlias = Callable[[Mapping[str, Any], Refer], Any]
+
+
+class Unreadable(ValueError):
+    """JSON data that is not in the codec's form."""
+
+
+class Objects:
+    """What the server keeps for its remote clients: objects by number."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._objects: OrderedDict[int, Any] = OrderedDict()
+        self._known: dict[int, int] = {}
+
+    def keep(self, value: object) -> int:
+        """The number of an object; the same one again for the same object."""
+        with self._lock:
+            number = self._known.get(id(value))
+            if number is None:
+                number = next(self._numbers)
+                self._objects[number] = value
+                self._known[id(value)] = number
+                if len(self._objects) > MOST_OBJECTS:
+                    _, forgotten = self._objects.popitem(last=False)
+                    del self._known[id(forgotten)]
+            else:
+                self._objects.move_to_end(number)
+            return number
+
+    def get(self, number: int) -> Any:
+        """The object of a number; ``ContractError`` when there is none (any more)."""
+        with self._lock:
+            if number in self._objects:
+                self._objects.move_to_end(number)
+                return self._objects[number]
+        raise ContractError(f"the server has no object {number}: it was reset or restarted since")
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        with self._lock:
+            self._objects.clear()
+            self._known.clear()
+
+
+class _ByReference(Exception):
+    """The value cannot be copied."""
+
+
+def encode(value: Any, objects: Objects | None = None, where: str = "the value") -> Any:
+    """A value as JSON data.
+
+    With ``objects`` (the server's side) what is not data becomes a reference; without (the
+    client's side) it is a ``ContractError`` that names ``where`` it came.
+    """
+    try:
+        return _copy(value)
+    except RecursionError:
+        raise ContractError(
+            f"{where} cannot cross to another process: it holds itself, or is nested too deeply"
+        ) from None
+    except _ByReference as error:
+        if objects is None:
+            raise ContractError(
+                f"{where} cannot cross to another process: {error}. "
+                "Use fakes in the test's own process for it"
+            ) from None
+    kind = name_of(type(value))
+    if isinstance(value, list) and found_type(kind) is not None and not vars(value):
+        return {TAG: "found", "v": [encode(item, objects) for item in value], "c": kind}
+    if type(value) is list:
+        return {TAG: "list", "v": [encode(item, objects) for item in value]}
+    if isinstance(value, Mapping):
+        return {
+            TAG: "dict",
+            "v": [[encode(k, objects), encode(v, objects)] for k, v in value.items()],
+        }
+    return {
+        TAG: "object",
+        "id": objects.keep(value),
+        "c": surface_of(type(value))[0],
+        "repr": _shown(value)[:_SHOWN],
+    }
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__} that cannot be shown: {error}>"
+
+
+def _copy(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float) or type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return {TAG: "bytes", "v": base64.b64encode(bytes(value)).decode("ascii")}
+    if isinstance(value, Found):
+        kind = name_of(type(value))
+        if found_type(kind) is None or vars(value):
+            raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
+        return {TAG: "found", "v": [_copy(item) for item in value], "c": kind}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _data(value, dict(zip(value._fields, value, strict=True)))
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    if isinstance(value, tuple):
+        return {TAG: "tuple", "v": [_copy(item) for item in value]}
+    if isinstance(value, set | frozenset):
+        return {TAG: "set", "v": [_copy(item) for item in value]}
+    if isinstance(value, Mapping):
+        if all(type(key) is str and key != TAG for key in value):
+            return {key: _copy(item) for key, item in value.items()}
+        return {TAG: "dict", "v": [[_copy(k), _copy(v)] for k, v in value.items()]}
+    if isinstance(value, dt.datetime):
+        return {TAG: "datetime", "v": value.isoformat()}
+    if isinstance(value, dt.timedelta):
+        return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
+    if isinstance(value, Path):
+        return {TAG: "path", "v": str(value.absolute())}
+    if isinstance(value, BaseException):
+        return {TAG: "error", "v": encode_error(value)}
+    if isinstance(value, Call):
+        told = {name: item for name, item in vars(value).items() if name != "read_facts"}
+        return _data(value, {**told, "_facts": value.facts})
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _data(value, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):
+        return _copy(value.tolist())
+    what = "a function" if callable(value) else f"a {type(value).__name__}"
+    raise _ByReference(f"{_shown(value)} is {what}")
+
+
+def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    name = name_of(type(value))
+    if value_type(name) is None:
+        raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
+    return {TAG: "data", "c": name, "v": {key: _copy(item) for key, item in fields.items()}}
+
+
+def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
+    """The value of JSON data; ``refer`` makes what stands for an object left on the other side.
+
+    Raises ``Unreadable`` for what is not in the form of ``encode``, and the ``ContractError`` of a
+    value that refuses its content or of ``refer``.
+    """
+    try:
+        return _decoded(value, refer)
+    except (ContractError, Unreadable):
+        raise
+    except RecursionError:
+        raise Unreadable("it is nested too deeply") from None
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise Unreadable(f"{type(error).__name__}: {error}"[:_SHOWN]) from None
+
+
+def _decoded(value: Any, refer: Refer) -> Any:
+    if isinstance(value, list):
+        return [_decoded(item, refer) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if TAG not in value:
+        return {key: _decoded(item, refer) for key, item in value.items()}
+    tag = value[TAG]
+    reader = _READERS.get(tag) if isinstance(tag, str) else None
+    if reader is None:
+        raise Unreadable(f"{tag!r:.100} is no kind of value")
+    return reader(value, refer)
+
+
+def _content(value: Mapping[str, Any], *kinds: type) -> Any:
+    """The ``v`` of a value, which has nothing else and is of one of the kinds."""
+    if value.keys() != {TAG, "v"} or type(value["v"]) not in kinds:
+        raise Unreadable(f"{value!r:.200} is no {value[TAG]}")
+    return value["v"]
+
+
+def _read_bytes(value: Mapping[str, Any], _: Refer) -> bytes:
+    return base64.b64decode(_content(value, str), validate=True)
+
+
+def _read_path(value: Mapping[str, Any], _: Refer) -> Path:
+    text = _content(value, str)
+    if "\0" in text:
+        raise Unreadable("no path holds a NUL")
+    return Path(text)
+
+
+def _read_timedelta(value: Mapping[str, Any], _: Refer) -> dt.timedelta:
+    """Days, seconds and microseconds, because no float has them all; or seconds, by hand."""
+    content = _content(value, list, int, float)
+    if not isinstance(content, list):
+        return dt.timedelta(seconds=content)
+    days, seconds, microseconds = content
+    return dt.timedelta(days, seconds, microseconds)
+
+
+def _read_dict(value: Mapping[str, Any], refer: Refer) -> dict[Any, Any]:
+    return {_decoded(key, refer): _decoded(item, refer) for key, item in _content(value, list)}
+
+
+def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
+    return lambda value, refer: make([_decoded(item, refer) for item in _content(value, list)])
+
+
+def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
+    kind = found_type(value["c"])
+    items = value["v"]
+    if kind is None or value.keys() != {TAG, "v", "c"} or not isinstance(items, list):
+        raise Unreadable(f"{value['c']!r:.100} is no list that is known here")
+    made: list[Any] = kind(_decoded(item, refer) for item in items)
+    return made
+
+
+def _read_data(value: Mapping[str, Any], refer: Refer) -> Any:
+    kind, content = value_type(value["c"]), value["v"]
+    if kind is None or value.keys() != {TAG, "v", "c"} or not isinstance(content, dict):
+        raise Unreadable(f"{value['c']!r:.100} is no value that is known here")
+    return kind.make({key: _decoded(item, refer) for key, item in content.items()})
+
+
+def _read_object(value: Mapping[str, Any], refer: Refer) -> Any:
+    number, name, text = value["id"], value["c"], value["repr"]
+    if type(number) is not int or not isinstance(name, str) or not isinstance(text, str):
+        raise Unreadable(f"{value!r:.200} is no object")
+    return refer(number, name, text)
+
+
+_READERS: Mapping[str, Reader] = {
+    "bytes": _read_bytes,
+    "data": _read_data,
+    "datetime": lambda value, _: dt.datetime.fromisoformat(_content(value, str)),
+    "dict": _read_dict,
+    "error": lambda value, _: decode_error(_content(value, dict)),
+    "found": _read_found,
+    "list": _read_list(list),
+    "object": _read_object,
+    "path": _read_path,
+    "set": _read_list(set),
+    "timedelta": _read_timedelta,
+    "tuple": _read_list(tuple),
+}
+"""All there is: each kind of value with what reads it."""
+
+
+def encode_error(error: BaseException) -> dict[str, Any]:
+    """An exception as JSON data: its class, its arguments and its fields as far as they are data."""
+    fields = {}
+    for key, item in vars(error).items():
+        if _may_be_field(key):
+            with contextlib.suppress(_ByReference, RecursionError):
+                fields[key] = _copy(item)
+    return {"c": name_of(type(error)), "text": _said(error), "fields": fields}
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:
+        return f"its text cannot be made: {type(another).__name__}"
+
+
+def decode_error(data: Mapping[str, Any]) -> BaseException:
+    """The exception again: of those known here, or a ``RuntimeError`` that names it.
+
+    Raises ``Unreadable`` for what is no exception's data.
+    """
+    if not isinstance(data, dict) or data.keys() != {"c", "text", "fields"}:
+        raise Unreadable(f"{data!r:.200} is no error")
+    name, text, given = data["c"], data["text"], data["fields"]
+    if not isinstance(name, str) or not isinstance(text, str) or not isinstance(given, dict):
+        raise Unreadable(f"{data!r:.200} is no error")
+    fields = {
+        key: decode(item, lambda *_: None) for key, item in given.items() if _may_be_field(key)
+    }
+    kind = error_type(name)
+    if kind is not None:
+        # Not every class can be made of a text alone: groups, and errors of Unicode, for two.
+        with contextlib.suppress(TypeError):
+            error = kind.__new__(kind, text)
+            error.args = (text,)
+            vars(error).update(fields)
+            if str(error) == text or issubclass(kind, KeyError):
+                return error
+    return RuntimeError(f"{name.replace(':', '.')}: {text}")
+
+
+def _may_be_field(name: str) -> bool:
+    """Whether an exception may have that of its own: nothing that says what every exception does."""
+    return name == "__notes__" or not (name.startswith("_") or hasattr(Exception, name))

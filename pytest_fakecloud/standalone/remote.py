@@ -1,0 +1,565 @@
+"""The same handles over a stand-alone server: ``Cloud.connect(url)``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from ..cloud import (
+    SERVICES,
+    AioCloud,
+    Cloud,
+    listen,
+)
+from ..core.aio import Twin
+from ..core.clock import Mode
+from ..core.errors import ContractError
+from ..core.instants import Instant, instant_us, to_datetime
+from ..core.journal import Found
+from ..handle import Gone, Handle
+from .api import PREFIX
+from .codec import decode, decode_error, encode
+from .wire import Surface, surface_named, surface_of
+
+__all__ = ["RemoteCloud", "connect"]
+
+TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
+
+# What a remote handle does in this process, from what the server says of it.
+_LOCAL = frozenset({"client", "async_client", "make_client", "make_async_client"})
+_IN_PROCESS_ONLY = {
+    "app": "it answers requests in the server's process",
+    "context": "it belongs to the server's process",
+    "engine": "it belongs to the server's process",
+    "intercept": "requests of this process cannot be answered by another one",
+    "between": "a function cannot be sent to another process",
+    "on_close": "a function cannot be sent to another process",
+}
+
+
+CONNECTS_WITHIN = 10.0
+ANSWERS_WITHIN = 60.0
+CALLS_TAKE_AT_MOST = 600.0
+"""Real seconds after which a server that does not answer is taken for hung; a call of a handle may
+move the clock through days of deliveries, and gets the ``timeout=`` it was given on top."""
+
+
+class Connection:
+    """One control API: sends uses of remote objects and reads what comes back."""
+
+    def __init__(self, url: str, token: str) -> None:
+        import urllib3
+
+        self.url = url.rstrip("/")
+        self.closed = False
+        self.exits = ExitStack()
+        """What ends with the connection: the clients that handles made."""
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._pool = urllib3.PoolManager(retries=False, maxsize=8)
+
+    def use(
+        self,
+        target: int | str | None,
+        name: str,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        get: bool = False,
+    ) -> Any:
+        """Call a method of a remote object, or read a field of it."""
+        body: dict[str, Any] = {"object": target, "name": name, "get": get}
+        body["args"] = [
+            _sent(arg, f"argument {place} of {name}()") for place, arg in enumerate(args, 1)
+        ]
+        body["kwargs"] = {
+            key: _sent(value, f"{key}= of {name}()") for key, value in (kwargs or {}).items()
+        }
+        answer = self.request("POST", "/call", body, CALLS_TAKE_AT_MOST + _timeout(kwargs))
+        with self._understood():
+            error = decode_error(answer["raise"]) if "raise" in answer else None
+            value = None if error is not None else decode(answer["value"], self.refer)
+        if error is not None:
+            raise error
+        return value
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What an answer of another shape does when it is read is a ``ContractError``."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ContractError(
+                f"{self.url} gave an answer that cannot be read ({type(error).__name__}: {error}): "
+                "it is no control API of pytest-fakecloud, or one of another version"
+            ) from error
+
+    def refer(self, number: int, class_name: str, text: str) -> RemoteObject:
+        """What stands here for an object that stays on the server."""
+        return RemoteObject(self, number, class_name, text)
+
+    def request(
+        self, method: str, path: str, body: Any = None, within: float | None = None
+    ) -> dict[str, Any]:
+        """One request to the control API; its errors are ``ContractError``."""
+        import urllib3
+
+        if self.closed:
+            raise ContractError(
+                f"this connection to {self.url} is closed: make a new one with Cloud.connect(url)"
+            )
+        within = ANSWERS_WITHIN if within is None else within
+        try:
+            answer = self._pool.request(
+                method,
+                f"{self.url}{PREFIX}{path}",
+                body=None if body is None else json.dumps(body).encode(),
+                headers=self._headers,
+                timeout=urllib3.Timeout(connect=CONNECTS_WITHIN, read=within),
+            )
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise ContractError(
+                f"{self.url} did not answer {method} {path} within {within:g} s: "
+                "is it hung, or another kind of server?"
+            ) from error
+        except urllib3.exceptions.SSLError as error:
+            raise ContractError(
+                f"{self.url} cannot be spoken to by TLS ({error}): set SSL_CERT_FILE to the file "
+                "that the server names among its variables, or give its address with http:// if it "
+                "was started without --tls"
+            ) from error
+        except urllib3.exceptions.HTTPError as error:
+            raise ContractError(
+                f"no stand-alone server answers at {self.url} ({error}); "
+                "start one with: pytest-fakecloud serve"
+            ) from error
+        try:
+            content = json.loads(answer.data)
+        except (ValueError, RecursionError):
+            raise ContractError(f"{self.url} is no control API: it answered no JSON") from None
+        if not isinstance(content, dict):
+            raise ContractError(f"{self.url} is no control API: it answered {content!r:.100}")
+        if answer.status >= 400:
+            message = content.get("error", content)
+            text = message.get("message", message) if isinstance(message, dict) else message
+            raise ContractError(f"{self.url} refused {method} {path}: {text}")
+        return content
+
+    def state(self) -> dict[str, Any]:
+        """The server at a glance: ``seed``, and ``handles`` with name and fixture."""
+        state = self.request("GET", "/state")
+        with self._understood():
+            if not isinstance(state["seed"], int | str):
+                raise TypeError(f"seed is {state['seed']!r}")
+            for one in state["handles"]:
+                one["name"], one["fixture"]
+        return state
+
+    def close(self) -> None:
+        """Close the connections, and the clients that handles made."""
+        self.exits.close()
+        self.closed = True
+        self._pool.clear()
+
+
+def _timeout(kwargs: Mapping[str, Any] | None) -> float:
+    given = (kwargs or {}).get("timeout")
+    return float(given) if isinstance(given, int | float) and 0 < given < 1e9 else 0.0
+
+
+def _sent(value: Any, where: str) -> Any:
+    if isinstance(value, RemoteObject):
+        return {"$": "object", "id": value._number, "c": "", "repr": ""}
+    return encode(value, None, where)
+
+
+class RemoteObject:
+    """An object that stays on the server: its fields and methods work from here."""
+
+    def __init__(
+        self, connection: Connection, number: int | str | None, class_name: str, text: str
+    ) -> None:
+        self._connection = connection
+        self._number = number
+        self._text = text
+        self._surface = surface_named(class_name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _member(self._connection, self._number, self._surface, name, self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise _cannot_set(self, name)
+        object.__setattr__(self, name, value)
+
+    def _follow(self, protocol: str, *args: Any) -> Any:
+        if self._surface is None or protocol not in self._surface.protocols:
+            kind = "" if self._surface is None else self._surface.kind.__name__
+            word = protocol.strip("_")
+            raise TypeError(f"object of type {kind!r} has no {word}() over a stand-alone server")
+        return self._connection.use(self._number, protocol, args)
+
+    def __enter__(self) -> Any:
+        found = self._follow("__enter__")
+        same = isinstance(found, RemoteObject) and found._number == self._number
+        return self if same else found
+
+    def __exit__(self, *exc: object) -> None:
+        self._follow("__exit__", None, None, None)
+
+    def __len__(self) -> int:
+        return int(self._follow("__len__"))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._follow("__iter__"))
+
+    def __contains__(self, item: object) -> bool:
+        return any(one == item for one in self)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._follow("__getitem__", index)
+
+    def __bool__(self) -> bool:
+        # Asked there only where it can be false: most objects are looked at for not being None.
+        if self._surface is not None and "__bool__" in self._surface.protocols:
+            return bool(self._follow("__bool__"))
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RemoteObject):
+            return other._number == self._number
+        if isinstance(other, list | tuple):
+            return list(self) == list(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._number)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _cannot_set(owner: object, name: str) -> ContractError:
+    return ContractError(
+        f"{name} of {owner!r} cannot be set from here: it is in the server's process. Set it when "
+        "the server or the fake starts, or use fakes in the test's own process"
+    )
+
+
+def _member(
+    connection: Connection,
+    number: int | str | None,
+    surface: Surface | None,
+    name: str,
+    owner: object,
+) -> Any:
+    """A field's value or a method; ``AttributeError`` for a name that is not offered from afar."""
+    if surface is not None:
+        if name == "aio":
+            return Twin(owner, surface.methods)
+        if name in surface.methods:
+            return _method(connection, number, name)
+        if name in surface.fields:
+            return connection.use(number, name, get=True)
+    offered = "nothing" if surface is None else ", ".join(surface.names)
+    raise AttributeError(f"{owner!r} has no {name!r} over a stand-alone server; it has: {offered}")
+
+
+def _method(connection: Connection, number: int | str | None, name: str) -> Callable[..., Any]:
+    def remote(*args: Any, **kwargs: Any) -> Any:
+        return connection.use(number, name, args, kwargs)
+
+    remote.__name__ = name
+    return remote
+
+
+class _RemoteHandle:
+    """Mixed into a handle class: its engine is elsewhere, its surface is here."""
+
+    _connection: Connection
+    _remote_name: str
+    _made: ClassVar[dict[type, type]] = {}
+    _handle_class: ClassVar[type[Handle]]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name in _LOCAL or name in ("service", "fixture", "closed"):
+            return object.__getattribute__(self, name)
+        if name in _IN_PROCESS_ONLY:
+            raise ContractError(
+                f"{name} does not work over a stand-alone server: {_IN_PROCESS_ONLY[name]}. "
+                "Use fakes in the test's own process for it"
+            )
+        if name == "name":
+            return self._remote_name
+        if name == "close":
+            return self._close
+        _, surface = surface_of(type(self)._handle_class)
+        return _member(self._connection, self._remote_name, surface, name, self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and name != "closed":
+            raise _cannot_set(self, name)
+        object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _RemoteHandle):
+            return self._identity() == other._identity()
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, str]:
+        return self._connection.url, self._remote_name
+
+    def __repr__(self) -> str:
+        shown = type(self)._handle_class.__name__
+        return f"<{shown} {self._remote_name} at {self._connection.url}>"
+
+    def _close(self) -> None:
+        if not object.__getattribute__(self, "closed"):
+            object.__setattr__(self, "closed", True)
+            # It may be closed by now, from elsewhere or by a restart of the server.
+            if any(one["name"] == self._remote_name for one in self._connection.state()["handles"]):
+                self._connection.use(self._remote_name, "close")
+
+
+def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
+    """The handle of a fake on the server, of the fixture's own class."""
+    import importlib
+
+    module, class_name = SERVICES[fixture]
+    original = getattr(importlib.import_module(module), class_name)
+    made = _RemoteHandle._made.get(original)
+    if made is None:
+        made = type(class_name, (_RemoteHandle, original), {"_handle_class": original})
+        _RemoteHandle._made[original] = made
+    handle: Any = object.__new__(made)
+    object.__setattr__(handle, "_connection", connection)
+    object.__setattr__(handle, "_remote_name", name)
+    object.__setattr__(handle, "closed", False)
+    object.__setattr__(handle, "_exits", connection.exits)
+    return handle  # type: ignore[no-any-return]
+
+
+class _RemoteAio(AioCloud):
+    async def every_failure(self, run: Callable[[], object], **options: Any) -> Any:
+        return self._cloud.every_failure(run, **options)
+
+
+class RemoteCloud(Cloud):
+    """A cloud that runs in a stand-alone server; its handles are the same classes.
+
+    What cannot cross to another process (functions, applications, predicates, embedders) is a
+    ``ContractError`` that names it. Leaving the with-block closes what was started through this
+    connection and leaves the rest of the server alone.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        if not isinstance(url, str):
+            raise ContractError(f"{url!r} is no URL of a stand-alone server: give a text")
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+        except ValueError as error:
+            raise ContractError(f"{url!r} is no URL: {error}") from error
+        given = token or parse_qs(parts.query).get("token", [""])[0]
+        given = given or os.environ.get(TOKEN_VARIABLE, "")
+        if not isinstance(given, str) or not (given.isascii() and given.isprintable()):
+            raise ContractError(
+                f"{given!r} can be no control token: the token is a text of printable ASCII, "
+                "as the server said it when it started"
+            )
+        if not given:
+            raise ContractError(
+                f"{url} needs its control token: Cloud.connect(url, token=…), "
+                f"?token=… in the URL, or the variable {TOKEN_VARIABLE}"
+            )
+        self._connection = Connection(f"{parts.scheme}://{parts.netloc}", given)
+        self._started: list[Handle] = []
+        self._fixture_handles: dict[str, Handle] = {}
+        self._listeners: list[Callable[[Handle], None]] = []
+        self._own: dict[str, Handle] = {}
+        """The fakes that the present test has settings for."""
+        self.fixture_settings = {}
+        self.authority = None
+        self.gone = Gone()
+        self.closed = False
+        try:
+            self._state()
+        except ContractError:
+            self._connection.close()
+            raise
+
+    def _state(self) -> dict[str, Any]:
+        return self._connection.state()
+
+    @property
+    def seed(self) -> int | str:  # type: ignore[override]
+        """The server's seed."""
+        seed: int | str = self._state()["seed"]
+        return seed
+
+    def reseed(self, seed: int | str) -> None:
+        """Start the server's randomness over from another seed."""
+        self._connection.request("PUT", "/seed", {"seed": _sent(seed, "the seed")})
+
+    @property
+    def clock(self) -> Any:  # type: ignore[override]
+        """The server's clock."""
+        return self._connection.use(None, "clock", get=True)
+
+    @property
+    def journal(self) -> Any:  # type: ignore[override]
+        """The server's journal."""
+        return self._connection.use(None, "journal", get=True)
+
+    @property
+    def handles(self) -> Found[Handle]:
+        """All fakes of the server; those that are the present test's own come first."""
+        own = {handle.name for handle in self._own.values()}
+        known = [one for one in self._state()["handles"] if one["fixture"] in SERVICES]
+        known.sort(key=lambda one: one["name"] not in own)
+        return Found(remote_handle(self._connection, one["fixture"], one["name"]) for one in known)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables of all handles."""
+        found: dict[str, str] = self._connection.use(None, "env", get=True)
+        return found
+
+    @property
+    def problems(self) -> Any:
+        """What a strict test would fail for, in the whole server."""
+        return self._connection.use(None, "problems", get=True)
+
+    def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
+        """Start one more fake on the server."""
+        if fixture not in SERVICES:
+            raise ContractError(
+                f"{fixture!r} is no service; the services are: {', '.join(SERVICES)}"
+            )
+        sent = {key: _sent(value, f"{key}= of {fixture}()") for key, value in settings.items()}
+        made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
+        handle = remote_handle(self._connection, fixture, str(made.get("name")))
+        self._started.append(handle)
+        for listener in self._listeners:
+            listener(handle)
+        return handle
+
+    def fixture_handle(self, fixture: str) -> Any:
+        """The test's own fake of that kind, the server's first one, or a new one."""
+        handle = self._own.get(fixture) or self._fixture_handles.get(fixture)
+        if handle is None or handle.closed:
+            found = [one for one in self.handles if type(one).fixture == fixture]
+            handle = found[0] if found else self.start(fixture, {})
+            self._fixture_handles[fixture] = handle
+        return handle
+
+    def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
+        """Call the listener with each handle started from here, until the result is called.
+
+        The next ``begin()`` ends it too. The server does not tell when others start fakes.
+        """
+        return listen(self._listeners, listener)
+
+    def allow(self, kind: str, **where: object) -> None:
+        """Do not count a kind of problem."""
+        self._connection.use(None, "allow", (kind,), where)
+
+    def snapshot(self) -> Any:
+        """The present data of all handles, kept on the server."""
+        return self._connection.use(None, "snapshot")
+
+    def restore(self, snapshot: Any) -> None:
+        """Put the data of a snapshot back."""
+        self._connection.use(None, "restore", (snapshot,))
+
+    def reset(self) -> None:
+        """Return every handle of the server to its baseline."""
+        self._connection.request("POST", "/reset", {})
+
+    def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
+        """Start over for another test, whose settings are the server's unless ``adapt`` is called."""
+        self._give_own_back()
+        instant = None if now is None else to_datetime(instant_us(now)).isoformat()
+        mode = _sent(clock, "clock= of begin()")
+        self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
+        self._listeners.clear()
+        # What others closed since, or a restart did, is to be started again when it is asked for.
+        known = {one["name"] for one in self._state()["handles"]}
+        for fixture, handle in list(self._fixture_handles.items()):
+            if handle.name not in known:
+                del self._fixture_handles[fixture]
+
+    def adapt(self, settings: Mapping[str, Any]) -> None:
+        """Take on the settings of one test, until the next ``begin()``.
+
+        ``now``, ``clock`` and ``seed`` are the server's until then; a service with settings gets a
+        fake of its own beside the server's, for the test's fixtures.
+        """
+        if settings.get("now") is not None or settings.get("clock") is not None:
+            self.begin(settings.get("now"), settings.get("clock"))
+        if settings.get("seed") is not None:
+            self.reseed(settings["seed"])
+        for fixture in SERVICES:
+            if settings.get(fixture):
+                self._own[fixture] = self.start(fixture, settings[fixture])
+
+    def _give_own_back(self) -> None:
+        while self._own:
+            _, handle = self._own.popitem()
+            self._started.remove(handle)
+            handle.close()
+
+    @property
+    def aio(self) -> AioCloud:
+        """The awaitable calls."""
+        return _RemoteAio(self)
+
+    def every_failure(self, run: Callable[[], object], **options: Any) -> Any:
+        """Not over a server: its predicate cannot cross."""
+        raise ContractError(
+            "every_failure does not work over a stand-alone server: it watches each call with a "
+            "function. Use fakes in the test's own process for it"
+        )
+
+    def replay(self, file: str | Path, **options: Any) -> Any:
+        """Send a recorded session to the server's fakes and compare the answers."""
+        from .record import replay
+
+        return replay(self, file, **options)
+
+    def keep_only(self, known: Any) -> None:
+        """Close what was started through this connection and is not known."""
+        kept = {handle.name for handle in (*known, *self._fixture_handles.values())}
+        for handle in list(self._started):
+            if handle.name not in kept:
+                handle.close()
+                self._started.remove(handle)
+
+    def close(self) -> None:
+        """Close what was started through this connection, and the connection.
+
+        A server that does not answer any more has nothing left to close.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        with suppress(ContractError):
+            for handle in self._started:
+                handle.close()
+        self._connection.close()
+
+    def __repr__(self) -> str:
+        return f"<Cloud at {self._connection.url}>"
+
+
+def connect(url: str, token: str | None = None) -> RemoteCloud:
+    """The cloud of a stand-alone server; ``ContractError`` when none answers there."""
+    return RemoteCloud(url, token)

@@ -1,0 +1,224 @@
+"""What a fake holds, as plain JSON for the console and for scripts."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..core.instants import LAST_US, to_datetime
+from ..handle import Handle
+
+__all__ = ["attempt_view", "dead_letter", "describe", "message_view", "told", "view"]
+
+MOST = 500
+"""The most keys, vectors, records and messages a view shows; the counts are always whole."""
+
+
+def told(at_us: int) -> str:
+    """An instant as ISO text; one beyond the last that has a name is told as the last."""
+    return to_datetime(min(at_us, LAST_US)).isoformat()
+
+
+def describe(handle: Handle) -> dict[str, Any]:
+    """A handle's identity: where it is and how to get in."""
+    return {
+        "name": handle.name,
+        "fixture": handle.fixture,
+        "service": handle.service,
+        "url": handle.url,
+        "env": handle.env,
+        "headers": handle.headers,
+    }
+
+
+def view(handle: Handle) -> dict[str, Any]:
+    """The data of a handle; the shape depends on its ``service``."""
+    shown = {
+        "kv_server": _kv,
+        "vector_index": _vector,
+        "broker": _broker,
+        "queue": _queue,
+    }.get(handle.fixture)
+    content = shown(handle) if shown is not None else {}
+    return {"name": handle.name, "service": handle.service, "fixture": handle.fixture, **content}
+
+
+def _text(value: Any) -> Any:
+    """A value with its bytes as text and its keys as strings, all the way down."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {str(_text(key)): _text(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_text(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _kv(handle: Any) -> dict[str, Any]:
+    keys = handle.keys()
+    rows = []
+    for key in keys[:MOST]:
+        rows.append(
+            {
+                "key": _text(key),
+                "type": _text(handle.execute("TYPE", key)),
+                "ttl": handle.ttl(key),
+                "value": _text(handle.value(key)),
+            }
+        )
+    return {"count": len(keys), "keys": rows}
+
+
+def _vector(handle: Any) -> dict[str, Any]:
+    namespaces = []
+    for namespace in handle.namespaces():
+        count = handle.engine.count(namespace)
+        items = [dict(item) for item in handle.vectors(namespace, limit=MOST)]
+        vectors = [item.pop("vector", None) or [] for item in items]
+        shown = [
+            {**_text(item), "point": point, "dimension": len(vector)}
+            for item, vector, point in zip(items, vectors, _projected(vectors), strict=True)
+        ]
+        namespaces.append({"name": namespace, "count": count, "vectors": shown})
+    # Looking must not count as a read, which may be what changes wait for.
+    info = dataclasses.asdict(handle.engine.describe())
+    del info["namespaces"]
+    return {"info": _text(info), "namespaces": namespaces}
+
+
+def _projected(vectors: Iterable[list[float]]) -> list[list[float] | None]:
+    """Each vector on the plane of the two directions in which all of them differ most."""
+    import numpy as np
+
+    rows = list(vectors)
+    dense = [index for index, row in enumerate(rows) if row]
+    points: list[list[float] | None] = [None] * len(rows)
+    if not dense:
+        return points
+    matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
+    centred = matrix - matrix.mean(axis=0)
+    # From the rows' products with each other, a small square whatever the dimension is: the whole
+    # decomposition takes a second for 500 rows.
+    sizes, rotated = np.linalg.eigh(centred @ centred.T)
+    flat = (rotated * np.sqrt(np.maximum(sizes, 0)))[:, :-3:-1]
+    if flat.shape[1] < 2:
+        flat = np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
+    # The sign of a direction is arbitrary; fixed, so that a picture does not flip on reload.
+    flat *= np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    for index, point in zip(dense, flat.tolist(), strict=True):
+        points[index] = [round(float(value), 6) for value in point]
+    return points
+
+
+def _broker(handle: Any) -> dict[str, Any]:
+    topics = []
+    for name in handle.topics():
+        topic = handle.topic(name)
+        topics.append(
+            {
+                "name": name,
+                "count": len(topic.records),
+                "partitions": [
+                    {"partition": number, "start": start, "end": end}
+                    for number, (start, end) in enumerate(
+                        zip(topic.start_offsets, topic.end_offsets, strict=True)
+                    )
+                ],
+                "records": [_text(record._asdict()) for record in topic.records[-MOST:]],
+            }
+        )
+    groups = []
+    for name in handle.groups():
+        group = handle.group(name)
+        groups.append(
+            {
+                "name": name,
+                "state": group.state,
+                "generation": group.generation,
+                "total_lag": group.total_lag,
+                "members": [
+                    {
+                        "name": member.name,
+                        "state": member.state,
+                        "assignment": [f"{tp.topic}-{tp.partition}" for tp in member.assignment],
+                    }
+                    for member in group.members
+                ],
+                "partitions": [
+                    {
+                        "partition": f"{tp.topic}-{tp.partition}",
+                        "committed": group.committed.get(tp),
+                        "position": group.position.get(tp),
+                        "lag": lag,
+                    }
+                    for tp, lag in group.lag.items()
+                ],
+            }
+        )
+    return {"topics": topics, "groups": groups}
+
+
+def _queue(handle: Any) -> dict[str, Any]:
+    messages = handle.messages()
+    return {
+        "count": len(messages),
+        "messages": [message_view(message) for message in messages[-MOST:]],
+        "dead_letters": [dead_letter(letter) for letter in handle.dead_letters()],
+        "schedules": [
+            {
+                "id": schedule.id,
+                "cron": schedule.cron,
+                "destination": schedule.destination,
+                "paused": schedule.paused,
+                "next": [run.isoformat() for run in schedule.next_runs(3)],
+            }
+            for schedule in handle.schedules()
+        ],
+    }
+
+
+def message_view(message: Any) -> dict[str, Any]:
+    """A message with its attempts."""
+    return {
+        "id": message.id,
+        "kind": message.kind,
+        "state": message.state,
+        "method": message.method,
+        "url": message.url,
+        "retried": message.retried,
+        "max_retries": message.max_retries,
+        "body": _text(message.body[:2000]),
+        "timeline": message.timeline,
+        "attempts": [attempt_view(attempt) for attempt in message.attempts],
+    }
+
+
+def attempt_view(attempt: Any) -> dict[str, Any]:
+    """One attempt to deliver a message."""
+    return {
+        "message": attempt.message_id,
+        "url": attempt.url,
+        "number": attempt.number,
+        "at": told(attempt.at_us),
+        "waited": attempt.waited.total_seconds(),
+        "why": attempt.wait_reason,
+        "status": attempt.status,
+        "state": attempt.state,
+        "exception": None if attempt.exception is None else repr(attempt.exception),
+        "final": attempt.is_final,
+    }
+
+
+def dead_letter(letter: Any) -> dict[str, Any]:
+    """A dead letter and the last answer."""
+    return {
+        "id": letter.id,
+        "at": letter.at.isoformat(),
+        "url": letter.url,
+        "status": letter.status,
+        "message": letter.message.id,
+    }

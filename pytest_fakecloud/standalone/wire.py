@@ -1,0 +1,286 @@
+"""What may cross between a stand-alone server and its clients: closed lists of types and of names.
+
+A name that came over the wire is only ever a key of these lists. Nothing is looked up in a module,
+imported or called by it: what is imported is written here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..core.journal import Call
+from ..faults.faults import FaultPlan
+
+__all__ = [
+    "Surface",
+    "ValueType",
+    "error_type",
+    "found_type",
+    "name_of",
+    "surface_named",
+    "surface_of",
+    "value_type",
+]
+
+_PACKAGE = "pytest_fakecloud"
+
+
+def name_of(kind: type) -> str:
+    """A class as ``module:qualified.name``: what it is called on the wire."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _listed(**modules: str) -> Mapping[str, tuple[str, str]]:
+    """Modules (``_`` for a dot) and the names of their classes, by what they are called on the wire."""
+    return {
+        f"{_PACKAGE}.{path}:{name}": (f"{_PACKAGE}.{path}", name)
+        for module, names in modules.items()
+        for path in [module.replace("__", ".")]
+        for name in names.split()
+    }
+
+
+def _class(home: tuple[str, str]) -> Any:
+    """A class of the lists; its module is imported when it is first needed."""
+    return vars(importlib.import_module(home[0]))[home[1]]
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+_VALUES = _listed(
+    broker__model="ConsumerConfig GroupAssignments Header Message Metadata Record TopicPartition "
+    "TopicPartitionOffset",
+    broker__settings="Limits Settings",
+    broker__views="GroupView MemberView TopicView",
+    kernel__app="Answer Problem",
+    kernel__clock="Fired",
+    kernel__journal="Call Event",
+    kv__model="Limits",
+    queue__dlq="DeadLetter",
+    queue__limits="Limits",
+    queue__model="Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings Redaction",
+    queue__replies="DeliveredRequest Reply",
+    queue__schedule="Schedule",
+    queue__settings="Settings",
+    vector__settings="Approximation Limits",
+)
+"""Dataclasses and named tuples that cross field by field."""
+_FOUND = _listed(kernel__journal="Found", queue__captured="Callbacks", queue__driving="Attempts")
+"""Lists that are more than lists, and hold nothing but their items."""
+_CALL = frozenset(inspect.signature(Call).parameters) | {
+    name for name in vars(Call) if name in Call.__annotations__ and name != "read_facts"
+}
+
+
+class ValueType(NamedTuple):
+    """A value's class, its fields, and those that may be left out."""
+
+    kind: Any
+    names: tuple[str, ...]
+    optional: frozenset[str] = frozenset()
+
+    def make(self, content: Mapping[str, Any]) -> Any:
+        """The value again, by its own constructor; ``ValueError`` for other fields than its own."""
+        missing = set(self.names) - self.optional - content.keys()
+        unknown = content.keys() - set(self.names)
+        if missing or unknown:
+            wrong = ", ".join(sorted(missing | set(map(str, unknown))))
+            raise ValueError(f"{self.kind.__name__} has other fields: {wrong:.200}")
+        if self.kind is not Call:
+            return self.kind(**content)
+        later = {name: content[name] for name in self.optional & content.keys()}
+        call = Call(**{name: item for name, item in content.items() if name not in later})
+        vars(call).update(later)
+        return call
+
+
+def value_type(name: object) -> ValueType | None:
+    """The value type of a name, None when the list has none."""
+    home = _VALUES.get(name) if isinstance(name, str) else None
+    return None if home is None else _value_type(home)
+
+
+@cache
+def _value_type(home: tuple[str, str]) -> ValueType:
+    kind = _class(home)
+    if kind is Call:
+        names = tuple(sorted(_CALL))
+        return ValueType(kind, names, _CALL - set(inspect.signature(Call).parameters))
+    if issubclass(kind, tuple):
+        return ValueType(kind, kind._fields)
+    return ValueType(kind, tuple(field.name for field in fields(kind)))
+
+
+def found_type(name: object) -> Any:
+    """The class of a list's name, None when it is not among them."""
+    home = _FOUND.get(name) if isinstance(name, str) else None
+    return None if home is None else _class(home)
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+_BUILT_IN = {
+    f"builtins:{name}": kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+}
+_ERRORS = _listed(
+    broker__errors="BrokerError",
+    kernel__errors="ContractError ServiceError",
+    kv__errors="CommandError RestError",
+    queue__driving="NotIdle",
+    queue__errors="QueueError",
+    queue__replies="DestinationTimeout",
+    queue__sender="UnstubbedDestination",
+    queue__settings="Loop",
+    vector__errors="VectorError",
+)
+
+
+def error_type(name: object) -> type[Exception] | None:
+    """The exception class of a name, None when it is not among them."""
+    if not isinstance(name, str):
+        return None
+    home = _ERRORS.get(name)
+    return _BUILT_IN.get(name) if home is None else _class(home)
+
+
+# -- objects that stay where they are --------------------------------------------------------------
+
+
+class Surface(NamedTuple):
+    """What may be asked of an object from afar: nothing that is not named here."""
+
+    kind: Any
+    methods: frozenset[str]
+    fields: frozenset[str]
+    protocols: frozenset[str]
+
+    @property
+    def names(self) -> list[str]:
+        """All fields and methods."""
+        return sorted(self.methods | self.fields)
+
+
+_EVERY_HANDLE = "clock closed faults journal name token"
+_CAPTURE = (
+    f"{_EVERY_HANDLE} assertions handler_errors host log permanently_failed port "
+    "check check_assertions check_handler_errors clear clear_assertions clear_handler_errors "
+    "clear_log expect expect_oneshot_request expect_ordered_request expect_request format_matchers "
+    "url_for"
+)
+_LIST = "last only where"
+_DERIVED: Mapping[str, tuple[str, str]] = {
+    "broker.handle:Broker": (f"{_EVERY_HANDLE} username", ""),
+    "broker.handle:BrokerFaults": ("active", "add claim close remove run"),
+    "kernel.fault:Fault": (
+        "description facts hits kind must_fire origin route seen skip taken_back times when",
+        "apply matches wants",
+    ),
+    "kernel.faults:FaultPlan": ("active", "add claim close remove run"),
+    "kv.handle:KVServer": (f"{_EVERY_HANDLE} dialect", ""),
+    "queue.capture:CallbackCapture": (f"{_CAPTURE} callbacks failures", ""),
+    "queue.captured:Callback": ("at_us failure headers problem raw request", ""),
+    "queue.captured:Captured": (
+        "faults last only",
+        "concerns has_next not_come restore saved take",
+    ),
+    "queue.destinations:DestinationRoute": (
+        "deliveries given prefix where",
+        "aperform atake perform restore saved take",
+    ),
+    "queue.destinations:Destinations": ("raise_exceptions", "close find restore runner saved"),
+    "queue.faults:QueueFaults": ("active", "add claim close remove run"),
+    "queue.handle:Queue": (
+        f"{_EVERY_HANDLE} delivery destinations leak_check signature_clock",
+        "check_open",
+    ),
+    "queue.inspection:DeadLetterView": ("at id message", ""),
+    "queue.inspection:PublishedMessage": ("", ""),
+    "queue.inspection:ScheduleView": ("id", ""),
+    "queue.receiver:Destination": (_CAPTURE, ""),
+    "queue.scoped_faults:ScopedFaults": ("", ""),
+    "vector.handle:Pending": (_LIST, ""),
+    "vector.handle:VectorIndex": (f"{_EVERY_HANDLE} read_only_token", ""),
+}
+"""Our own classes: all that they declare as public is offered, with the names of the first text and
+without those of the second, which are for the inside or want what cannot cross."""
+_IN_PROCESS = frozenset(
+    {"aio", "app", "application", "between", "client", "async_client", "make_client"}
+    | {"make_async_client", "context", "engine", "env_variables", "first_baseline", "new_snapshot"}
+    | {"intercept", "on_close", "account", "drive_until", "adrive_until", "dispatch", "bake"}
+    | {"start", "stop", "thread_target"}
+)
+"""What no handle offers from afar."""
+_NAMED: Mapping[str, str] = {
+    "cloud:Cloud": "allow clock env journal problems restore seed snapshot",
+    "kernel.clock:Clock": "advance advance_to_next anchor driving freeze mode move_to next_due "
+    "next_due_us now now_ms now_us resume rewind run_due settle wait_cap",
+    "kernel.journal:Journal": "add_event assert_called assert_not_called calls clear entries events "
+    "keep",
+}
+_OUTSIDE: Mapping[str, str] = {
+    "pytest_httpserver.httpserver:RequestHandler": "respond_with_data respond_with_json",
+    "contextlib:_GeneratorContextManager": "",
+}
+"""Objects of other packages that handles give away."""
+_HOMES: Mapping[str, tuple[str, str]] = {
+    name_on_wire: (name_on_wire.partition(":")[0], name_on_wire.partition(":")[2])
+    for name_on_wire in (*(f"{_PACKAGE}.{name}" for name in (*_DERIVED, *_NAMED)), *_OUTSIDE)
+}
+_PROTOCOLS = ("__len__", "__iter__", "__getitem__", "__enter__", "__exit__")
+
+
+def surface_named(name: object) -> Surface | None:
+    """What may be asked of an object of that class, None when nothing may."""
+    if not isinstance(name, str) or name not in _HOMES:
+        return None
+    try:
+        return _surface(name)
+    except ImportError:
+        return None  # a library that the server has and this process has not
+
+
+def surface_of(kind: type) -> tuple[str, Surface | None]:
+    """The class an object is known by on the wire, and what may be asked of it."""
+    for owner in kind.__mro__:
+        if name_of(owner) in _HOMES:
+            return name_of(owner), surface_named(name_of(owner))
+    return name_of(kind), None
+
+
+@cache
+def _surface(name: str) -> Surface:
+    kind = _class(_HOMES[name])
+    short = name.removeprefix(f"{_PACKAGE}.")
+    more, less = _DERIVED.get(short, (_NAMED.get(short, _OUTSIDE.get(short, "")), ""))
+    names = set(more.split())
+    if short in _DERIVED:
+        names |= set(_declared(kind)) - _IN_PROCESS - set(less.split())
+    methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
+    if short == "queue.scoped_faults:ScopedFaults":
+        # Each of its words is made when it is asked for.
+        methods |= set(FaultPlan.words())
+    # The with-block of a cloud is its owner's.
+    protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and short not in _NAMED}
+    protocols |= {"__len__"} if hasattr(kind, "__len__") else set()
+    if "__len__" in protocols or hasattr(kind, "__bool__"):
+        protocols.add("__bool__")
+    return Surface(kind, frozenset(methods), frozenset(names - methods), frozenset(protocols))
+
+
+def _declared(kind: type) -> Iterable[str]:
+    """The public names that our own classes declare."""
+    for owner in kind.__mro__:
+        if owner.__module__.startswith(f"{_PACKAGE}."):
+            yield from (name for name in vars(owner) if not name.startswith("_"))
+
+
+def _is_method(found: object) -> bool:
+    return inspect.isfunction(found) or isinstance(found, classmethod | staticmethod)

@@ -1,0 +1,150 @@
+"""What depends on the index: which vectors its kind takes, of which dimension, under which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from .. import errors
+from ..filter.filter import Predicate, compile_filter
+from ..model import (
+    Change,
+    Kind,
+    Metadata,
+    Query,
+    Record,
+)
+from ..settings import Limits
+
+__all__ = ["Checks", "Quota", "check_metadata"]
+
+DAY_US = 86_400_000_000
+# Answers put metadata into arrays and objects; orjson writes at most 254 levels in all.
+ENVELOPE_LEVELS = 8
+
+
+def check_metadata(metadata: Metadata, limits: Limits) -> None:
+    """Raises ``VectorError`` 400 unless metadata can be written as JSON within the size limit."""
+    nested: Any = metadata
+    for _ in range(ENVELOPE_LEVELS):
+        nested = [nested]
+    try:
+        size = len(orjson.dumps(nested)) - 2 * ENVELOPE_LEVELS
+    except TypeError as error:
+        raise errors.bad_request(f"Invalid field metadata: {error}") from None
+    limit = limits.metadata_bytes
+    if limit is not None and size > limit:
+        raise errors.limit_exceeded("Metadata size", size, limit, "bytes")
+
+
+class Checks:
+    """Raises ``VectorError`` for values that are well-formed, but not for this index.
+
+    ``dimension`` is the index's everywhere, None while it has none.
+    """
+
+    def __init__(self, kind: Kind, limits: Limits) -> None:
+        self.kind = kind
+        self.limits = limits
+
+    def records(self, records: Sequence[Record], dimension: int | None) -> int | None:
+        """All records have the vectors of the kind; the dimension the index has with them."""
+        for record in records:
+            self._kind(record, "The vector", record.id)
+            if self.kind.has_dense and record.vector is None:
+                raise self._missing("vector", f"the vector with id {record.id[:80]!r}")
+            if self.kind.has_sparse and record.sparse is None:
+                raise self._missing("sparseVector", f"the vector with id {record.id[:80]!r}")
+            dimension = self._dimension(record, dimension)
+        return dimension
+
+    def change(self, change: Change, dimension: int | None) -> None:
+        """The vectors fit; a hybrid index gets both or neither."""
+        self._kind(change, "The update", change.id)
+        if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
+            raise errors.unprocessable(
+                "An update of a hybrid index must carry both vector and sparseVector, or neither."
+            )
+        self._dimension(change, dimension)
+
+    def query(self, query: Query, dimension: int | None) -> Predicate | None:
+        """There is a vector and it fits; the compiled filter, None where there is none."""
+        self._kind(query, "The query")
+        if query.vector is None and query.sparse is None:
+            needed = {
+                Kind.DENSE: "vector",
+                Kind.SPARSE: "sparseVector",
+                Kind.HYBRID: "vector and/or sparseVector",
+            }
+            raise self._missing(needed[self.kind], "the query")
+        self._dimension(query, dimension)
+        return self.filter(query.filter)
+
+    def filter(self, text: str) -> Predicate | None:
+        """The compiled filter; None for an empty one."""
+        limit = self.limits.filter_bytes
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if limit is not None and size > limit:
+            raise errors.limit_exceeded("Filter size", size, limit, "bytes")
+        return compile_filter(text) if text.strip() else None
+
+    def _kind(self, given: Record | Change | Query, what: str, id: str = "") -> None:
+        if given.vector is not None and not self.kind.has_dense:
+            field, kind = "vector", "sparse"
+        elif given.sparse is not None and not self.kind.has_sparse:
+            field, kind = "sparseVector", "dense"
+        else:
+            return
+        whose = f"{what} with id {id[:80]!r}" if id else what
+        raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
+
+    def _dimension(self, given: Record | Change | Query, dimension: int | None) -> int | None:
+        if given.vector is None:
+            return dimension
+        count = len(given.vector)
+        if dimension is not None and count != dimension:
+            raise errors.invalid_dimension(count, dimension)
+        if count == 0:
+            raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
+        limit = self.limits.dimension
+        if limit is not None and count > limit:
+            raise errors.limit_exceeded("Vector dimension", count, limit)
+        return count
+
+    def _missing(self, field: str, whose: str) -> errors.VectorError:
+        kind = self.kind.value.lower()
+        return errors.unprocessable(
+            f"A {kind} index needs the field {field}, which is missing in {whose}."
+        )
+
+
+class Quota:
+    """How many queries and updates are used up of the clock's UTC day."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = {"query": limits.daily_queries, "update": limits.daily_updates}
+        self._day = 0
+        self._used: dict[str, int] = {}
+
+    def spend(self, what: str, count: int, now_us: int) -> None:
+        """Use up ``count`` of ``"query"`` or ``"update"``, or raise ``VectorError`` 429."""
+        limit = self._limits[what]
+        if limit is None:
+            return
+        day = now_us // DAY_US
+        if day != self._day:
+            self._day, self._used = day, {}
+        used = self._used.get(what, 0) + count
+        if used > limit:
+            raise errors.quota_exceeded(what, limit)
+        self._used[what] = used
+
+    def state(self) -> tuple[int, dict[str, int]]:
+        """What ``restore`` takes."""
+        return self._day, dict(self._used)
+
+    def restore(self, state: tuple[int, dict[str, int]]) -> None:
+        """Go back to a state."""
+        self._day, self._used = state[0], dict(state[1])

@@ -1,0 +1,78 @@
+"""Resumable queries: what each one has handed out so far, and when it was last used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ..model import Query
+
+__all__ = ["Cursor", "Cursors"]
+
+
+@dataclass(slots=True)
+class Cursor:
+    """One resumable query; ``handed_out`` are the ids its batches contained.
+
+    ``namespace`` is None once its namespace was deleted: another that takes the name is not its own.
+
+    ``context`` is whatever the opener wants back with each batch. Times are in microseconds.
+    """
+
+    uuid: str
+    namespace: str | None
+    query: Query
+    max_idle_us: int
+    used_us: int
+    context: object = None
+    handed_out: set[str] = field(default_factory=set)
+
+
+class Cursors:
+    """All live resumable queries. One that was idle for longer than its maximum is gone."""
+
+    def __init__(self) -> None:
+        self._cursors: dict[str, Cursor] = {}
+
+    def __len__(self) -> int:
+        return len(self._cursors)
+
+    def __iter__(self) -> Iterator[Cursor]:
+        return iter(self._cursors.values())
+
+    def open(self, cursor: Cursor) -> None:
+        """Add a new one."""
+        self._cursors[cursor.uuid] = cursor
+
+    def use(self, uuid: str, now_us: int) -> Cursor | None:
+        """The live cursor of a uuid, marked as used now."""
+        self.expire(now_us)
+        cursor = self._cursors.get(uuid)
+        if cursor is not None:
+            cursor.used_us = now_us
+        return cursor
+
+    def leave(self, namespace: str) -> None:
+        """Note that a namespace is deleted: its resumable queries have no more records."""
+        for cursor in self:
+            if cursor.namespace == namespace:
+                cursor.namespace = None
+
+    def end(self, uuid: str, now_us: int) -> bool:
+        """Release a cursor; False when there is none alive."""
+        self.expire(now_us)
+        return self._cursors.pop(uuid, None) is not None
+
+    def expire(self, now_us: int) -> None:
+        """Release all that have been idle for too long."""
+        for uuid in [u for u, c in self._cursors.items() if now_us - c.used_us > c.max_idle_us]:
+            del self._cursors[uuid]
+
+    def copy(self) -> Cursors:
+        """An independent copy."""
+        twin = Cursors()
+        twin._cursors = {
+            uuid: replace(cursor, handed_out=set(cursor.handed_out))
+            for uuid, cursor in self._cursors.items()
+        }
+        return twin

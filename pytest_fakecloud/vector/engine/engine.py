@@ -1,0 +1,535 @@
+"""The index: namespaces of records, queries over them, and everything one can do to them.
+
+Pure: the clock and the randomness are given, nothing knows of HTTP. Values that come in are checked
+for shape already (see ``fields``); what depends on the index is checked here (see ``checks``).
+
+Decided here, where nothing is known of the service: replacing a record keeps its place in the
+insertion order; a deletion is seen by queries at once, also while changes are pending; the
+dimension of an index that was made without one is that of its first dense vector; the cursor of a
+scan is a slot number that deletions do not move; the default namespace can be neither deleted nor
+renamed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...core.clock import Clock
+from ...core.errors import ContractError
+from ...core.ids import Ids
+from .. import errors
+from ..filter.filter import Predicate
+from ..model import (
+    DEFAULT_NAMESPACE,
+    Change,
+    Hit,
+    IndexInfo,
+    Kind,
+    Page,
+    Query,
+    Record,
+    Similarity,
+    UpdateMode,
+)
+from ..settings import Approximation, Limits
+from .checks import Checks, Quota, check_metadata
+from .cursor import Cursor, Cursors
+from .namespace import Namespace
+from .pending import Batch, Readiness
+from .ranking import HYBRID_DEPTH, Question, Ranker
+
+__all__ = ["Engine", "EngineSnapshot", "merge_patch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which index it is, as it was made: what a snapshot must agree with to be put back.
+
+    ``dimension`` is None for an index that takes that of its first vector.
+    """
+
+    name: str
+    kind: Kind
+    similarity: Similarity
+    dimension: int | None
+    dense_model: str
+    sparse_model: str
+
+    def __str__(self) -> str:
+        parts = [f"a {self.kind.lower()} index"]
+        if self.kind.has_dense:
+            parts += [self.similarity, f"dimension {self.dimension or 'of the first vector'}"]
+        models = " and ".join(filter(None, (self.dense_model, self.sparse_model)))
+        if models:
+            parts.append(f"embedding {models}")
+        return f"{self.name!r} ({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSnapshot:
+    """All data of an index at one moment."""
+
+    index: Identity
+    dimension: int | None
+    namespaces: dict[str, Namespace]
+    cursors: Cursors
+    batches: list[Batch]
+    held: bool
+    quota: tuple[int, dict[str, int]]
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """A target with a merge patch applied (RFC 7396); neither argument is changed.
+
+    Objects merge, null deletes, anything else replaces.
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+class Engine:
+    """One vector index. Safe to use from several threads; every call is atomic.
+
+    ``dimension`` of None takes that of the first dense vector. ``ready_after_us`` and
+    ``ready_after_reads`` make changes pending for a time or for a number of queries and infos.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        *,
+        name: str = "vector_index",
+        kind: Kind = Kind.DENSE,
+        similarity: Similarity = Similarity.COSINE,
+        dimension: int | None = None,
+        dense_model: str = "",
+        sparse_model: str = "",
+        limits: Limits | None = None,
+        approximation: Approximation | None = None,
+        ready_after_us: int | None = None,
+        ready_after_reads: int | None = None,
+    ) -> None:
+        self.name = name
+        self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
+        self.kind = kind
+        self.similarity = similarity
+        self.dimension = dimension
+        self.dense_model = dense_model
+        self.sparse_model = sparse_model
+        self.limits = limits or Limits()
+        self._clock = clock
+        self._uuids = ids.stream(name, "resumable queries")
+        self._picks = ids.stream(name, "random vectors")
+        self._ranker = Ranker(
+            similarity, approximation or Approximation(), ids.stream(name, "approximation")
+        )
+        self._lock = threading.RLock()
+        self._namespaces: dict[str, Namespace] = {DEFAULT_NAMESPACE: Namespace(dimension)}
+        self._cursors = Cursors()
+        self._readiness = Readiness(
+            clock, self._lock, self._release, ready_after_us, ready_after_reads
+        )
+        self._checks = Checks(kind, self.limits)
+        self._quota = Quota(self.limits)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def upsert(self, namespace: str, records: Sequence[Record]) -> None:
+        """Insert or replace records, all or none; creates the namespace. The last of one id wins.
+
+        Raises ``VectorError`` 422 for a record without the vectors its index needs, with others, or
+        of another dimension; 429 when the day's quota is used up.
+        """
+        with self._lock:
+            dimension = self._checks.records(records, self.dimension)
+            if records:
+                home = self._home(namespace)
+                self._quota.spend("update", len(records), self._clock.now_us())
+                self._namespaces.setdefault(namespace, home)
+                self._open(dimension)
+                self._put(namespace, home, records)
+
+    def load(self, groups: Mapping[str, Sequence[Record]]) -> None:
+        """Upsert records by namespace, all or none, ready at once and outside of any quota."""
+        with self._lock:
+            dimension = self.dimension
+            for records in groups.values():
+                dimension = self._checks.records(records, dimension)
+            self._open(dimension)
+            for namespace, records in groups.items():
+                home = self._namespaces.setdefault(namespace, Namespace(self.dimension))
+                for record in records:
+                    home.put(record)
+
+    def update(self, namespace: str, change: Change) -> bool:
+        """Change parts of a record; False when there is none under that id.
+
+        Raises ``VectorError`` 422 for vectors that do not fit the index, or for one of the two that
+        a hybrid index needs together; 400 for a patch that makes the metadata too large; 429 when
+        the day's quota is used up.
+        """
+        with self._lock:
+            self._checks.change(change, self.dimension)
+            home = self._namespaces.get(namespace)
+            old = home.get(change.id) if home is not None else None
+            if home is None or old is None:
+                return False
+            metadata = old.metadata if change.metadata is None else change.metadata
+            if change.metadata is not None and change.mode is UpdateMode.PATCH:
+                metadata = merge_patch(old.metadata, change.metadata)
+                check_metadata(metadata, self.limits)
+            self._quota.spend("update", 1, self._clock.now_us())
+            new = replace(
+                old,
+                vector=old.vector if change.vector is None else change.vector,
+                sparse=old.sparse if change.sparse is None else change.sparse,
+                metadata=metadata,
+                data=old.data if change.data is None else change.data,
+            )
+            self._put(namespace, home, [new])
+            return True
+
+    def delete(self, namespace: str, ids: Sequence[str]) -> int:
+        """Remove records by id; how many there were."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            return 0 if home is None else sum(home.delete(id) for id in ids)
+
+    def delete_prefix(self, namespace: str, prefix: str) -> int:
+        """Remove the records whose id starts so; how many there were."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            return 0 if home is None else self.delete(namespace, home.ids(prefix))
+
+    def delete_matching(self, namespace: str, filter: str) -> int:
+        """Remove the records whose newest metadata passes a filter; how many there were.
+
+        Raises ``VectorError`` 400 for a bad filter; an empty one is bad here, as it would remove
+        all.
+        """
+        predicate = self.predicate(filter)
+        if predicate is None:
+            raise errors.bad_request(
+                "The filter to delete by is empty. To remove everything, use reset."
+            )
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            if home is None:
+                return 0
+            found = [record.id for _, record in home.scan() if predicate(record.metadata)]
+            return self.delete(namespace, found)
+
+    def reset(self, namespace: str) -> None:
+        """Empty a namespace, at once for everybody; it stays. A missing one is no error."""
+        with self._lock:
+            if namespace in self._namespaces:
+                self._namespaces[namespace] = Namespace(self.dimension)
+
+    def reset_all(self) -> None:
+        """Empty every namespace."""
+        with self._lock:
+            for namespace in self._namespaces:
+                self.reset(namespace)
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, namespace: str) -> None:
+        """Make sure a namespace is there."""
+        with self._lock:
+            self._namespaces.setdefault(namespace, self._home(namespace))
+
+    def namespaces(self) -> list[str]:
+        """The names in the order of creation, the default one ("") first."""
+        with self._lock:
+            return list(self._namespaces)
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Remove a namespace and its records.
+
+        Raises ``VectorError`` 404 when it is missing, 400 for the default one.
+        """
+        with self._lock:
+            self._check_named(namespace, "deleted")
+            del self._namespaces[namespace]
+            self._cursors.leave(namespace)
+
+    def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
+        """Give a namespace another name; False when that is taken and not to be deleted.
+
+        Raises ``VectorError`` 404 when it is missing, 400 for the default one or to it.
+        """
+        with self._lock:
+            self._check_named(namespace, "renamed")
+            if new == DEFAULT_NAMESPACE:
+                raise errors.bad_request("A namespace cannot be renamed to the default one.")
+            if new == namespace:
+                return True
+            if new in self._namespaces and not delete_existing:
+                return False
+            if self._namespaces.pop(new, None) is not None:
+                self._cursors.leave(new)
+            self._namespaces = {
+                new if name == namespace else name: home for name, home in self._namespaces.items()
+            }
+            for follower in (*self._cursors, *self._readiness.batches):
+                if follower.namespace == namespace:
+                    follower.namespace = new
+            return True
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def fetch(self, namespace: str, ids: Sequence[str]) -> list[Record | None]:
+        """The records in the order of the ids, None where there is none."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            return [None if home is None else home.get(id) for id in ids]
+
+    def fetch_prefix(self, namespace: str, prefix: str) -> list[Record]:
+        """The records whose id starts so, in insertion order, at most ``limits.prefix_fetch``."""
+        return self.range(namespace, 0, self.limits.prefix_fetch, prefix).records
+
+    def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
+        """A page of the records in insertion order, from a slot on; no limit means to the end."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            if home is None:
+                return Page("")
+            records: list[Record] = []
+            next_slot = cursor
+            for slot, record in home.scan(cursor, prefix):
+                if len(records) == limit:
+                    return Page(str(next_slot), records)
+                records.append(record)
+                next_slot = slot + 1
+            return Page("", records)
+
+    def count(self, namespace: str) -> int:
+        """How many records a namespace has, pending ones included."""
+        with self._lock:
+            return len(self._namespaces.get(namespace, ()))
+
+    def random(self, namespace: str) -> Record | None:
+        """One record, picked by the seeded randomness; None in an empty namespace."""
+        with self._lock:
+            home = self._namespaces.get(namespace)
+            if home is None or not len(home):
+                return None
+            return home.nth(self._picks.randrange(len(home)))
+
+    def info(self) -> IndexInfo:
+        """Counts of the whole index and of each namespace; counts as a read."""
+        with self._lock:
+            self._readiness.count_read()
+            return self.describe()
+
+    def describe(self) -> IndexInfo:
+        """``info()`` without counting as a read."""
+        with self._lock:
+            homes = self._namespaces
+            return IndexInfo(
+                self.kind,
+                self.similarity,
+                self.dimension or 0,
+                sum(home.size() for home in homes.values()),
+                self.dense_model,
+                self.sparse_model,
+                {name: home.info() for name, home in homes.items()},
+            )
+
+    # -- querying --------------------------------------------------------------------------------
+
+    def predicate(self, filter: str) -> Predicate | None:
+        """The compiled filter; None for an empty one. Raises ``VectorError`` 400 for a bad one."""
+        return self._checks.filter(filter)
+
+    def query(self, namespace: str, queries: Sequence[Query]) -> list[list[Hit]]:
+        """The nearest records of each query, best first; a missing namespace has none."""
+        with self._lock:
+            questions = [
+                Question(
+                    query, self._checks.query(query, self.dimension), max(query.top_k, HYBRID_DEPTH)
+                )
+                for query in queries
+            ]
+            self._quota.spend("query", len(queries), self._clock.now_us())
+            return self._answer(namespace, questions)
+
+    def start_query(
+        self, namespace: str, query: Query, max_idle_us: int, context: object = None
+    ) -> tuple[str, list[Hit]]:
+        """Open a resumable query: its uuid and first hits; both empty for a missing namespace.
+
+        ``context`` comes back with each batch.
+        """
+        with self._lock:
+            self._checks.query(query, self.dimension)
+            now_us = self._clock.now_us()
+            self._cursors.expire(now_us)
+            if namespace not in self._namespaces:
+                return "", []
+            limit = self.limits.resumable_queries
+            if limit is not None and len(self._cursors) >= limit:
+                raise errors.limit_exceeded("Live resumable query", len(self._cursors) + 1, limit)
+            uuid = self._new_uuid()
+            cursor = Cursor(uuid, namespace, query, max_idle_us, now_us, context)
+            hits = self._next_batch(cursor, query.top_k)
+            self._cursors.open(cursor)
+            return uuid, hits
+
+    def next_hits(self, uuid: str, count: int) -> tuple[list[Hit], object]:
+        """The next hits of a resumable query, and its context. An empty uuid has none.
+
+        Raises ``VectorError`` 404 for a query that is not alive.
+        """
+        with self._lock:
+            if not uuid:
+                return [], None
+            cursor = self._cursors.use(uuid, self._clock.now_us())
+            if cursor is None:
+                raise errors.cursor_missing(uuid)
+            return self._next_batch(cursor, count), cursor.context
+
+    def end_query(self, uuid: str) -> None:
+        """Release a resumable query; an empty uuid is fine.
+
+        Raises ``VectorError`` 404 for a query that is not alive.
+        """
+        with self._lock:
+            if uuid and not self._cursors.end(uuid, self._clock.now_us()):
+                raise errors.cursor_missing(uuid)
+
+    def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
+        query = replace(cursor.query, top_k=count)
+        self._quota.spend("query", 1, self._clock.now_us())
+        question = Question(
+            query, self._checks.query(query, self.dimension), count, cursor.handed_out
+        )
+        hits = self._answer(cursor.namespace, [question])[0]
+        cursor.handed_out.update(hit.record.id for hit in hits)
+        return hits
+
+    def _answer(self, namespace: str | None, questions: Sequence[Question]) -> list[list[Hit]]:
+        self._readiness.count_read()
+        home = None if namespace is None else self._namespaces.get(namespace)
+        if home is None:
+            return [[] for _ in questions]
+        return self._ranker.answer(home, questions)
+
+    def _new_uuid(self) -> str:
+        digits = self._uuids.hex(32)
+        variant = "89ab"[int(digits[16], 16) % 4]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )
+
+    # -- pending changes -------------------------------------------------------------------------
+
+    def hold_pending(self) -> None:
+        """Keep all changes from now on, and those still pending, out of queries and counts."""
+        with self._lock:
+            self._readiness.held = True
+
+    def release_pending(self) -> None:
+        """Make all pending changes ready; those to come are ready as the settings say."""
+        with self._lock:
+            self._readiness.release_all()
+
+    @property
+    def holding(self) -> bool:
+        """Whether changes are held back by hand."""
+        return self._readiness.held
+
+    def pending(self) -> list[tuple[str, Record]]:
+        """Namespace and record of every change that is not ready yet."""
+        with self._lock:
+            return [
+                (name, record)
+                for name, home in self._namespaces.items()
+                for record in home.staged.values()
+            ]
+
+    def _put(self, namespace: str, home: Namespace, records: Sequence[Record]) -> None:
+        ready = self._readiness.immediate
+        for record in records:
+            home.put(record, ready=ready)
+        if not ready:
+            self._readiness.wait_for(namespace, list(records))
+
+    def _release(self, batch: Batch) -> None:
+        with self._lock:
+            home = self._namespaces.get(batch.namespace)
+            if home is not None:
+                home.release(batch.records)
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def snapshot(self) -> EngineSnapshot:
+        """An independent copy of all data."""
+        with self._lock:
+            return EngineSnapshot(
+                self.identity,
+                self.dimension,
+                {name: home.copy() for name, home in self._namespaces.items()},
+                self._cursors.copy(),
+                self._readiness.copy(),
+                self._readiness.held,
+                self._quota.state(),
+            )
+
+    def restore(self, snapshot: EngineSnapshot) -> None:
+        """Put the data of a snapshot back; the snapshot can be used again.
+
+        Raises ``ContractError`` for the snapshot of another index, whose vectors may not fit here.
+        """
+        if snapshot.index != self.identity:
+            raise ContractError(
+                f"the snapshot is of the index {snapshot.index}, this is {self.identity}: "
+                "load() takes what vectors() of another index returns"
+            )
+        with self._lock:
+            self.dimension = snapshot.dimension
+            self._namespaces = {name: home.copy() for name, home in snapshot.namespaces.items()}
+            self._cursors = snapshot.cursors.copy()
+            self._readiness.restore(snapshot.batches, snapshot.held)
+            self._quota.restore(snapshot.quota)
+
+    def close(self) -> None:
+        """Leave no timers on the clock."""
+        with self._lock:
+            self._readiness.cancel()
+
+    # -- namespaces by name ----------------------------------------------------------------------
+
+    def _home(self, namespace: str) -> Namespace:
+        """The namespace, or a new one that is not in the index yet."""
+        home = self._namespaces.get(namespace)
+        if home is not None:
+            return home
+        limit = self.limits.namespaces
+        if limit is not None and len(self._namespaces) >= limit:
+            raise errors.limit_exceeded("Namespace count", len(self._namespaces) + 1, limit)
+        return Namespace(self.dimension)
+
+    def _open(self, dimension: int | None) -> None:
+        """Fix the dimension of an index that has none yet."""
+        if self.dimension is None and dimension is not None:
+            self.dimension = dimension
+            for home in self._namespaces.values():
+                home.open_matrix(dimension)
+
+    def _check_named(self, namespace: str, verb: str) -> None:
+        if namespace == DEFAULT_NAMESPACE:
+            raise errors.bad_request(f"The default namespace cannot be {verb}.")
+        if namespace not in self._namespaces:
+            raise errors.namespace_missing(namespace, self.name)

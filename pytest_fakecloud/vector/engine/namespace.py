@@ -1,0 +1,244 @@
+"""One namespace: its rows in insertion order, and what queries may see of them.
+
+A row keeps its place when its record is replaced, so equal scores stay in the order of first
+insertion. Every row has a slot, a number that is never used again: cursors are slots and survive
+deletions. Deleted rows stay as holes until half of all rows are holes.
+
+A change that is still *pending* is staged beside its row: fetch and scans see the staged record,
+queries the one that was ready before (or none).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ..model import (
+    Floats,
+    Metadata,
+    NamespaceInfo,
+    Record,
+    Rows,
+    SparseVector,
+)
+from .matrix import Matrix
+from .sparse import SparseIndex
+
+__all__ = ["Namespace"]
+
+MINIMUM_HOLES = 64
+ROW_BYTES = 16
+ENTRY_BYTES = 8
+
+
+class Namespace:
+    """The records of one namespace; all methods expect checked values.
+
+    ``dimension`` is that of its dense vectors, None where it has none (yet).
+    """
+
+    def __init__(self, dimension: int | None) -> None:
+        self.matrix = None if dimension is None else Matrix(dimension)
+        self.sparse_index = SparseIndex()
+        self.staged: dict[int, Record] = {}
+        self._ids: list[str | None] = []
+        self._slots = array("q")
+        self._next_slot = 0
+        self._sparse: list[SparseVector | None] = []
+        self._metadata: list[Metadata | None] = []
+        self._data: list[str | None] = []
+        self._rows: dict[str, int] = {}
+        self._hidden: set[int] = set()
+        self._hidden_rows: Rows | None = None
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are, holes included."""
+        return len(self._ids)
+
+    @property
+    def hidden(self) -> Rows:
+        """The rows queries do not see: holes, and new records that are still pending."""
+        if self._hidden_rows is None:
+            self._hidden_rows = np.fromiter(sorted(self._hidden), np.intp, len(self._hidden))
+        return self._hidden_rows
+
+    def info(self) -> NamespaceInfo:
+        """Ready and pending counts; a pending replacement counts in both."""
+        return NamespaceInfo(len(self._ids) - len(self._hidden), len(self.staged))
+
+    def size(self) -> int:
+        """About how many bytes the vectors take.
+
+        Decided here: ids, metadata and data are not counted.
+        """
+        dimension = self.matrix.dimension if self.matrix is not None else 0
+        return len(self) * (4 * dimension + ROW_BYTES) + ENTRY_BYTES * self.sparse_index.entries
+
+    def get(self, id: str) -> Record | None:
+        """The newest record under an id, pending or not."""
+        row = self._rows.get(id)
+        return None if row is None else self._newest(row)
+
+    def record(self, row: int, *, with_vector: bool = True) -> Record:
+        """The record of a row as queries see it."""
+        vector: Floats | None = None
+        if with_vector and self.matrix is not None:
+            vector = self.matrix.values[row].copy()
+        return Record(
+            self._ids[row] or "", vector, self._sparse[row], self._metadata[row], self._data[row]
+        )
+
+    def id(self, row: int) -> str | None:
+        """The id of a row, None for a hole."""
+        return self._ids[row]
+
+    def metadata(self, row: int) -> Metadata | None:
+        """The metadata of a row as queries see it."""
+        return self._metadata[row]
+
+    def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, Record]]:
+        """Slots and newest records from a slot on, in insertion order."""
+        for row in self._live_rows(slot, prefix):
+            yield self._slots[row], self._newest(row)
+
+    def ids(self, prefix: str = "") -> list[str]:
+        """The ids with a prefix, in insertion order."""
+        return [id for id in self._ids if id is not None and id.startswith(prefix)]
+
+    def nth(self, position: int) -> Record:
+        """The newest record at a position of the insertion order, 0 <= position < len."""
+        if len(self._rows) == len(self._ids):
+            return self._newest(position)
+        live = [row for row, id in enumerate(self._ids) if id is not None]
+        return self._newest(live[position])
+
+    def _live_rows(self, slot: int, prefix: str) -> Iterator[int]:
+        for row in range(bisect_left(self._slots, slot), len(self._ids)):
+            id = self._ids[row]
+            if id is not None and id.startswith(prefix):
+                yield row
+
+    def _newest(self, row: int) -> Record:
+        return self.staged.get(row) or self.record(row)
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def put(self, record: Record, *, ready: bool = True) -> None:
+        """Insert a record or replace the one with its id; not ``ready`` stages it."""
+        row = self._rows.get(record.id)
+        if row is None:
+            row = self._append(record.id)
+        if ready:
+            self.staged.pop(row, None)
+            self._write(row, record)
+        else:
+            self.staged[row] = record
+
+    def release(self, records: Iterable[Record]) -> None:
+        """Make staged records ready; those replaced or deleted since are left alone."""
+        for record in records:
+            row = self._rows.get(record.id)
+            if row is not None and self.staged.get(row) is record:
+                self._write(row, self.staged.pop(row))
+
+    def open_matrix(self, dimension: int) -> None:
+        """Fix the dimension of a namespace that has no dense vectors yet."""
+        if self.matrix is None:
+            self.matrix = Matrix(dimension)
+
+    def delete(self, id: str) -> bool:
+        """Remove a record, at once for everybody; False when there is none."""
+        row = self._rows.pop(id, None)
+        if row is None:
+            return False
+        self.staged.pop(row, None)
+        self._clear(row)
+        self._ids[row] = None
+        self._hide(row)
+        holes = len(self._ids) - len(self._rows)
+        if holes > max(MINIMUM_HOLES, len(self._rows)):
+            self._compact()
+        return True
+
+    def _append(self, id: str) -> int:
+        row = len(self._ids)
+        self._ids.append(id)
+        self._slots.append(self._next_slot)
+        self._next_slot += 1
+        self._sparse.append(None)
+        self._metadata.append(None)
+        self._data.append(None)
+        self._rows[id] = row
+        if self.matrix is not None:
+            self.matrix.append(None)
+        self._hide(row)
+        return row
+
+    def _write(self, row: int, record: Record) -> None:
+        self._clear(row)
+        if self.matrix is not None:
+            self.matrix.replace(row, record.vector)
+        if record.sparse is not None:
+            self.sparse_index.add(row, record.sparse)
+        self._sparse[row] = record.sparse
+        self._metadata[row] = record.metadata
+        self._data[row] = record.data
+        if row in self._hidden:
+            self._hidden.discard(row)
+            self._hidden_rows = None
+
+    def _clear(self, row: int) -> None:
+        old = self._sparse[row]
+        if old is not None:
+            self.sparse_index.remove(row, old)
+            self._sparse[row] = None
+        self._metadata[row] = self._data[row] = None
+
+    def _hide(self, row: int) -> None:
+        self._hidden.add(row)
+        self._hidden_rows = None
+
+    def _compact(self) -> None:
+        keep = [row for row, id in enumerate(self._ids) if id is not None]
+        moved = {old: new for new, old in enumerate(keep)}
+        if self.matrix is not None:
+            self.matrix.keep(np.array(keep, np.intp))
+        self._ids = [self._ids[row] for row in keep]
+        self._slots = array("q", [self._slots[row] for row in keep])
+        self._sparse = [self._sparse[row] for row in keep]
+        self._metadata = [self._metadata[row] for row in keep]
+        self._data = [self._data[row] for row in keep]
+        self._rows = {id: moved[row] for id, row in self._rows.items()}
+        self.staged = {moved[row]: record for row, record in self.staged.items()}
+        self._hidden = {moved[row] for row in self._hidden if row in moved}
+        self._hidden_rows = None
+        self.sparse_index = SparseIndex()
+        for row, sparse in enumerate(self._sparse):
+            if sparse is not None:
+                self.sparse_index.add(row, sparse)
+
+    def copy(self) -> Namespace:
+        """An independent copy; records are shared, as they are never changed in place."""
+        twin = Namespace.__new__(Namespace)
+        twin.matrix = None if self.matrix is None else self.matrix.copy()
+        twin.sparse_index = self.sparse_index.copy()
+        twin.staged = dict(self.staged)
+        twin._ids = list(self._ids)
+        twin._slots = array("q", self._slots)
+        twin._next_slot = self._next_slot
+        twin._sparse = list(self._sparse)
+        twin._metadata = list(self._metadata)
+        twin._data = list(self._data)
+        twin._rows = dict(self._rows)
+        twin._hidden = set(self._hidden)
+        twin._hidden_rows = None
+        return twin

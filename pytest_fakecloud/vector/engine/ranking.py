@@ -1,0 +1,210 @@
+"""From questions to hits: which component ranks, under which condition, and how it is fused.
+
+Decided here: a plain hybrid query fuses the 1000 best of each component (at least top_k; the
+service is known to look deeper than top_k); a dense score is clamped to 0..1 when it is shown,
+after ranking by the unclamped one; sparse and fused scores are shown as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core.ids import RandomStream
+from ..filter.filter import Predicate
+from ..model import (
+    Floats,
+    Fusion,
+    Hit,
+    Query,
+    Rows,
+    Similarity,
+)
+from ..settings import Approximation
+from .fusion import fuse
+from .namespace import Namespace
+from .similarity import (
+    Accept,
+    Ranking,
+    Search,
+    best_first,
+    float32_scores,
+    rank_dense,
+    threshold,
+)
+
+__all__ = ["HYBRID_DEPTH", "Question", "Ranker"]
+
+HYBRID_DEPTH = 1000
+SPARE = 32  # rows asked for beyond those a lossy ranking is expected to need
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query with its filter compiled.
+
+    ``exclude`` are ids that were handed out already; ``depth`` is how many rows each component of a
+    fused query takes.
+    """
+
+    query: Query
+    predicate: Predicate | None
+    depth: int
+    exclude: Set[str] = frozenset()
+
+    @property
+    def fused(self) -> bool:
+        """Whether both components take part."""
+        return self.query.vector is not None and self.query.sparse is not None
+
+    @property
+    def rows_wanted(self) -> int:
+        """How many rows each component has to rank."""
+        return self.depth if self.fused else self.query.top_k
+
+
+class Ranker:
+    """Answers questions about a namespace, as exactly or approximately as it is set."""
+
+    def __init__(
+        self, similarity: Similarity, approximation: Approximation, random: RandomStream
+    ) -> None:
+        self.similarity = similarity
+        self.approximation = approximation
+        self._random = random
+
+    def answer(self, namespace: Namespace, questions: Sequence[Question]) -> list[list[Hit]]:
+        """The hits of each question, best first.
+
+        All dense vectors have the namespace's dimension.
+        """
+        dense = iter(self._dense(namespace, [q for q in questions if q.query.vector is not None]))
+        answers = []
+        for question in questions:
+            query = question.query
+            ranking = next(dense) if query.vector is not None else None
+            if ranking is None:
+                ranking = self._sparse(namespace, question)
+                scores = ranking.scores
+            elif query.sparse is None:
+                scores = np.clip(ranking.scores, 0, 1)
+            else:
+                ranking = self._fused(namespace, question, ranking)
+                scores = ranking.scores
+            answers.append(
+                [
+                    Hit(score, namespace.record(row, with_vector=query.with_vectors))
+                    for row, score in zip(ranking.rows.tolist(), scores, strict=True)
+                ]
+            )
+        return answers
+
+    # -- components ------------------------------------------------------------------------------
+
+    def _dense(self, namespace: Namespace, questions: Sequence[Question]) -> list[Ranking]:
+        matrix = namespace.matrix
+        if matrix is None or not matrix.count:
+            return [EMPTY for _ in questions]
+        searches = [self._search(namespace, question) for question in questions]
+        rankings = rank_dense(matrix, self.similarity, searches, namespace.hidden)
+        if self.approximation.recall == 1:
+            return rankings
+        return [
+            self._lossy(namespace, question, ranking)
+            for question, ranking in zip(questions, rankings, strict=True)
+        ]
+
+    def _search(self, namespace: Namespace, question: Question, depth: int = 0) -> Search:
+        vector = question.query.vector
+        assert vector is not None
+        depth = depth or self._asked_depth(namespace, question)
+        return Search(
+            vector, depth, _accept(namespace, question), self._order, self._budget(question)
+        )
+
+    def _sparse(self, namespace: Namespace, question: Question) -> Ranking:
+        query = question.query
+        assert query.sparse is not None
+        depth = question.rows_wanted
+        rows, scores = namespace.sparse_index.scores(
+            query.sparse, namespace.row_count, query.weighting
+        )
+        accept = _accept(namespace, question)
+        if accept is None:
+            least = threshold(scores, depth)
+            near = scores >= least
+            return best_first(rows[near], scores[near], depth, self._order)
+        ranking = best_first(rows, scores, len(rows), self._order)
+        accepted: list[int] = []
+        for place, row in enumerate(ranking.rows[: self._budget(question)].tolist()):
+            if accept(row):
+                accepted.append(place)
+                if len(accepted) == depth:
+                    break
+        return Ranking(ranking.rows[accepted], ranking.scores[accepted])
+
+    def _fused(self, namespace: Namespace, question: Question, dense: Ranking) -> Ranking:
+        query = question.query
+        if query.fusion is Fusion.DBSF and len(dense.rows):
+            assert namespace.matrix is not None
+            assert query.vector is not None
+            scores: Floats = float32_scores(
+                namespace.matrix, self.similarity, query.vector, dense.rows
+            )
+            dense = Ranking(dense.rows, np.nan_to_num(scores))
+        sparse = self._sparse(namespace, question)
+        return fuse([dense, sparse], query.fusion, query.top_k, self._order)
+
+    # -- the approximate world -------------------------------------------------------------------
+
+    def _order(self, rows: Rows) -> Rows:
+        if not self.approximation.shuffle_ties:
+            return rows
+        order = list(range(len(rows)))
+        self._random.shuffle(order)
+        return np.array(order, np.intp)
+
+    def _budget(self, question: Question) -> int | None:
+        return None if question.predicate is None else self.approximation.filter_budget
+
+    def _asked_depth(self, namespace: Namespace, question: Question) -> int:
+        depth, recall = question.rows_wanted, self.approximation.recall
+        if recall == 1:
+            return depth
+        expected = math.ceil(depth / recall) if recall else namespace.row_count
+        return min(expected + SPARE, namespace.row_count)
+
+    def _lossy(self, namespace: Namespace, question: Question, ranking: Ranking) -> Ranking:
+        kept = self._kept(len(ranking.rows))
+        depth = question.rows_wanted
+        if len(kept) < depth and len(ranking.rows) < namespace.row_count:
+            assert namespace.matrix is not None
+            search = self._search(namespace, question, namespace.row_count)
+            whole = rank_dense(namespace.matrix, self.similarity, [search], namespace.hidden)[0]
+            more = self._kept(len(whole.rows) - len(ranking.rows), first=len(ranking.rows))
+            ranking, kept = whole, kept + more
+        return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
+
+    def _kept(self, count: int, first: int = 0) -> list[int]:
+        """The places that are found, of ``count`` places from ``first`` on."""
+        safe = 0 if self.approximation.lose_first else 1
+        return [
+            place
+            for place in range(first, first + count)
+            if place < safe or self._random.random() < self.approximation.recall
+        ]
+
+
+EMPTY = Ranking(np.empty(0, np.intp), np.empty(0, np.float32))
+
+
+def _accept(namespace: Namespace, question: Question) -> Accept | None:
+    predicate, exclude = question.predicate, question.exclude
+    if predicate is None:
+        return (lambda row: namespace.id(row) not in exclude) if exclude else None
+    if not exclude:
+        return lambda row: predicate(namespace.metadata(row))
+    return lambda row: namespace.id(row) not in exclude and predicate(namespace.metadata(row))

@@ -1,0 +1,255 @@
+"""Dense ranking: a float32 product picks candidates, float64 decides among them.
+
+The scores are the vendor's: COSINE (1 + cos) / 2, DOT_PRODUCT (1 + dot) / 2, EUCLIDEAN 1 / (1 +
+squared distance), computed in float64 and rounded to float32, so that a vector's similarity to
+itself is exactly 1. The float32 product is only used to leave out rows that cannot be among the
+best: every row within its worst-case rounding error of the threshold is looked at again.
+
+Decided here: the zero vector has cosine 0 with everything (score 0.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model import Floats, Rows, Similarity
+from .matrix import Matrix
+
+__all__ = ["Accept", "Ranking", "Search", "best_first", "float32_scores", "rank_dense", "threshold"]
+
+Doubles = NDArray[np.float64]
+Accept = Callable[[int], bool]
+
+UNIT = 2.0**-24  # half the distance from 1 to the next float32
+BLOCK = 64  # rows per block maximum in `threshold`, each so many blocks after the one before
+EXACT_CHUNK = 1 << 20  # numbers per float64 chunk of exact scoring
+BATCH = 32  # queries per matrix product
+# Up to this many numbers one thread is as quick as several that have to wait for each other, and
+# where other processes keep the cores busy (parallel test runs do) it is ten times as quick.
+ONE_THREAD = 1 << 22
+SHORT = 64  # numbers in a vector below which row by row costs more than it saves
+LARGEST = float(np.finfo(np.float32).max)
+FIRST_LOOK = 256  # rows a filtered search looks at first
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows with their float32 scores, best first; both have the same length."""
+
+    rows: Rows
+    scores: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One dense question: the vector, how many rows, and which of them may be answered.
+
+    ``accept`` of None lets every row pass. ``order`` replaces the row number as the tie-break
+    (smallest first) when given; ``budget`` is how many of the best rows ``accept`` may be asked
+    about.
+    """
+
+    vector: Floats
+    depth: int
+    accept: Accept | None = None
+    order: Callable[[Rows], Rows] | None = None
+    budget: int | None = None
+
+
+def rank_dense(
+    matrix: Matrix, similarity: Similarity, searches: Sequence[Search], hidden: Rows
+) -> list[Ranking]:
+    """The best rows of each search, by score, then in row order.
+
+    ``hidden`` rows are never answered.
+    """
+    rankings: list[Ranking] = []
+    for start in range(0, len(searches), BATCH):
+        batch = searches[start : start + BATCH]
+        for search, dots in zip(batch, _products(matrix, batch), strict=True):
+            rankings.append(_rank(matrix, similarity, search, dots, hidden))
+    return rankings
+
+
+def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
+    """The float32 products of all rows with each search's vector."""
+    # A row of infinities or NaN is replaced by exact scoring, so overflow is no accident here.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if len(batch) == 1:
+            return [_product(matrix.values, batch[0].vector)]
+        queries = np.stack([search.vector for search in batch])
+        return queries @ matrix.values.T
+
+
+def _product(values: Floats, vector: Floats) -> Floats:
+    # The matrix-vector product of the BLAS libraries shares even small work among threads; a
+    # product of each row (numpy 2 and later has it) does not.
+    if len(vector) >= SHORT and values.size <= ONE_THREAD and hasattr(np, "vecdot"):
+        product: Floats = np.vecdot(values, vector)
+        return product
+    return values @ vector
+
+
+def _rank(
+    matrix: Matrix, similarity: Similarity, search: Search, dots: Floats, hidden: Rows
+) -> Ranking:
+    query = search.vector.astype(np.float64)
+    norm = float(query @ query) ** 0.5
+    if not matrix.tame or not (1e-15 <= norm <= 1e15 or norm == 0):
+        scores = _exact(matrix, similarity, query, norm, np.arange(matrix.count))
+        keys: NDArray[np.floating] = scores
+        error = 0.0
+    else:
+        keys, error = _keys(matrix, similarity, dots, norm)
+    if len(hidden):
+        keys[hidden] = -np.inf
+
+    def slack(least: float) -> float:
+        return _slack(similarity, error, norm, least) if error else 0.0
+
+    candidates = _candidates(keys, search, slack)
+    scores = _exact(matrix, similarity, query, norm, candidates)
+    return best_first(candidates, scores, search.depth, search.order)
+
+
+def best_first(
+    rows: Rows, scores: Floats, depth: int, order: Callable[[Rows], Rows] | None = None
+) -> Ranking:
+    """The ``depth`` best rows: by score descending, equal scores in row (or the given) order."""
+    tiebreak = rows if order is None else order(rows)
+    best = np.lexsort((tiebreak, -scores))[:depth]
+    return Ranking(rows[best], scores[best])
+
+
+def _keys(
+    matrix: Matrix, similarity: Similarity, dots: Floats, norm: float
+) -> tuple[Floats, float]:
+    """A float32 key per row that grows with the score, and how wrong it can be."""
+    relative = (matrix.dimension + 8) * UNIT
+    if similarity is Similarity.COSINE:
+        return dots * matrix.inverse_norms, relative * norm
+    if similarity is Similarity.DOT_PRODUCT:
+        # In the batched form `dots` is a row of the product and nobody needs it afterwards.
+        return dots, relative * norm * matrix.largest_norm
+    largest = matrix.largest_norm
+    return 2 * dots - matrix.squares, relative * (2 * norm * largest + 2 * largest * largest)
+
+
+def _slack(similarity: Similarity, error: float, norm: float, least: float) -> float:
+    """How far below the threshold a key may lie whose row still ties with it after rounding."""
+    if similarity is Similarity.COSINE:
+        rounding = 8 * UNIT * norm
+    elif similarity is Similarity.DOT_PRODUCT:
+        rounding = 8 * UNIT * (1 + abs(least))
+    else:
+        rounding = 8 * UNIT * (1 + abs(norm * norm - least))
+    return 2 * error + rounding
+
+
+def _candidates(
+    keys: NDArray[np.floating], search: Search, slack: Callable[[float], float]
+) -> Rows:
+    if search.accept is None:
+        least = threshold(keys, search.depth)
+        return np.flatnonzero(
+            keys >= least - slack(least) if np.isfinite(least) else keys > -np.inf
+        )
+    if search.budget is not None:
+        least = threshold(keys, search.budget)
+        best = np.flatnonzero(keys >= least if np.isfinite(least) else keys > -np.inf)
+        best = best[np.lexsort((best, -keys[best]))][: search.budget]
+        return _accepted(best, search.accept)
+    return _accepted_candidates(keys, search.depth, search.accept, slack)
+
+
+def _accepted_candidates(
+    keys: NDArray[np.floating], depth: int, accept: Accept, slack: Callable[[float], float]
+) -> Rows:
+    """Ask about the best rows first, and about more only while too few were accepted."""
+    look = max(FIRST_LOOK, 4 * depth)
+    asked = np.inf
+    accepted: Rows = np.empty(0, np.intp)
+    while True:
+        least = threshold(keys, look)
+        floor = least if np.isfinite(least) else float(np.finfo(keys.dtype).min)
+        fresh = np.flatnonzero((keys >= floor) & (keys < asked))
+        accepted = np.concatenate((accepted, _accepted(fresh, accept)))
+        asked = floor
+        if not np.isfinite(least):
+            return accepted
+        if len(accepted) >= depth:
+            worst = np.sort(keys[accepted])[-depth]
+            needed = worst - slack(float(worst))
+            if needed >= floor:
+                close: Rows = accepted[keys[accepted] >= needed]
+                return close
+        look *= 8
+
+
+def _accepted(rows: Rows, accept: Accept) -> Rows:
+    return np.array([row for row in rows.tolist() if accept(row)], np.intp)
+
+
+def threshold(keys: NDArray[np.floating], depth: int) -> float:
+    """The ``depth``-th largest key; minus infinity when there are not that many."""
+    count = len(keys)
+    if depth >= count:
+        return -np.inf if depth > count or count == 0 else float(keys.min())
+    if depth * BLOCK * 4 <= count:
+        # The depth-th largest of block maxima cannot exceed the answer, and few keys reach it.
+        whole = count - count % BLOCK
+        maxima = keys[:whole].reshape(BLOCK, -1).max(axis=0)
+        floor = np.partition(maxima, len(maxima) - depth)[len(maxima) - depth]
+        keys = keys[keys >= floor]
+        count = len(keys)
+    return float(np.partition(keys, count - depth)[count - depth])
+
+
+def _exact(
+    matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
+) -> Floats:
+    """Float64 scores of the rows, rounded to float32."""
+    step = max(1, EXACT_CHUNK // matrix.dimension)
+    chunks = [
+        _score(matrix, similarity, query, norm, rows[start : start + step])
+        for start in range(0, len(rows), step)
+    ]
+    exact = chunks[0] if len(chunks) == 1 else np.concatenate(chunks or [np.empty(0)])
+    return exact.astype(np.float32)
+
+
+def _score(
+    matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
+) -> Doubles:
+    vectors = matrix.values[rows].astype(np.float64)
+    if similarity is Similarity.EUCLIDEAN:
+        distances = vectors - query
+        return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
+    # Not a matrix product: equal rows must give equal scores, wherever they stand among the others.
+    dots = np.einsum("ij,j->i", vectors, query)
+    if similarity is Similarity.DOT_PRODUCT:
+        return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
+    norms = matrix.norms[rows] * norm
+    norms[norms == 0] = 1
+    return np.asarray((1 + dots / norms) / 2)
+
+
+def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
+    """The scores of the rows in float32 arithmetic, as the parts of a fused query have them."""
+    vectors = matrix.values[rows]
+    half, one = np.float32(0.5), np.float32(1)
+    # Products past float32's range are infinite or NaN here; the caller gives them a place.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if similarity is Similarity.EUCLIDEAN:
+            distances = vectors - vector
+            return np.asarray(one / (one + np.einsum("ij,ij->i", distances, distances)))
+        dots = vectors @ vector
+        if similarity is Similarity.DOT_PRODUCT:
+            return np.asarray((one + dots) * half)
+        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(vector @ vector)
+        cosines = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+        return np.asarray((one + cosines) * half)

@@ -1,0 +1,1 @@
+"""The metadata filter: its grammar, and predicates compiled from it."""

@@ -1,0 +1,289 @@
+"""The grammar of the metadata filter: text in, tree out, errors with line and column.
+
+    filter  = or ;
+    or      = and , { "OR" , and } ;
+    and     = term , { "AND" , term } ;
+    term    = "(" , or , ")" | "HAS" , [ "NOT" ] , "FIELD" , path | test ;
+    test    = path , ( ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) , literal
+                     | [ "NOT" ] , "IN" , "(" , literal , { "," , literal } , ")"
+                     | [ "NOT" ] , "GLOB" , string
+                     | [ "NOT" ] , "CONTAINS" , literal ) ;
+    literal = string | number | "true" | "false" ;
+
+Keywords are case-insensitive; AND binds tighter than OR; there is no general NOT and no null. No name
+is reserved: a keyword in the place of a field is one (``in IN (1)``, ``HAS FIELD not``).
+Strings have single or double quotes; the other kind of quote needs no escape. Error texts start as
+the service's do (``Invalid filter. At line 1:24 token recognition error at: '['``, columns from 0).
+
+Decided here: a backslash escapes the next character of a string; numbers may have an exponent;
+``==``, ``<>`` and the like are errors; parentheses nest at most 100 deep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ..errors import invalid_filter
+
+__all__ = ["And", "Compare", "Contains", "Expression", "Glob", "HasField", "In", "Or", "parse"]
+
+Literal = str | int | float | bool
+
+MAX_DEPTH = 100
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+SEARCHES = ("IN", "GLOB", "CONTAINS")
+KEYWORDS = frozenset(
+    {"AND", "OR", "NOT", "IN", "GLOB", "CONTAINS", "HAS", "FIELD", "TRUE", "FALSE"}
+)
+TOKEN = re.compile(
+    r"""
+    (?P<space>\s+)
+  | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+  | (?P<string>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*")
+  | (?P<path>[A-Za-z_](?:[A-Za-z0-9_.\#\-\]]|\[(?=[0-9\#]))*)
+  | (?P<symbol>!=|<=|>=|[=<>(),])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``path operator literal``."""
+
+    path: str
+    operator: str
+    literal: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """``path [NOT] IN (literals)``."""
+
+    path: str
+    literals: tuple[Literal, ...]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """``path [NOT] GLOB pattern``."""
+
+    path: str
+    pattern: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """``path [NOT] CONTAINS literal``."""
+
+    path: str
+    literal: Literal
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HasField:
+    """``HAS [NOT] FIELD path``."""
+
+    path: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Terms joined by AND."""
+
+    terms: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Terms joined by OR."""
+
+    terms: tuple[Expression, ...]
+
+
+Expression = Compare | In | Glob | Contains | HasField | And | Or
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of the filter: its kind, its text, and where it starts (character offset)."""
+
+    kind: str
+    text: str
+    at: int
+
+    @property
+    def keyword(self) -> str:
+        """The upper-cased keyword, or an empty text."""
+        word = self.text.upper()
+        return word if self.kind == "path" and word in KEYWORDS else ""
+
+
+def parse(text: str) -> Expression:
+    """The tree of a filter; ``VectorError`` 400 with line and column where it is none."""
+    return _Parser(text).parse()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = self._tokens()
+        self.index = 0
+        self.depth = 0
+
+    # -- tokens ----------------------------------------------------------------------------------
+
+    def _tokens(self) -> list[Token]:
+        tokens = []
+        at = 0
+        while at < len(self.text):
+            match = TOKEN.match(self.text, at)
+            if match is None:
+                shown = self.text[at : at + 40] if self.text[at] in "'\"" else self.text[at]
+                self._fail(at, f"token recognition error at: '{shown}'")
+            if match.lastgroup != "space":
+                tokens.append(Token(str(match.lastgroup), match.group(), at))
+            at = match.end()
+        tokens.append(Token("end", "<EOF>", len(self.text)))
+        return tokens
+
+    def _fail(self, at: int, what: str) -> NoReturn:
+        line = self.text.count("\n", 0, at) + 1
+        column = at - (self.text.rfind("\n", 0, at) + 1)
+        raise invalid_filter(line, column, what)
+
+    def _mismatch(self, expected: str) -> NoReturn:
+        token = self.tokens[self.index]
+        shown = token.text if token.kind == "end" else f"'{token.text[:40]}'"
+        self._fail(token.at, f"mismatched input {shown} expecting {expected}")
+
+    def _take(self, kind: str, expected: str) -> Token:
+        token = self.tokens[self.index]
+        if token.kind != kind:
+            self._mismatch(expected)
+        self.index += 1
+        return token
+
+    def _symbol(self, *texts: str) -> str | None:
+        token = self.tokens[self.index]
+        if token.kind == "symbol" and token.text in texts:
+            self.index += 1
+            return token.text
+        return None
+
+    def _word(self, *keywords: str) -> str | None:
+        word = self.tokens[self.index].keyword
+        if word in keywords:
+            self.index += 1
+            return word
+        return None
+
+    # -- rules -----------------------------------------------------------------------------------
+
+    def parse(self) -> Expression:
+        expression = self._any()
+        if self.tokens[self.index].kind != "end":
+            self._mismatch("AND, OR or the end of the filter")
+        return expression
+
+    def _any(self) -> Expression:
+        terms = self._joined("OR", self._all)
+        return terms[0] if len(terms) == 1 else Or(terms)
+
+    def _all(self) -> Expression:
+        terms = self._joined("AND", self._term)
+        return terms[0] if len(terms) == 1 else And(terms)
+
+    def _joined(self, word: str, rule: Callable[[], Expression]) -> tuple[Expression, ...]:
+        terms = [rule()]
+        while self._word(word):
+            terms.append(rule())
+        return tuple(terms)
+
+    def _term(self) -> Expression:
+        start = self.tokens[self.index].at
+        if self._symbol("("):
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                self._fail(start, f"parentheses are nested more than {MAX_DEPTH} deep")
+            inside = self._any()
+            self.depth -= 1
+            if not self._symbol(")"):
+                self._mismatch("')', AND or OR")
+            return inside
+        if self.tokens[self.index].keyword == "HAS" and not self._tests_a_field():
+            self.index += 1
+            negated = self._word("NOT") is not None
+            if not self._word("FIELD"):
+                self._mismatch("FIELD" if negated else "FIELD or NOT FIELD")
+            return HasField(self._take("path", "a field").text, negated)
+        return self._test()
+
+    def _tests_a_field(self) -> bool:
+        """Whether an operator follows: then even a keyword is the field that it is about."""
+        _, operator, *rest = (*self.tokens[self.index :][:3], self.tokens[-1])
+        if operator.keyword == "NOT":
+            return rest[0].keyword in SEARCHES
+        return operator.text in COMPARISONS or operator.keyword in SEARCHES
+
+    def _test(self) -> Expression:
+        expected = "a field, HAS or '('"
+        if self.tokens[self.index].keyword and not self._tests_a_field():
+            self._mismatch(expected)
+        path = self._take("path", expected).text
+        operator = self._symbol(*COMPARISONS)
+        if operator:
+            return Compare(path, operator, self._literal())
+        negated = self._word("NOT") is not None
+        word = self._word(*SEARCHES)
+        if word == "IN":
+            return In(path, self._list(), negated)
+        if word == "GLOB":
+            return Glob(path, _string(self._take("string", "a string").text), negated)
+        if word == "CONTAINS":
+            return Contains(path, self._literal(), negated)
+        self._mismatch(
+            "IN, GLOB or CONTAINS" if negated else "an operator (=, !=, <, <=, >, >=, IN, GLOB, …)"
+        )
+
+    def _list(self) -> tuple[Literal, ...]:
+        if not self._symbol("("):
+            self._mismatch("'('")
+        literals = [self._literal()]
+        while self._symbol(","):
+            literals.append(self._literal())
+        if not self._symbol(")"):
+            self._mismatch("',' or ')'")
+        return tuple(literals)
+
+    def _literal(self) -> Literal:
+        token = self.tokens[self.index]
+        word = self._word("TRUE", "FALSE")
+        if word:
+            return word == "TRUE"
+        if token.kind == "string":
+            self.index += 1
+            return _string(token.text)
+        if token.kind == "number":
+            self.index += 1
+            return _number(token.text)
+        self._mismatch("a string, a number, true or false")
+
+
+def _string(text: str) -> str:
+    return ESCAPE.sub(r"\1", text[1:-1])
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.broker.engine.groups.assignment import range_assignment
+
+
+def test_one_topic() -> None:
+    assert range_assignment({"b": ["t"], "a": ["t"]}, {"t": 3}) == {
+        "a": [("t", 0), ("t", 1)],
+        "b": [("t", 2)],
+    }
+
+
+def test_two_topics_are_divided_apart() -> None:
+    assert range_assignment({"1": ["a", "b"], "2": ["a", "b"]}, {"a": 4, "b": 2}) == {
+        "1": [("a", 0), ("a", 1), ("b", 0)],
+        "2": [("a", 2), ("a", 3), ("b", 1)],
+    }
+
+
+def test_only_subscribers_of_a_topic_share_it() -> None:
+    assert range_assignment({"1": ["a"], "2": ["b"]}, {"a": 1, "b": 2, "c": 9}) == {
+        "1": [("a", 0)],
+        "2": [("b", 0), ("b", 1)],
+    }
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdef"), st.sets(st.sampled_from("xyz"), min_size=1), min_size=1
+    ),
+    st.fixed_dictionaries({topic: st.integers(1, 9) for topic in "xyz"}),
+)
+def test_every_partition_has_one_owner_and_shares_differ_by_one_at_most(
+    subscriptions: dict[str, set[str]], partitions: dict[str, int]
+) -> None:
+    members = {name: sorted(topics) for name, topics in subscriptions.items()}
+    shares = range_assignment(members, partitions)
+    for topic in {t for topics in members.values() for t in topics}:
+        counts = [
+            [n for t, n in shares[name] if t == topic]
+            for name in sorted(members)
+            if topic in members[name]
+        ]
+        assert [n for share in counts for n in share] == list(range(partitions[topic]))
+        assert max(map(len, counts)) - min(map(len, counts)) <= 1

@@ -1,0 +1,210 @@
+"""Corners of membership that the numbered rules do not name; the engine without HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.broker.engine.engine import Engine
+from pytest_fakecloud.broker.errors import BrokerError
+from pytest_fakecloud.broker.model import Message, TopicPartition, TopicPartitionOffset
+from pytest_fakecloud.broker.settings import Settings
+from pytest_fakecloud.broker.views import GroupView, group_view
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+
+from ...conftest import START, Parked, eventually
+
+MANUAL = {"auto-offset-reset": "earliest", "enable-auto-commit": "false"}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(START)
+
+
+def engine(clock: Clock, **settings: Any) -> Engine:
+    made = Engine(clock, Ids(1), Settings(**settings))
+    made.create_topic("t", 2)
+    made.create_topic("u", 2)
+    return made
+
+
+def consume(broker: Engine, name: str, *topics: str, timeout: int = 0) -> list[str]:
+    records = broker.consume("g", name, topics or ["t"], timeout, MANUAL)
+    return [record.value for record in records]
+
+
+def view(broker: Engine) -> GroupView:
+    with broker.locked():
+        return group_view("g", broker.table.groups.get("g"), broker.table.topics)
+
+
+def owned(broker: Engine) -> dict[str, list[str]]:
+    return {
+        name: [f"{topic}{partition}" for topic, partition in share]
+        for name, share in view(broker).assignment.items()
+    }
+
+
+def crash(broker: Engine, name: str) -> None:
+    with broker.locked() as now:
+        broker.groups.crash("g", name, now)
+
+
+def expire(broker: Engine, name: str) -> None:
+    with broker.locked() as now:
+        broker.groups.expire("g", name, now)
+
+
+def test_without_idle_close_and_offset_retention_nothing_ends(clock: Clock) -> None:
+    broker = engine(clock, idle_close_ms=None, offset_retention_ms=None)
+    consume(broker, "a")
+    clock.advance("365d")
+    broker.restore(broker.snapshot())
+    assert owned(broker) == {"a": ["t0", "t1"]}
+    broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+    broker.delete_consumer("g", "a")
+    clock.advance("365d")
+    assert view(broker).committed == {("t", 0): 1}
+
+
+def test_an_instance_that_returns_with_other_topics_rebalances(clock: Clock) -> None:
+    broker = engine(clock)
+    consume(broker, "a")
+    consume(broker, "b")
+    crash(broker, "b")
+    consume(broker, "b", "u")
+    assert owned(broker) == {"a": ["t0", "t1"], "b": ["u0", "u1"]}
+    assert view(broker).generation == 3
+    clock.advance("121s")
+    assert owned(broker) == {"a": ["t0", "t1"], "b": ["u0", "u1"]}
+
+
+def test_an_expired_instance_that_never_comes_back_is_closed_without_a_session(
+    clock: Clock,
+) -> None:
+    broker = engine(clock)
+    consume(broker, "a")
+    expire(broker, "a")
+    assert view(broker).state == "Empty"
+    assert [m.state for m in view(broker).members] == ["expired"]
+    assert [group.instances for group in broker.consumers()] == [{"a": {}}]
+    clock.advance("300s")
+    assert view(broker).members == []
+    assert broker.consumers() == []
+
+
+def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Clock) -> None:
+    broker = engine(clock)
+    consume(broker, "a")
+    expire(broker, "a")
+    with pytest.raises(BrokerError):
+        expire(broker, "a")
+    generation = view(broker).generation
+    broker.delete_consumer("g", "a")
+    assert view(broker).generation == generation
+
+
+def test_an_instance_that_rejoins_may_not_commit_what_it_lost(clock: Clock) -> None:
+    broker = engine(clock, join_delay_ms=3000)
+    consume(broker, "a")
+    clock.advance("3s")
+    expire(broker, "a")
+    consume(broker, "a")
+    with pytest.raises(BrokerError, match="rebalancing"):
+        broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+    clock.advance("3s")
+    broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+
+
+def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Clock) -> None:
+    broker = engine(clock, heartbeats="consume", session_timeout_ms=10_000)
+    clock.wait_cap = 10
+    consume(broker, "a")
+    poll = Parked(lambda: consume(broker, "a", timeout=60_000))
+    eventually(lambda: broker.waiting)
+    clock.advance("20s")
+    assert poll.waiting
+    assert owned(broker) == {"a": ["t0", "t1"]}
+    broker.produce([Message("t", "x")])
+    assert poll.result() == ["x"]
+    clock.advance("9s")
+    assert owned(broker) == {"a": ["t0", "t1"]}
+    clock.advance("1s")
+    assert owned(broker) == {}
+
+
+def test_members_that_join_during_a_rebalance_share_it(clock: Clock) -> None:
+    broker = engine(clock, join_delay_ms=3000)
+    consume(broker, "a")
+    clock.advance("2s")
+    consume(broker, "b")
+    assert view(broker).state == "PreparingRebalance"
+    clock.advance("1s")
+    assert (owned(broker), view(broker).generation) == ({"a": ["t0"], "b": ["t1"]}, 1)
+
+
+def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Clock) -> None:
+    broker = engine(clock, join_delay_ms=3000)
+    broker.produce([Message("t", "x", partition=0)])
+    consume(broker, "a")
+    clock.advance("3s")
+    crash(broker, "a")
+    consume(broker, "b")
+    assert consume(broker, "a") == []
+    with pytest.raises(BrokerError, match="rebalancing"):
+        broker.commit("g", "a", [TopicPartitionOffset("t", 1, 1)])
+    clock.advance("3s")
+    assert consume(broker, "a") == ["x"]
+
+
+def test_a_rebalance_that_loses_its_last_member_ends_empty(clock: Clock) -> None:
+    broker = engine(clock, join_delay_ms=3000)
+    consume(broker, "a")
+    broker.delete_consumer("g", "a")
+    assert view(broker).state == "Empty"
+    clock.advance("3s")
+    assert view(broker).state == "Empty"
+    consume(broker, "a")
+    clock.advance("3s")
+    assert owned(broker) == {"a": ["t0", "t1"]}
+
+
+def test_offset_retention_goes_on_after_a_restore(clock: Clock) -> None:
+    broker = engine(clock, offset_retention_ms=10_000)
+    consume(broker, "a")
+    broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+    broker.delete_consumer("g", "a")
+    clock.advance("4s")
+    saved = broker.snapshot()
+    clock.advance("6s")
+    assert view(broker).state == "Dead"
+    broker.restore(saved)
+    clock.advance("5s")
+    assert view(broker).committed == {("t", 0): 1}
+    clock.advance("1s")
+    assert view(broker).state == "Dead"
+
+
+def test_groups_do_not_disturb_each_other(clock: Clock) -> None:
+    broker = engine(clock)
+    broker.produce([Message("t", "x", partition=0)])
+    assert consume(broker, "a") == ["x"]
+    records = broker.consume("other", "a", ["t"], 0, MANUAL)
+    assert [record.value for record in records] == ["x"]
+    assert view(broker).generation == 1
+    broker.commit("other", "a", [])
+    with pytest.raises(BrokerError):
+        broker.committed("nobody", "a", [TopicPartition("t", 0)])
+    assert view(broker).committed == {}
+
+
+def test_new_partitions_leave_groups_of_other_topics_alone(clock: Clock) -> None:
+    broker = engine(clock)
+    consume(broker, "a", "u")
+    broker.add_partitions("t", 1)
+    assert view(broker).generation == 1
+    broker.add_partitions("u", 1)
+    assert owned(broker) == {"a": ["u0", "u1", "u2"]}

@@ -1,0 +1,271 @@
+"""The engine without HTTP: what the routes cannot show, and many threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.broker.engine.engine import Engine
+from pytest_fakecloud.broker.errors import BrokerError
+from pytest_fakecloud.broker.model import (
+    BrokerEngine,
+    Header,
+    Message,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+)
+from pytest_fakecloud.broker.settings import Limits, Settings
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.ids import Ids
+
+from ..conftest import (
+    START,
+    START_MS,
+    Parked,
+    eventually,
+)
+
+EARLIEST = {"auto-offset-reset": "earliest"}
+MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
+
+
+def engine(partitions: int = 3, *, clock: Clock | None = None, **settings: Any) -> Engine:
+    made = Engine(clock or Clock(START), Ids(1), Settings(**settings))
+    made.create_topic("t", partitions)
+    return made
+
+
+def test_the_engine_is_what_the_routes_ask_for() -> None:
+    stand_in: BrokerEngine = engine()
+    assert stand_in.topics() == {"t": 3}
+
+
+def test_produce_answers_places_in_request_order() -> None:
+    broker = engine()
+    places = broker.produce(
+        [
+            Message("t", "a", partition=2),
+            Message("t", "b", "city"),
+            Message("t", "c", partition=2, timestamp=5),
+        ]
+    )
+    assert places == [("t", 2, 0, START_MS), ("t", 1, 0, START_MS), ("t", 2, 1, 5)]
+    assert broker.fetch([TopicPartitionOffset("t", 2, 1)], 0) == [
+        Record("t", 2, 1, 5, None, "c", ())
+    ]
+
+
+def test_a_bad_message_anywhere_appends_nothing() -> None:
+    broker = engine()
+    for bad in (Message("no", "x"), Message("t", "x", partition=3), Message("t", "x" * 2**21)):
+        with pytest.raises(BrokerError):
+            broker.produce([Message("t", "good"), bad, Message("t", "good")])
+    assert broker.offsets("latest", [TopicPartition("t", n) for n in range(3)]) == [
+        ("t", 0, 0),
+        ("t", 1, 0),
+        ("t", 2, 0),
+    ]
+
+
+def test_a_refused_batch_does_not_use_up_the_plan() -> None:
+    broker = engine(limits=Limits(messages_per_day=2))
+    with pytest.raises(BrokerError, match="2 messages per day"):
+        broker.produce([Message("t", "x")] * 3)
+    broker.produce([Message("t", "x")] * 2)
+
+
+def test_bytes_are_counted_in_utf_8() -> None:
+    broker = engine(1, limits=Limits(max_message_bytes=4))
+    broker.produce([Message("t", "é", "é")])
+    with pytest.raises(BrokerError, match="5 bytes"):
+        broker.produce([Message("t", "é", "éa")])
+
+
+@pytest.mark.parametrize("timeout", [-1, 600_001, 10**12])
+def test_timeouts_out_of_bounds_are_refused(timeout: int) -> None:
+    broker = engine()
+    for call in (
+        lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], timeout),
+        lambda: broker.consume("g", "i", ["t"], timeout, {}),
+        lambda: broker.committed("g", "i", [], timeout),
+        lambda: broker.offsets("latest", [], timeout),
+    ):
+        with pytest.raises(BrokerError, match=f"Invalid timeout {timeout}"):
+            call()
+    assert broker.consumers() == []
+
+
+def test_topics_and_partitions_out_of_bounds_are_misuse() -> None:
+    broker = engine()
+    with pytest.raises(ContractError, match="at least 1, got 0"):
+        broker.add_partitions("t", 0)
+    with pytest.raises(ContractError, match="at least 1, got 0"):
+        broker.create_topic("u", 0)
+
+
+def test_a_failed_first_consume_leaves_nothing_behind() -> None:
+    broker = engine(1)
+    broker.consume("g", "i", ["t"], 0, {})
+    for topics, headers in ((["t", "no"], {}), (["t"], {"auto-offset-reset": "x"}), (["t"], {})):
+        with pytest.raises(BrokerError):
+            broker.consume("h", "j", topics, 0, headers)
+    assert [group.name for group in broker.consumers()] == ["g"]
+
+
+def test_a_consume_refused_by_its_reset_policy_does_not_keep_the_instance_busy() -> None:
+    clock = Clock(START)
+    broker = engine(1, clock=clock)
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="no reset policy"):
+            broker.consume("g", "i", ["t"], 1000, {"auto-offset-reset": "none"})
+    clock.advance("300s")
+    assert broker.consumers() == []
+
+
+def test_events_are_told_without_the_lock() -> None:
+    clock = Clock(START)
+    broker = engine(clock=clock)
+    told: list[str] = []
+
+    def tell(kind: str, text: str, **data: Any) -> None:
+        broker.topics()
+        told.append(kind)
+
+    broker.tell_to(tell)
+    broker.consume("g", "i", ["t"], 0, EARLIEST)
+    clock.advance("1h")
+    assert told == ["join", "rebalance", "close", "expire", "rebalance"]
+
+
+def test_a_waiting_call_minds_timers_that_others_plan_meanwhile() -> None:
+    """On a running clock the end of a session wakes it, although it began to wait before."""
+    broker = engine(clock=Clock(), session_timeout_ms=50)
+    broker.consume("g", "a", ["t"], 0, EARLIEST)
+    broker.consume("g", "b", ["t"], 0, EARLIEST)
+    poll = Parked(lambda: broker.consume("g", "a", ["t"], 30_000, EARLIEST))
+    eventually(lambda: broker.waiting)
+    with broker.locked() as now:
+        broker.groups.crash("g", "b", now)
+    assert poll.result(5) == []
+
+
+def test_interrupt_ends_calls_but_not_later_ones() -> None:
+    broker = engine(clock=Clock())
+    polls = [
+        Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
+        Parked(lambda: broker.consume("g", "i", ["t"], 30_000, {})),
+    ]
+    eventually(lambda: len(broker.waiting) == 2)
+    broker.interrupt()
+    assert [poll.result() for poll in polls] == [[], []]
+    later = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
+    eventually(lambda: broker.waiting)
+    broker.produce([Message("t", "x", partition=0)])
+    assert len(later.result()) == 1
+    broker.close()
+    assert broker.fetch([TopicPartitionOffset("t", 1, 0)], 30_000) == []
+
+
+def test_watchers_are_taken_off_again() -> None:
+    broker = engine(1)
+    broker.consume("g", "i", ["t"], 0, {})
+    broker.delete_consumer("g", "i")
+    clock_cap = 0.001
+    broker._clock.wait_cap = clock_cap
+    broker.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
+    with broker.locked() as now:
+        assert broker.table.partition("t", 0, now).watchers == set()
+    assert broker.waiting == []
+
+
+def test_offsets_are_forgotten_when_the_group_stays_empty() -> None:
+    clock = Clock(START)
+    broker = engine(clock=clock)
+    broker.consume("g", "i", ["t"], 0, EARLIEST)
+    broker.commit("g", "i", [TopicPartitionOffset("t", 0, 1)])
+    broker.delete_consumer("g", "i")
+    clock.advance("6d")
+    broker.consume("g", "i", ["t"], 0, EARLIEST)
+    broker.delete_consumer("g", "i")
+    clock.advance("6d")
+    assert broker.committed("g", "i", [TopicPartition("t", 0)]) == [("t", 0, 1)]
+    clock.advance("1d")
+    with pytest.raises(BrokerError, match="Consumer group 'g' does not exist"):
+        broker.committed("g", "i", [TopicPartition("t", 0)])
+
+
+def test_many_threads_lose_nothing_and_keep_order() -> None:
+    """Producers, and consumers of one group that come, commit, crash and go, all at once."""
+    broker = engine(4, clock=Clock(), session_timeout_ms=20, instance_limit=None)
+    total, producers = 1500, 3
+    seen: dict[int, set[int]] = defaultdict(set)
+    lock = threading.Lock()
+    stop = threading.Event()
+
+    def produce(number: int) -> None:
+        for serial in range(total):
+            broker.produce([Message("t", f"{number}:{serial}", f"k{serial % 7}")])
+
+    def consume(name: str) -> None:
+        turns = 0
+        while not stop.is_set():
+            turns += 1
+            records = broker.consume("g", name, ["t"], 20, MANUAL)
+            for before, after in pairwise(records):
+                assert before.partition != after.partition or before.offset + 1 == after.offset
+            with lock:
+                for record in records:
+                    seen[record.partition].add(record.offset)
+            try:
+                broker.commit("g", name, [])
+                if turns % 9 == 0:
+                    with broker.locked() as now:
+                        broker.groups.crash("g", name, now)
+                elif turns % 5 == 0:
+                    broker.delete_consumer("g", name)
+            except BrokerError as error:
+                if error.status not in (404, 409):
+                    raise
+
+    workers = [Parked(lambda n=n: produce(n)) for n in range(producers)]
+    members = [Parked(lambda n=n: consume(f"c{n}")) for n in range(3)]
+    for worker in workers:
+        worker.result(30)
+    tps = [TopicPartition("t", n) for n in range(4)]
+    ends = {tp.partition: tp.offset for tp in broker.offsets("latest", tps)}
+    assert sum(ends.values()) == total * producers
+    eventually(lambda: all(len(seen[n]) == end for n, end in ends.items()), 30)
+    stop.set()
+    for member in members:
+        member.result(10)
+    assert broker.waiting == []
+
+
+def test_nothing_waits_in_an_engine_that_is_closed() -> None:
+    clock = Clock("2026-01-01T00:00:00Z")
+    clock.wait_cap = 60
+    broker = Engine(clock, Ids(1))
+    broker.create_topic("t", 1)
+    broker.close()
+    fetch = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 60_000))
+    consume = Parked(lambda: broker.consume("g", "i", ["t"], 60_000, {}))
+    assert (fetch.result(), consume.result()) == ([], [])
+
+
+def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:
+    broker = engine()
+    broker.create_topic("small", 1, max_message_bytes=10)
+    fits = Message("small", "12", "345", headers=(Header("6", "789\u00e9"),))
+    with pytest.raises(BrokerError, match="The message is 11 bytes"):
+        broker.produce([fits])
+    assert broker.produce([fits._replace(headers=(Header("6", "789"),))])[0].offset == 0
+    with pytest.raises(BrokerError, match="The message is 11 bytes") as caught:
+        broker.produce([fits._replace(headers=(Header("6", "7890"), Header("", "1")))])
+    assert caught.value.status == 413
+    assert broker.offsets("latest", [TopicPartition("small", 0)])[0].offset == 1

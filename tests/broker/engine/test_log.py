@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.broker.engine import log as log_module
+from pytest_fakecloud.broker.engine.log import PartitionLog, Topic
+from pytest_fakecloud.broker.model import Header
+
+
+def filled(timestamps: list[int], *, first: int = 0, size: int = 1) -> PartitionLog:
+    log = PartitionLog("t", 0, first)
+    count = len(timestamps)
+    if count:
+        log.append(
+            timestamps,
+            [None] * count,
+            [str(number) for number in range(count)],
+            [()] * count,
+            [size] * count,
+            by_client=True,
+        )
+    return log
+
+
+def test_records_come_back_as_they_went_in() -> None:
+    log = PartitionLog("t", 4, 100)
+    headers = (Header("b", "1"), Header("a", "2"), Header("b", "3"))
+    assert log.append([7], ["k"], ["v"], [headers], [9], by_client=True) == 100
+    assert log.read(100) == [("t", 4, 100, 7, "k", "v", headers)]
+    assert (log.start, log.end, log.size, len(log)) == (100, 101, 9, 1)
+
+
+def test_read_stops_at_its_caps_but_gives_one_record() -> None:
+    log = filled([1] * 10, size=4)
+    assert [r.offset for r in log.read(3, 2)] == [3, 4]
+    assert [r.offset for r in log.read(3, None, 11)] == [3, 4]
+    assert [r.offset for r in log.read(3, None, 12)] == [3, 4, 5]
+    assert [r.offset for r in log.read(3, None, 1)] == [3]
+    assert log.read(10, 5, 5) == []
+
+
+def test_first_offset_by_time_is_in_log_order() -> None:
+    log = filled([50, 10, 60, 20, 90])
+    assert [log.offset_at(t) for t in (0, 50, 51, 60, 61, 90, 91)] == [0, 0, 2, 2, 4, 4, None]
+
+
+def test_a_trimmed_peak_no_longer_counts() -> None:
+    log = filled([100, 10, 20, 30, 200])
+    log.trim(1)
+    assert [log.offset_at(t) for t in (5, 15, 25, 50, 150)] == [1, 2, 3, 4, 4]
+
+
+def test_expiry_stops_at_the_first_young_record() -> None:
+    log = filled([10, 90, 20, 95])
+    assert log.expire(50) == 1
+    assert (log.start, log.end) == (1, 4)
+    assert log.expire(1000) == 3
+    assert (log.start, log.end) == (4, 4)
+
+
+def test_shrinking_keeps_the_newest_record() -> None:
+    log = filled([1] * 5, size=10)
+    assert log.shrink(25) == 3
+    assert (log.start, log.size) == (3, 20)
+    assert log.shrink(1) == 1
+    assert (log.start, log.size) == (4, 10)
+    assert log.shrink(1) == 0
+
+
+def test_the_origin_of_records_is_kept() -> None:
+    log = filled([1, 2])
+    log.append([3], [None], ["tester"], [()], [6], by_client=False)
+    assert [r.value for r in log.records(by_client=True)] == ["0", "1"]
+    assert [r.value for r in log.records(by_client=False)] == ["tester"]
+    log.trim(1)
+    assert [r.value for r in log.records(by_client=True)] == ["1"]
+
+
+def test_a_copy_is_independent() -> None:
+    log = filled([1, 2, 3])
+    copy = log.copy()
+    log.trim(2)
+    log.append([4], [None], ["x"], [()], [1], by_client=True)
+    assert [r.value for r in copy.records()] == ["0", "1", "2"]
+    assert [r.value for r in log.records()] == ["2", "x"]
+
+
+def test_timestamps_of_records_that_are_gone_do_not_count() -> None:
+    log = filled([9])
+    log.trim(1)
+    log.append([1], [None], ["x"], [()], [1], by_client=True)
+    assert log.offset_at(5) is None
+
+
+steps = st.one_of(
+    st.tuples(
+        st.just("append"), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1)
+    ),
+    st.tuples(st.just("trim"), st.integers(0, 80)),
+    st.tuples(st.just("expire"), st.integers(0, 60)),
+    st.tuples(st.just("shrink"), st.integers(0, 100)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps, max_size=15), st.integers(0, 60))
+def test_the_columns_behave_like_a_list_of_records(
+    actions: list[tuple[str, object]], when: int
+) -> None:
+    with mock.patch.object(log_module, "_WORTH_COMPACTING", 3):
+        _check_against_a_list(actions, when)
+
+
+def _check_against_a_list(actions: list[tuple[str, object]], when: int) -> None:
+    log = PartitionLog("t", 0)
+    kept: list[tuple[int, int, int]] = []  # offset, timestamp, size
+    end = 0
+    for action, argument in actions:
+        if action == "append":
+            rows = argument
+            values = [str(end + index) for index in range(len(rows))]  # type: ignore[arg-type]
+            times, sizes = zip(*rows, strict=True)  # type: ignore[misc,call-overload]
+            count = len(values)
+            log.append(times, [None] * count, values, [()] * count, sizes, by_client=True)
+            kept += [(end + index, times[index], sizes[index]) for index in range(count)]
+            end += count
+        elif action == "trim":
+            log.trim(argument)  # type: ignore[arg-type]
+            kept = [row for row in kept if row[0] >= argument]  # type: ignore[operator]
+        elif action == "expire":
+            log.expire(argument)  # type: ignore[arg-type]
+            while kept and kept[0][1] < argument:  # type: ignore[operator]
+                kept.pop(0)
+        else:
+            log.shrink(argument)  # type: ignore[arg-type]
+            while len(kept) > 1 and sum(row[2] for row in kept) > argument:  # type: ignore[operator]
+                kept.pop(0)
+        assert log.end == end
+        assert log.start == (kept[0][0] if kept else end)
+        assert log.size == sum(row[2] for row in kept)
+        assert [(r.offset, r.timestamp, r.value) for r in log.records()] == [
+            (offset, time, str(offset)) for offset, time, _ in kept
+        ]
+        assert log.offset_at(when) == next(
+            (offset for offset, time, _ in kept if time >= when), None
+        )
+
+
+def test_a_topic_retains_by_time_and_bytes() -> None:
+    topic = Topic("t", 1, retention_ms=100, retention_bytes=3, max_message_bytes=99)
+    log = topic.logs[0]
+    log.append([0, 50, 60, 70], [None] * 4, list("abcd"), [()] * 4, [1] * 4, by_client=True)
+    topic.retain(90)
+    assert [r.value for r in log.records()] == ["b", "c", "d"]
+    topic.retain(155)
+    assert [r.value for r in log.records()] == ["c", "d"]

@@ -1,0 +1,37 @@
+"""The vectors that Kafka's Java client and librdkafka's murmur2 agree on."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from pytest_fakecloud.broker.engine.partitioning import murmur2, partition_for_key
+
+VECTORS = [
+    ("", 275646681, 0, 1, 9),
+    ("a", 2731586172, 1, 0, 4),
+    ("ab", 316155434, 2, 2, 2),
+    ("abc", 479470107, 0, 3, 3),
+    ("abcd", 2971317748, 2, 0, 8),
+    ("21", 3321034988, 0, 0, 0),
+    ("city", 4141104759, 1, 3, 7),
+    ("foobar", 3504634814, 0, 2, 6),
+    ("k0", 3590428993, 2, 1, 5),
+    ("k1", 1684045097, 2, 1, 5),
+    ("order-42", 501153024, 0, 0, 0),
+    ("user:1001", 2333083561, 2, 1, 5),
+    ("\u015f", 183743328, 0, 0, 0),
+]
+
+
+@pytest.mark.parametrize(("key", "unsigned", "of_3", "of_4", "of_12"), VECTORS)
+def test_hash_and_partitions(key: str, unsigned: int, of_3: int, of_4: int, of_12: int) -> None:
+    data = key.encode()
+    assert murmur2(data) == unsigned
+    assert [partition_for_key(data, n) for n in (3, 4, 12)] == [of_3, of_4, of_12]
+
+
+def test_the_partitioner_is_not_librdkafkas_default() -> None:
+    assert zlib.crc32(b"city") % 4 == 0
+    assert partition_for_key(b"city", 4) == 3

@@ -1,0 +1,336 @@
+"""The thread that delivers in the background."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import time_machine
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.dispatch import Dispatcher
+from pytest_fakecloud.core.errors import ContractError
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(NOON, "running")
+
+
+@pytest.fixture
+def dispatcher(clock: Clock) -> Iterator[Dispatcher]:
+    dispatcher = Dispatcher(clock)
+    yield dispatcher
+    assert dispatcher.stop()
+
+
+def dispatchers() -> int:
+    return sum(thread.name == "fakecloud-dispatcher" for thread in threading.enumerate())
+
+
+def test_it_starts_with_the_first_timer(clock: Clock, dispatcher: Dispatcher) -> None:
+    before = dispatchers()
+    clock.call_at(clock.now_us(), lambda at: None, lane="driven")
+    clock.advance(1)
+    assert dispatchers() == before
+    done = threading.Event()
+    clock.call_at(clock.now_us(), lambda at: done.set(), lane="background")
+    assert done.wait(10)
+    assert dispatchers() == before + 1
+
+
+def test_it_delivers_when_due_and_in_order(clock: Clock, dispatcher: Dispatcher) -> None:
+    fired: list[tuple[str, bool]] = []
+    done = threading.Event()
+
+    def fire(name: str, due_us: int) -> None:
+        fired.append((name, clock.now_us() >= due_us))
+        if len(fired) == 3:
+            done.set()
+
+    # Frozen meanwhile, or a slow machine would let the first fall due before the others are planned.
+    clock.freeze()
+    now = clock.now_us()
+    for name, delay in (("c", 60_000), ("a", 20_000), ("b", 40_000)):
+        due = now + delay
+        clock.call_at(due, lambda at, n=name, d=due: fire(n, d), lane="background")  # type: ignore[misc]
+    clock.resume()
+    assert done.wait(10)
+    assert fired == [("a", True), ("b", True), ("c", True)]
+
+
+def test_an_advance_of_the_test_delivers_and_the_thread_does_not_again(
+    clock: Clock, dispatcher: Dispatcher
+) -> None:
+    fired: list[str] = []
+    clock.call_at(
+        clock.now_us() + 3_600_000_000,
+        lambda at: fired.append(threading.current_thread().name),
+        lane="background",
+    )
+    assert len(clock.advance("1h")) == 1
+    time.sleep(0.01)
+    assert fired == [threading.current_thread().name]
+
+
+def test_it_sees_a_tool_move_the_process_clock() -> None:
+    with time_machine.travel("2030-01-01T00:00:00Z", tick=False) as traveller:
+        clock = Clock()
+        dispatcher = Dispatcher(clock)
+        done = threading.Event()
+        clock.call_at(clock.now_us() + 3_600_000_000, lambda at: done.set(), lane="background")
+        traveller.shift(3601)
+        assert done.wait(10)
+        assert dispatcher.stop()
+
+
+def test_stopping_waits_for_the_delivery_under_way(clock: Clock) -> None:
+    dispatcher = Dispatcher(clock)
+    begun, go_on = threading.Event(), threading.Event()
+    finished: list[bool] = []
+
+    def deliver(at_us: int) -> None:
+        begun.set()
+        go_on.wait(10)
+        finished.append(True)
+
+    clock.call_at(clock.now_us(), deliver, lane="background")
+    clock.call_at(clock.now_us(), lambda at: finished.append(False), lane="background")
+    assert begun.wait(10)
+    assert not dispatcher.stop(0.01)
+    go_on.set()
+    assert dispatcher.stop()
+    assert finished == [True]
+
+
+def test_stopping_what_never_started_is_nothing(clock: Clock) -> None:
+    dispatcher = Dispatcher(clock)
+    assert dispatcher.stop()
+    clock.call_at(clock.now_us(), lambda at: None, lane="background")
+
+
+def test_a_delivery_may_stop_the_dispatcher(clock: Clock) -> None:
+    dispatcher = Dispatcher(clock)
+    stopped: list[bool] = []
+    done = threading.Event()
+
+    def deliver(at_us: int) -> None:
+        stopped.append(dispatcher.stop())
+        done.set()
+
+    clock.call_at(clock.now_us(), deliver, lane="background")
+    assert done.wait(10)
+    assert stopped == [True]
+
+
+def test_a_failing_delivery_is_reported_and_the_next_one_made(clock: Clock) -> None:
+    failures: list[BaseException] = []
+    dispatcher = Dispatcher(clock, failures.append)
+    done = threading.Event()
+    now = clock.now_us()
+    clock.call_at(now, lambda at: 1 // 0, lane="background")
+    clock.call_at(now + 1, lambda at: done.set(), lane="background")
+    assert done.wait(10)
+    assert dispatcher.stop()
+    assert [type(failure) for failure in failures] == [ZeroDivisionError]
+
+
+# -- side by side ----------------------------------------------------------------------------------
+
+
+def plan(clock: Clock, begin: Callable[[int], Callable[[], object] | None]) -> None:
+    """Plan a delivery for now; to be fired in the background only."""
+
+    def whole(at_us: int) -> None:
+        rest = begin(at_us)
+        if rest is not None:
+            rest()
+
+    clock.call_at(clock.now_us(), whole, lane="background", begin=begin)
+
+
+def test_deliveries_begin_in_order_and_are_made_side_by_side(
+    clock: Clock, dispatcher: Dispatcher
+) -> None:
+    begun: list[int] = []
+    together = threading.Barrier(10, timeout=10)
+    done = [threading.Event() for _ in range(10)]
+
+    def delivery(number: int) -> Callable[[int], Callable[[], object]]:
+        def begin(at_us: int) -> Callable[[], object]:
+            begun.append(number)
+
+            def rest() -> None:
+                together.wait()
+                done[number].set()
+
+            return rest
+
+        return begin
+
+    for number in range(10):
+        plan(clock, delivery(number))
+    assert all(one.wait(10) for one in done)
+    assert begun == list(range(10))
+
+
+def test_what_is_due_beyond_the_bound_waits_for_one_to_end(clock: Clock) -> None:
+    dispatcher = Dispatcher(clock, at_once=2)
+    go_on = [threading.Event() for _ in range(3)]
+    begun = [threading.Event() for _ in range(3)]
+
+    def delivery(number: int) -> Callable[[int], Callable[[], object]]:
+        def begin(at_us: int) -> Callable[[], object]:
+            begun[number].set()
+            return lambda: go_on[number].wait(10)
+
+        return begin
+
+    for number in range(3):
+        plan(clock, delivery(number))
+    assert begun[0].wait(10)
+    assert begun[1].wait(10)
+    assert not begun[2].wait(0.05)
+    go_on[1].set()
+    assert begun[2].wait(10)
+    for event in go_on:
+        event.set()
+    assert dispatcher.stop()
+
+
+def test_an_advance_waits_for_what_was_handed_over_and_no_new_one_begins(
+    clock: Clock, dispatcher: Dispatcher
+) -> None:
+    order: list[str] = []
+    begun, go_on, later = threading.Event(), threading.Event(), threading.Event()
+
+    def rest() -> None:
+        begun.set()
+        assert go_on.wait(10)
+        order.append("delivered")
+
+    plan(clock, lambda at_us: rest)
+    assert begun.wait(10)
+    assert not clock.driving
+
+    def advance() -> None:
+        clock.advance(1)
+        order.append("advanced")
+        later.set()
+
+    driving = threading.Thread(target=advance)
+    driving.start()
+    assert not later.wait(0.05)
+    go_on.set()
+    driving.join(10)
+    assert order == ["delivered", "advanced"]
+
+
+def test_what_was_handed_over_cannot_move_the_clock(clock: Clock, dispatcher: Dispatcher) -> None:
+    told: list[str] = []
+    done = threading.Event()
+
+    def rest() -> None:
+        with pytest.raises(ContractError) as caught:
+            # In a task of its own, as a coroutine that a handler awaits.
+            contextvars.copy_context().run(clock.advance, 1)
+        told.append(str(caught.value))
+        done.set()
+
+    plan(clock, lambda at_us: rest)
+    assert done.wait(10)
+    assert "the clock is already being advanced" in told[0]
+
+
+def test_an_advance_says_that_a_delivery_does_not_end(
+    clock: Clock, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_fakecloud.core.clock._PATIENCE", 0.01)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def rest() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    plan(clock, lambda at_us: rest)
+    assert begun.wait(10)
+    with pytest.raises(ContractError, match=r"1 attempt\(s\) in the background have not ended"):
+        clock.advance(1)
+    go_on.set()
+    monkeypatch.undo()
+    clock.advance(1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Clock, fails: bool) -> None:
+    failures: list[BaseException] = []
+    dispatcher = Dispatcher(clock, failures.append)
+    begun, go_on = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def rest() -> None:
+        begun.set()
+        go_on.wait(10)
+        ended.append("first")
+        if fails:
+            raise KeyboardInterrupt
+
+    plan(clock, lambda at_us: rest)
+    assert begun.wait(10)
+    threading.Timer(0.02, go_on.set).start()
+    assert dispatcher.stop()
+    plan(clock, lambda at_us: lambda: ended.append("second"))
+    assert ended == ["first"]
+    assert [type(one) for one in failures] == ([KeyboardInterrupt] if fails else [])
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("fakecloud-d")]
+
+
+def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Clock) -> None:
+    dispatcher = Dispatcher(clock)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def rest() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    plan(clock, lambda at_us: rest)
+    assert begun.wait(10)
+    assert not dispatcher.stop(0.01)
+    go_on.set()
+    assert dispatcher.stop()
+
+
+def test_a_delivery_made_elsewhere_may_stop_the_dispatcher(clock: Clock) -> None:
+    dispatcher = Dispatcher(clock)
+    stopped: list[bool] = []
+    done = threading.Event()
+
+    def rest() -> None:
+        stopped.append(dispatcher.stop())
+        done.set()
+
+    plan(clock, lambda at_us: rest)
+    assert done.wait(10)
+    assert stopped == [True]
+
+
+def test_without_a_thread_to_be_had_it_is_delivered_all_the_same(
+    clock: Clock, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("fakecloud-delivery"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done = threading.Event()
+    plan(clock, lambda at_us: done.set)
+    assert done.wait(10)

@@ -1,0 +1,476 @@
+"""The journal: order, filters, and failures that explain themselves."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.journal import (
+    Call,
+    Event,
+    Found,
+    Journal,
+)
+
+
+def call_on(
+    journal: Journal, method: str = "GET", target: str = "/x", body: bytes = b"", **fields: Any
+) -> Call:
+    facts = fields.pop("facts", {})
+    call = journal.open_call(method, target, [("X-One", "1"), ("x-one", "2")], body, None)
+    call.read_facts = lambda: facts
+    for name, value in fields.items():
+        setattr(call, name, value)
+    return call
+
+
+@pytest.fixture
+def now() -> Any:
+    return itertools.count(1_767_225_600_000_000, 1_000_000)
+
+
+@pytest.fixture
+def journal(now: Any) -> Journal:
+    return Journal(now.__next__, service="demo", handle="demo_2")
+
+
+# -- found lists ---------------------------------------------------------------------------------
+
+
+def test_a_found_list_is_a_list_with_more() -> None:
+    found = Found([{"a": 1}, {"a": 2}, {"a": 2, "b": [3, 4]}])
+    assert found == [{"a": 1}, {"a": 2}, {"a": 2, "b": [3, 4]}]
+    assert found.last == {"a": 2, "b": [3, 4]}
+    assert found.where(a=1).only() == {"a": 1}
+    assert found.where(a=2, b=[3, 4]).only() is found[2]
+    assert found.where(b=3).only() is found[2]
+    assert len(found.where(a=lambda value: value > 1)) == 2
+    assert len(found.where(lambda item: "b" in item, a=2)) == 1
+    assert found.where(c=None) == []
+    assert found.where() == found
+
+
+def test_only_and_last_say_what_was_found() -> None:
+    with pytest.raises(AssertionError, match="expected exactly one item, found 0"):
+        Found([]).only()
+    with pytest.raises(AssertionError, match="expected at least one item, found none"):
+        _ = Found([]).last
+    with pytest.raises(AssertionError, match=r"found 2\n  'a'\n  'b'"):
+        Found(["a", "b"]).only()
+
+
+# -- recording -----------------------------------------------------------------------------------
+
+
+def test_a_call_has_what_came(journal: Journal) -> None:
+    call = call_on(journal, "POST", "/a%2Fb?c=d", b'{"e": 1}')
+    assert (call.number, call.service, call.handle) == (1, "demo", "demo_2")
+    assert call.at.isoformat() == "2026-01-01T00:00:00+00:00"
+    assert (call.path, call.target) == ("/a%2Fb", "/a%2Fb?c=d")
+    assert call.header("X-ONE") == "1"
+    assert call.header("x-two") is None
+    assert call.json() == {"e": 1}
+    assert call.outcome == "open"
+    assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> open>"
+    call.status, call.answer, call.fault = 200, b"[2]", "answer 200"
+    assert call.answer_json() == [2]
+    assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> 200 fault=answer 200>"
+
+
+def test_facts_are_read_once_and_late(journal: Journal) -> None:
+    reads: list[int] = []
+    call = call_on(journal)
+    assert call.facts == {}
+    other = journal.open_call("GET", "/", [], b"", None)
+    other.read_facts = lambda: {"n": reads.append(1)}
+    assert reads == []
+    assert other.facts is other.facts
+    assert reads == [1]
+
+
+def test_calls_do_not_share_what_one_of_them_is_given(journal: Journal) -> None:
+    first, second = call_on(journal), call_on(journal)
+    first.fault, first.status, first.note = "drop", 500, "why"
+    assert (second.fault, second.status, second.note) == (None, None, "")
+
+
+def test_calls_and_events_are_in_one_order(now: Any) -> None:
+    cloud = Journal(now.__next__)
+    one = Journal(now.__next__, handle="one", parent=cloud)
+    two = Journal(now.__next__, handle="two", parent=cloud)
+    call_on(one)
+    event = two.add_event("rebalance", "two members now", group="g")
+    call_on(two)
+    call_on(one)
+    assert [entry.number for entry in cloud.entries] == [1, 2, 3, 4]
+    assert [entry.handle for entry in cloud.entries] == ["one", "two", "two", "one"]
+    assert len(one) == len(two) == 2
+    assert cloud.calls() == [*one.calls()[:1], *two.calls(), *one.calls()[1:]]
+    assert cloud.events() == [event]
+    assert event.at < cloud.calls().last.at
+
+
+def test_events(journal: Journal) -> None:
+    first = journal.add_event("attempt", "first", url="a", n=1)
+    second = journal.add_event("attempt", "second", at_us=5, url="b", n=2)
+    third = journal.add_event("rebalance", "third")
+    assert isinstance(first, Event)
+    assert journal.events() == [first, second, third]
+    assert journal.events("attempt") == [first, second]
+    assert journal.events("attempt", url="b").only() is second
+    assert journal.events(n=lambda n: n == 1).only() is first
+    assert journal.events("nothing") == []
+    assert second.at_us == 5
+
+
+def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
+    cloud = Journal(now.__next__)
+    one = Journal(now.__next__, handle="one", parent=cloud)
+    two = Journal(now.__next__, handle="two", parent=cloud)
+    call_on(one)
+    kept = call_on(two)
+    held = one.entries
+    one.clear()
+    assert one.entries == []
+    assert cloud.entries == [kept]
+    assert len(held) == 1
+    assert call_on(one).number == 3
+
+
+def test_watchers_see_each_entry_once(now: Any) -> None:
+    cloud = Journal(now.__next__)
+    one = Journal(now.__next__, parent=cloud)
+    seen: list[tuple[str, int]] = []
+
+    def once(entry: Any) -> None:
+        seen.append(("once", entry.number))
+        stop_once()
+
+    stop_once = one.watch(once)
+    stop = one.watch(lambda entry: seen.append(("one", entry.number)))
+    cloud.watch(lambda entry: seen.append(("cloud", entry.number)))
+    call_on(one)
+    one.add_event("x", "y")
+    stop()
+    stop()
+    call_on(one)
+    assert seen == [
+        ("once", 1),
+        ("one", 1),
+        ("cloud", 1),
+        ("one", 2),
+        ("cloud", 2),
+        ("cloud", 3),
+    ]
+
+
+def test_many_threads_keep_the_order(now: Any) -> None:
+    cloud = Journal(lambda: 0)
+    journals = [Journal(lambda: 0, parent=cloud) for _ in range(3)]
+
+    def record(journal: Journal) -> None:
+        for number in range(300):
+            call_on(journal)
+            if number % 100 == 99:
+                journal.clear()
+
+    threads = [threading.Thread(target=record, args=(j,)) for j in journals]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cloud.entries == []
+    for journal in journals:
+        for _ in range(100):
+            call_on(journal)
+    numbers = [entry.number for entry in cloud.entries]
+    assert numbers == sorted(numbers) == list(range(901, 1201))
+
+
+# -- asserting -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def used(journal: Journal) -> Journal:
+    call_on(journal, "POST", "/", route="command", status=200, facts={"command": ["SET"]})
+    call_on(
+        journal,
+        "POST",
+        "/pipeline",
+        route="pipeline",
+        status=200,
+        facts={"command": ["GET", "SET"]},
+    )
+    call_on(
+        journal, "POST", "/produce/orders?x", route="produce", status=404, facts={"topic": "orders"}
+    )
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("what", "where", "numbers"),
+    [
+        ("produce", {}, [3]),
+        ("/pipeline", {}, [2]),
+        ("POST /pipeline", {}, [2]),
+        ("/produce/orders", {}, [3]),
+        ("/produce/orders?x", {}, [3]),
+        ("POST /produce/orders?x", {}, [3]),
+        ("SET", {}, [1, 2]),
+        ("set", {}, [1, 2]),
+        (None, {"status": 200}, [1, 2]),
+        (None, {"topic": "orders"}, [3]),
+        (None, {"command": "GET"}, [2]),
+        (None, {"command": ["SET"]}, [1]),
+        (None, {"status": lambda status: status >= 400}, [3]),
+        ("SET", {"route": "pipeline"}, [2]),
+        (None, {}, [1, 2, 3]),
+    ],
+)
+def test_what_is_asserted(
+    used: Journal, what: str | None, where: dict[str, Any], numbers: list[int]
+) -> None:
+    found = used.assert_called(what, **where)
+    assert [call.number for call in found] == numbers
+    assert used.assert_called(what, times=len(numbers), **where) == found
+    if what is None:
+        assert used.calls(**where) == found
+    with pytest.raises(AssertionError):
+        used.assert_not_called(what, **where)
+    with pytest.raises(AssertionError):
+        used.assert_called(what, times=len(numbers) + 1, **where)
+
+
+def test_a_failure_names_the_nearest_and_what_differs(used: Journal) -> None:
+    with pytest.raises(AssertionError) as failure:
+        used.assert_called("produce", topic="payments")
+    assert str(failure.value).splitlines() == [
+        "expected a call produce topic='payments' at least once, found 0",
+        "  not <Call 3 demo_2 POST /produce/orders?x -> 404>: topic is 'orders', not 'payments'",
+        "  not <Call 1 demo_2 POST / -> 200>: is ['SET'], not produce; "
+        "topic is absent, not 'payments'",
+        "  not <Call 2 demo_2 POST /pipeline -> 200>: is ['GET', 'SET'], not produce; "
+        "topic is absent, not 'payments'",
+    ]
+
+
+def test_a_failure_of_a_count_shows_what_matched(used: Journal) -> None:
+    with pytest.raises(AssertionError) as failure:
+        used.assert_called("SET", times=1)
+    text = str(failure.value)
+    assert "expected a call SET 1 time(s), found 2" in text
+    assert text.count("  matched: ") == 2
+
+
+def test_a_failure_without_any_call_says_so(journal: Journal) -> None:
+    with pytest.raises(AssertionError, match="no client has called at all"):
+        journal.assert_called("SET")
+    assert journal.assert_called("SET", times=0) == []
+    journal.assert_not_called()
+
+
+def test_a_bounded_journal_forgets_the_oldest() -> None:
+    parent = Journal(lambda: 0)
+    parent.keep = 8
+    journal = Journal(lambda: 0, parent=parent)
+    for number in range(100):
+        journal.add_event("tick", str(number))
+        for each in (journal, parent):
+            assert len(each) <= 10
+            assert each.events().last.text == str(number)
+    assert [event.number for event in parent.events()] == list(range(101 - len(parent), 101))
+    assert parent.entries == journal.entries
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda journal: journal.calls("SET"), "'SET' is no function: give a predicate, or fields"),
+        (lambda journal: journal.calls().where(5), "5 is no function"),
+        (lambda journal: journal.assert_called(["SET"]), r"\['SET'\] names no call: give 'POST"),
+        (lambda journal: journal.assert_called("SET", times="2"), "times='2' is no count"),
+        (lambda journal: journal.assert_called(times=-1), "times=-1 is no count"),
+        (lambda journal: journal.assert_called(times=True), "times=True is no count"),
+        (lambda journal: journal.assert_not_called(5), "5 names no call"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(used: Journal, ask: Any, told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        ask(used)
+
+
+# -- bounds in bytes -----------------------------------------------------------------------------
+
+
+def finished(journal: Journal, body: bytes, answer: bytes = b"", **fields: Any) -> Call:
+    call = call_on(journal, "POST", "/put", body, facts={"command": ["PUT"], "word": body.decode()})
+    for name, value in {"status": 200, "outcome": "answered", "answer": answer, **fields}.items():
+        setattr(call, name, value)
+    journal.answered(call)
+    return call
+
+
+@pytest.fixture
+def cloud() -> Journal:
+    """A cloud's journal that keeps no more than 100 kB whole."""
+    journal = Journal(lambda: 0)
+    journal.keep_bytes = 100_000
+    return journal
+
+
+def test_the_oldest_large_calls_are_cut_first_and_say_so(cloud: Journal) -> None:
+    one, other = Journal(lambda: 0, parent=cloud), Journal(lambda: 0, parent=cloud)
+    small = finished(one, b"small")
+    first = finished(one, b"a" * 60_000)
+    second = finished(other, b"b", answer=b"c" * 60_000)
+    assert (small.body, small.cut, second.cut) == (b"small", {}, {})
+    assert len(cloud) == 3
+    assert first.cut == {"body": 60_000, "word": 60_000}
+    assert first.body.startswith(b"a" * 1024 + b"... (cut by the journal: 60000 bytes in all)")
+    assert first.note == "cut by the journal: word (60,000 bytes), body (60,000 bytes)"
+    assert first.facts["command"] == ["PUT"]
+    third = finished(one, b"d" * 50_000)
+    assert second.cut == {"answer": 60_000}
+    assert third.cut == {}
+
+
+def test_a_call_larger_than_all_that_may_be_kept_is_cut_at_once(cloud: Journal) -> None:
+    call = finished(cloud, b"a" * 200_000, note="why it went wrong")
+    assert call.cut["body"] == 200_000
+    assert call.note.splitlines()[0] == "why it went wrong"
+
+
+def test_a_call_under_way_is_not_cut_before_it_is_answered(cloud: Journal) -> None:
+    slow = call_on(cloud, "POST", "/slow", b"a" * 90_000)
+    finished(cloud, b"b" * 90_000)
+    assert slow.cut == {}
+    slow.outcome, slow.status = "answered", 200
+    cloud.answered(slow)
+    finished(cloud, b"c" * 90_000)
+    assert slow.cut["body"] == 90_000
+
+
+def test_long_heads_count_and_are_cut(cloud: Journal) -> None:
+    calls = []
+    for _ in range(10):
+        headers = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
+        call = cloud.open_call("GET", "/" + "t" * 10_000, headers, b"", None, head_bytes=31_000)
+        call.outcome = "answered"
+        cloud.answered(call)
+        calls.append(call)
+    assert sum(each.weigh() for each in calls if not each.cut) <= 100_000
+    assert all(each.weigh() < 20_000 for each in calls if each.cut)
+    cut = calls[0]
+    assert cut.cut == {"headers": 21_096, "target": 10_001}
+    assert cut.target == "/" + "t" * 1023 + "…"
+    assert cut.header("x-long") == "v" * 256 + "…"
+    with pytest.raises(ContractError, match=r"cannot tell the path \(10,001 bytes\) of <Call 1"):
+        cloud.calls(path="/" + "t" * 10_000)
+
+
+def test_memory_stays_within_the_bound(cloud: Journal) -> None:
+    cloud.keep = 50
+    parts = [Journal(lambda: 0, parent=cloud) for _ in range(3)]
+    for number in range(600):
+        # One handle hardly used keeps what the cloud has forgotten long since.
+        journal = parts[0] if number < 50 else parts[1 + number % 2]
+        finished(journal, b"a" * 20_000, answer=b"b" * 5_000)
+        held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
+        whole = [call for call in held.values() if not call.cut]
+        assert sum(call.weigh() for call in whole) <= 100_000
+    assert cloud._heavy_bytes == sum(call.weight for call in cloud._heavy)
+
+
+def test_clearing_takes_the_weight_along(cloud: Journal) -> None:
+    one, other = Journal(lambda: 0, parent=cloud), Journal(lambda: 0, parent=cloud)
+    finished(one, b"a" * 40_000)
+    finished(other, b"b" * 40_000)
+    one.clear()
+    assert cloud._heavy_bytes == cloud.calls().only().weight
+    finished(one, b"c" * 40_000)
+    assert not any(call.cut for call in cloud.calls())
+    cloud.clear()
+    assert (cloud._heavy_bytes, len(cloud._heavy)) == (0, 0)
+
+
+def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Journal) -> None:
+    call = finished(cloud, b"a" * 50_000, status=401)
+    cloud.cut(call)
+    assert call.cut == {"facts": 50_000, "body": 50_000}
+    assert call.facts == {}
+    small = finished(cloud, b"small", status=401)
+    cloud.cut(small)
+    assert small.facts["command"] == ["PUT"]
+
+
+@pytest.fixture
+def cut(cloud: Journal) -> Journal:
+    """A journal of a call that is whole, and of two of which only the beginning is left."""
+    finished(cloud, b"a" * 60_000)
+    finished(cloud, b"b" * 60_000)
+    finished(cloud, b"c" * 60_000)
+    return cloud
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda journal: journal.assert_called(body=b"no such body"),
+        lambda journal: journal.assert_called(body=b"a" * 60_000),
+        lambda journal: journal.assert_called(body=b"c" * 60_000, times=1),
+        lambda journal: journal.assert_not_called(word="no such word"),
+        lambda journal: journal.assert_called("PUT", body=lambda body: body.startswith(b"b")),
+        lambda journal: journal.calls(body=b"c" * 60_000),
+        lambda journal: journal.calls().where(word="a"),
+        lambda journal: journal.calls().where(lambda call: b"x" in call.body),
+        lambda journal: journal.calls()[0].json(),
+        lambda journal: journal.calls()[0].body == b"a" * 60_000,
+        lambda journal: journal.calls()[0].body != b"a" * 60_000,
+    ],
+)
+def test_what_only_the_whole_could_tell_is_neither_true_nor_false(cut: Journal, ask: Any) -> None:
+    with pytest.raises(ContractError, match=r"cannot tell .*keep_bytes"):
+        ask(cut)
+
+
+def test_what_the_rest_of_a_cut_call_decides_is_decided(cut: Journal) -> None:
+    assert len(cut.assert_called("PUT", times=3)) == 3
+    assert len(cut.assert_called("/put", status=200)) == 3
+    cut.assert_not_called("GET")
+    cut.assert_not_called(status=500, body=b"a")
+    assert cut.assert_called(body=b"c" * 60_000).only() is cut.calls().last
+    assert cut.calls(body=b"a", status=500) == []
+    first = cut.calls()[0]
+    assert first.body != b"a"
+    assert first.body != b"b" * 60_000
+    assert b"aaa" in first.body
+    assert first.body != "aaa"
+
+
+def test_a_name_that_may_be_a_lost_command_is_not_denied(cloud: Journal) -> None:
+    cloud.cut(finished(cloud, b"a" * 50_000, status=401))
+    with pytest.raises(ContractError, match=r"cannot tell whether <Call 1 .* is 'SET'"):
+        cloud.assert_not_called("SET")
+    cloud.assert_not_called("/set")
+    assert cloud.assert_called("POST /put", times=1)
+
+
+def test_many_threads_keep_the_balance(cloud: Journal) -> None:
+    parts = [Journal(lambda: 0, parent=cloud) for _ in range(4)]
+
+    def work(journal: Journal) -> None:
+        for number in range(150):
+            finished(journal, b"a" * 9_000)
+            if number % 40 == 39:
+                journal.clear()
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cloud._heavy_bytes == sum(call.weight for call in cloud._heavy) <= 100_000

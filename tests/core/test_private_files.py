@@ -1,0 +1,83 @@
+"""Files that hold requests are their owner's alone, whoever writes them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.private_files import write_private
+from pytest_fakecloud.reporting import timeline as timeline
+from pytest_fakecloud.standalone import record as record
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no modes of this kind")
+
+
+@pytest.fixture(autouse=True)
+def _open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_recordings_and_timelines(tmp_path: Path) -> None:
+    with Cloud(seed=1) as cloud:
+        cloud.kv_server()
+        assert mode(record.write(cloud, tmp_path / "a" / "x.har")) == 0o600
+        assert mode(timeline.write(cloud, tmp_path / "b", "test_it")) == 0o600
+
+
+def test_a_file_that_was_there_is_closed_too(tmp_path: Path) -> None:
+    file = tmp_path / "x.har"
+    file.write_text("of before, and longer than what comes", encoding="utf-8")
+    file.chmod(0o644)
+    assert write_private(file, "new").read_text(encoding="utf-8") == "new"
+    assert mode(file) == 0o600
+
+
+def test_what_is_no_file_keeps_its_mode(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o644)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_private(pipe, "said")
+        assert os.read(reader, 100) == b"said"
+    finally:
+        os.close(reader)
+    assert mode(pipe) == 0o644
+
+
+def test_the_journal_of_run(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.har"
+    words = [sys.executable, "-m", "pytest_fakecloud", "run", "--services", "kv", "--journal"]
+    # Also while the command runs, maybe for an hour.
+    look = f"import os; print(oct(os.stat({str(journal)!r}).st_mode & 0o777))"
+    done = subprocess.run(
+        [*words, str(journal), "--", sys.executable, "-c", look],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "0o600"), done.stderr
+    assert mode(journal) == 0o600
+
+
+def test_what_the_plugin_records(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(kv_server): assert kv_server.client().set('a', '1') == 5")
+    pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "--fakecloud-record=har", "--fakecloud-report=html"
+    )
+    files = [path for name in ("har", "html") for path in (pytester.path / name).iterdir()]
+    assert len(files) == 2
+    assert [mode(path) for path in files] == [0o600, 0o600]

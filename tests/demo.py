@@ -1,0 +1,269 @@
+"""A small service to test the server and the pipeline with, and a raw client that shows every byte."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pytest_fakecloud.core.errors import ServiceError
+from pytest_fakecloud.handle import Context, Handle
+from pytest_fakecloud.http.app import (
+    Answer,
+    App,
+    Request,
+    Stream,
+)
+from pytest_fakecloud.http.routing import Route
+
+
+class Engine:
+    """A list of words and a signal that tells of new ones."""
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+        self.words: list[str] = []
+        self.signal = clock.signal()
+        self.parked = threading.Semaphore(0)
+
+    def add(self, word: str) -> int:
+        self.words.append(word)
+        self.signal.notify()
+        return len(self.words)
+
+    def wait_for(self, count: int, timeout_us: int) -> list[str] | None:
+        self.parked.release()
+        return self.clock.wait(
+            self.signal,
+            lambda: list(self.words) if len(self.words) >= count else None,
+            self.clock.now_us() + timeout_us,
+        )
+
+    def snapshot(self) -> list[str]:
+        return list(self.words)
+
+    def restore(self, snapshot: list[str]) -> None:
+        self.words = list(snapshot)
+
+
+class DemoApp(App):
+    service = "demo"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.seen: list[Request] = []
+        self.closed_streams = threading.Semaphore(0)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET POST PUT HEAD", "/echo/{tail*}", "echo", self.echo),
+            Route("POST", "/add/{word}", "add", self.add),
+            Route("GET", "/wait/{count}", "wait", self.wait),
+            Route("GET HEAD", "/status/{status}", "status", self.status),
+            Route("GET", "/stream", "stream", self.stream),
+            Route("GET", "/endless", "endless", self.endless),
+            Route("GET", "/break", "break", self.break_off),
+            Route("GET", "/bug", "bug", self.bug_here),
+            Route("GET", "/refuse", "refuse", self.refuse),
+            Route("GET", "/headers", "headers", self.bad_headers),
+        ]
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        return {"command": [part for part in request.path.split("/") if part]}
+
+    def authenticate(self, request: Request) -> object:
+        if request.header("Authorization") == "Bearer wrong":
+            raise ServiceError(401, "wrong token")
+        return "somebody"
+
+    def echo(self, request: Request) -> object:
+        self.seen.append(request)
+        return {
+            "method": request.method,
+            "target": request.target,
+            "headers": [list(pair) for pair in request.headers],
+            "body": request.body.decode("latin-1"),
+        }
+
+    def add(self, request: Request) -> object:
+        self.seen.append(request)
+        return {"count": self.engine.add(request.params["word"])}
+
+    def wait(self, request: Request) -> object:
+        found = self.engine.wait_for(int(request.params["count"]), 3_600_000_000)
+        return {"words": found}
+
+    def status(self, request: Request) -> Answer:
+        return Answer(b"the body", int(request.params["status"]), (), "text/plain")
+
+    def stream(self, request: Request) -> Stream:
+        return Stream(iter([b"data: 1\n\n", b"", b"data: 2\n\n"]))
+
+    def endless(self, request: Request) -> Stream:
+        signal = self.engine.clock.signal()
+
+        def chunks() -> Iterator[bytes]:
+            try:
+                yield b"data: first\n\n"
+                deadline = self.engine.clock.now_us() + 3_600_000_000
+                self.engine.parked.release()
+                self.engine.clock.wait(signal, lambda: None, deadline)
+                yield b"data: last\n\n"
+            finally:
+                self.closed_streams.release()
+
+        return Stream(chunks(), on_close=signal.close)
+
+    def break_off(self, request: Request) -> Stream:
+        def chunks() -> Iterator[bytes]:
+            yield b"data: 1\n\n"
+            raise ZeroDivisionError("half way")
+
+        return Stream(chunks())
+
+    def bug_here(self, request: Request) -> object:
+        raise ZeroDivisionError("a bug of the engine")
+
+    def refuse(self, request: Request) -> object:
+        raise ServiceError(418, "I'm a teapot", headers=[("X-Pot", "tea")])
+
+    def bad_headers(self, request: Request) -> Answer:
+        headers = [("X-Echo", "a\r\nX-Injected: 1"), ("X-Snow", "☃"), ("X-Bell", "a\0b")]
+        return Answer(b"", 200, headers)
+
+
+class Demo(Handle):
+    service = "demo"
+    fixture = "demo"
+
+    def __init__(self, context: Context | None = None, *, name: str | None = None) -> None:
+        context = context or Context.alone()
+        self.engine = Engine(context.clock)
+        self.app: DemoApp = DemoApp(self.engine)
+        super().__init__(context, self.app, name=name)
+        self._mount.on_close.append(self.engine.signal.close)
+
+    @property
+    def mount(self) -> Any:
+        return self._mount
+
+
+@dataclass
+class Reply:
+    status: int
+    reason: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    interim: int = 0
+    """How many 100 Continue came first."""
+    chunks: list[bytes] = field(default_factory=list)
+    complete: bool = True
+
+    def header(self, name: str) -> str | None:
+        return next((v for n, v in self.headers if n.lower() == name.lower()), None)
+
+
+class Raw:
+    """A client that sends exactly what it is told and reads one reply at a time."""
+
+    def __init__(self, address: tuple[str, int], timeout: float = 10.0) -> None:
+        self.sock = socket.create_connection(address, timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.sock.close()
+
+    def send(self, data: bytes | str) -> None:
+        self.sock.sendall(data.encode("latin-1") if isinstance(data, str) else data)
+
+    def ask(self, data: bytes | str) -> Reply:
+        self.send(data)
+        return self.reply()
+
+    def get(self, target: str, *headers: str, method: str = "GET", body: bytes = b"") -> Reply:
+        lines = [f"{method} {target} HTTP/1.1", "Host: h", *headers]
+        if body:
+            lines.append(f"Content-Length: {len(body)}")
+        self.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        return self.reply(head_only=method == "HEAD")
+
+    def _more(self) -> bool:
+        data = self.sock.recv(65_536)
+        self.buffer += data
+        return bool(data)
+
+    def _line(self) -> bytes:
+        while b"\r\n" not in self.buffer:
+            if not self._more():
+                raise EOFError(f"the connection ended after {self.buffer!r}")
+        line, _, self.buffer = self.buffer.partition(b"\r\n")
+        return line
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self.buffer) < size:
+            if not self._more():
+                raise EOFError(f"the connection ended after {self.buffer!r}")
+        data, self.buffer = self.buffer[:size], self.buffer[size:]
+        return data
+
+    def reply(self, head_only: bool = False) -> Reply:
+        interim = 0
+        while True:
+            _, status, reason = self._line().decode("latin-1").split(" ", 2)
+            headers = []
+            while line := self._line().decode("latin-1"):
+                name, _, value = line.partition(": ")
+                headers.append((name, value))
+            if status != "100":
+                break
+            interim += 1
+        reply = Reply(int(status), reason, headers, b"", interim)
+        if head_only or reply.status in (204, 304):
+            return reply
+        if (reply.header("Transfer-Encoding") or "") == "chunked":
+            try:
+                while size := int(self._line(), 16):
+                    reply.chunks.append(self._exactly(size))
+                    self._line()
+                self._line()
+            except EOFError:
+                reply.complete = False
+            reply.body = b"".join(reply.chunks)
+        elif (length := reply.header("Content-Length")) is not None:
+            try:
+                reply.body = self._exactly(int(length))
+            except EOFError:
+                reply.body, reply.complete = self.buffer, False
+        else:
+            reply.body = self.rest()
+        return reply
+
+    def rest(self) -> bytes:
+        """Everything until the server closes."""
+        while self._more():
+            pass
+        data, self.buffer = self.buffer, b""
+        return data
+
+    def is_closed(self) -> bool:
+        """Whether the server closes now, sending nothing more."""
+        try:
+            return self.rest() == b""
+        except ConnectionResetError:
+            return True
+
+    def is_silent(self, seconds: float = 0.05) -> bool:
+        """Whether nothing comes for a moment."""
+        self.sock.settimeout(seconds)
+        try:
+            return not self.buffer and not self._more()
+        except TimeoutError:
+            return True
+        finally:
+            self.sock.settimeout(10.0)

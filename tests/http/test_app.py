@@ -1,0 +1,298 @@
+"""The pipeline: its order, what it records, and what becomes a problem."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.journal import Call
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import (
+    Answer,
+    App,
+    Effect,
+    Problems,
+    Request,
+    Stream,
+)
+
+from ..demo import Demo
+
+
+def ask(demo: Demo, method: str, target: str, **options: Any) -> Answer:
+    response = demo.app.answer(Request(method, target, **options))
+    assert isinstance(response, Answer)
+    return response
+
+
+# -- requests ------------------------------------------------------------------------------------
+
+
+def test_a_request_keeps_what_came() -> None:
+    headers = [("X-Two", "a"), ("x-two", "b"), ("Host", "h")]
+    request = Request("GET", "/a%2Fb?c=%20&d", headers, b"body", ("127.0.0.1", 5))
+    assert (request.path, request.query_string) == ("/a%2Fb", "c=%20&d")
+    assert request.query_items() == [("c", " "), ("d", "")]
+    assert (request.query("c"), request.query("d"), request.query("e")) == (" ", "", None)
+    assert (request.header("X-TWO"), request.header("no")) == ("a", None)
+    assert request.header_all("X-Two") == ["a", "b"]
+    assert request.client_address == "127.0.0.1"
+    assert str(request) == "GET /a%2Fb?c=%20&d"
+    assert Request("GET", "/").query_items() == []
+    assert Request("GET", "/").query("x") is None
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        ("http://h:1/a?b", "/a", "b"),
+        ("http://h", "/", ""),
+        ("HTTPS://h/a//b", "/a//b", ""),
+        ("*", "/", ""),
+        ("", "/", ""),
+        ("/http://h/a", "/http://h/a", ""),
+        ("/?", "/", ""),
+        ("//a", "//a", ""),
+    ],
+)
+def test_targets(target: str, path: str, query: str) -> None:
+    request = Request("GET", target)
+    assert (request.path, request.query_string, request.target) == (path, query, target)
+
+
+# -- the pipeline --------------------------------------------------------------------------------
+
+
+def test_a_call_is_recorded_with_its_answer(demo: Demo) -> None:
+    answer = ask(demo, "POST", "/add/w", body=b"x")
+    assert answer == Answer(b'{"count":1}')
+    call = demo.journal.calls().only()
+    assert (call.method, call.target, call.body, call.route) == ("POST", "/add/w", b"x", "add")
+    assert (call.status, call.answer, call.outcome) == (200, b'{"count":1}', "answered")
+    assert call.facts == {"command": ["add", "w"]}
+    assert demo.context.journal.calls() == [call]
+
+
+def test_endpoints_see_principal_params_and_call(demo: Demo) -> None:
+    calls: list[Call] = []
+    demo.faults.call(lambda request: calls.append(request.call))
+    ask(demo, "POST", "/add/w%2Fv")
+    (request,) = demo.app.seen
+    assert request.principal == "somebody"
+    assert request.params == {"word": "w%2Fv"}
+    assert request.route == "add"
+    assert calls == demo.journal.calls()
+
+
+def test_an_entry_that_the_journal_forgets_is_gone_at_once(demo: Demo) -> None:
+    ask(demo, "POST", "/add/w")
+    entry = weakref.ref(demo.journal.calls().only())
+    assert entry() is not None
+    demo.app.seen.clear()
+    gc.disable()
+    try:
+        demo.context.journal.clear()
+        demo.journal.clear()
+        assert entry() is None
+    finally:
+        gc.enable()
+
+
+def test_the_pipelines_order(demo: Demo) -> None:
+    order: list[str] = []
+
+    class Ordered(App):
+        service = "demo"
+
+        def routes(self) -> list[Any]:
+            return []
+
+        def authenticate(self, request: Request) -> object:
+            order.append(f"authenticate after {len(self.journal)} record")
+            return None
+
+        def unknown_path(self, request: Request) -> Answer:
+            order.append("route")
+            return Answer(b"nowhere", 404)
+
+    app = Ordered()
+    app.attach(
+        clock=demo.clock,
+        journal=demo.journal,
+        faults=demo.faults,
+        problems=demo.context.problems,
+        name="ordered",
+    )
+    demo.clock.call_at(0, lambda at: order.append("settle"))
+    demo.faults.call(lambda: order.append("fault"))
+    app.answer(Request("GET", "/x"))
+    assert order == ["settle", "authenticate after 1 record", "fault", "route"]
+
+
+def test_a_wrong_token_is_answered_and_no_problem(demo: Demo) -> None:
+    answer = ask(demo, "GET", "/nowhere", headers=[("authorization", "Bearer wrong")])
+    assert (answer.status, answer.body) == (401, b'{"error":"wrong token"}')
+    assert demo.context.problems == []
+
+
+def test_what_a_service_refuses_is_an_answer_and_no_problem(demo: Demo) -> None:
+    answer = ask(demo, "GET", "/refuse")
+    assert (answer.status, answer.headers) == (418, (("X-Pot", "tea"),))
+    assert demo.context.problems == []
+    assert demo.journal.calls().only().outcome == "answered"
+
+
+def test_an_unknown_path_is_a_problem_with_a_hint(demo: Demo) -> None:
+    assert ask(demo, "GET", "/ehco/x").status == 404
+    problem = demo.context.problems[0]
+    assert problem.kind == "unrouted"
+    assert "demo got GET /ehco/x: no route for it; nearest: GET /echo/{tail*}" in problem.text
+    assert 'fakecloud.allow("unrouted", path="/ehco/x")' in problem.text
+    assert problem.facts == {"path": "/ehco/x", "method": "GET", "handle": "demo"}
+    assert demo.journal.calls().only().problem == "unrouted"
+
+
+def test_a_wrong_method_is_a_problem_with_the_right_ones(demo: Demo) -> None:
+    answer = ask(demo, "DELETE", "/echo/x")
+    assert answer.status == 405
+    assert ("Allow", "GET, HEAD, POST, PUT") in answer.headers
+    assert "the path takes GET, HEAD, POST, PUT" in demo.context.problems[0].text
+
+
+def test_a_bug_is_a_500_and_a_problem_with_its_traceback(demo: Demo) -> None:
+    answer = ask(demo, "GET", "/bug")
+    assert answer.status == 500
+    problem = demo.context.problems[0]
+    assert problem.kind == "bug"
+    assert isinstance(problem.exception, ZeroDivisionError)
+    assert "in bug_here" in problem.text
+    call = demo.journal.calls().only()
+    assert (call.status, call.problem) == (500, "bug")
+    assert "in bug_here" in call.note
+
+
+def test_a_bug_in_the_facts_is_no_bug_of_the_call(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def facts(request: Request) -> dict[str, Any]:
+        raise ValueError
+
+    monkeypatch.setattr(demo.app, "facts", facts)
+    demo.faults.answer(503, command="x")
+    assert ask(demo, "POST", "/add/w").status == 200
+    assert demo.journal.calls().only().facts == {}
+
+
+def test_a_fault_on_a_service_error_can_still_spoil_it(demo: Demo) -> None:
+    demo.faults.lose_answer()
+    response = demo.app.answer(Request("GET", "/refuse"))
+    assert isinstance(response, Effect)
+    assert response.answer is not None
+    assert response.answer.status == 418
+
+
+def test_a_stream_is_passed_on(demo: Demo) -> None:
+    response = demo.app.answer(Request("GET", "/stream"))
+    assert isinstance(response, Stream)
+    assert demo.journal.calls().only().outcome == "streamed"
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ({"a": [1, None, True, "é"]}, '{"a":[1,null,true,"é"]}'.encode()),
+        (None, b"null"),
+        ("text", b'"text"'),
+        (2**64, b"18446744073709551616"),
+        (-(10**30), b"-1000000000000000000000000000000"),
+        ({1: "a"}, b'{"1":"a"}'),
+        ("\ud83d", b'"\xed\xa0\xbd"'),
+        (["\udc00", 10**20], b'["\xed\xb0\x80",100000000000000000000]'),
+    ],
+)
+def test_dump(demo: Demo, value: object, sent: bytes) -> None:
+    assert demo.app.dump(value) == sent
+
+
+def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
+    assert demo.app._finished(Answer(b"raw")) == Answer(b"raw")
+    assert demo.app._finished(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
+    assert demo.app._finished([1]) == Answer(b"[1]")
+
+
+# -- through a handle ----------------------------------------------------------------------------
+
+
+def test_what_breaks_the_server_is_a_problem(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(request: Request) -> Any:
+        raise KeyError("outside of the pipeline")
+
+    monkeypatch.setattr(demo.app, "answer", broken)
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{demo.url}/echo/x")
+    demo.close()
+    (problem,) = demo.context.problems
+    assert problem.kind == "bug"
+    assert "outside of the pipeline" in problem.text
+
+
+def test_handles_of_one_context_share_journal_and_problems() -> None:
+    context = Context.alone()
+    with Demo(context) as one, Demo(context) as two:
+        assert (one.name, two.name) == ("demo", "demo_2")
+        httpx.get(f"{one.url}/echo/x")
+        httpx.get(f"{two.url}/nowhere")
+        assert [call.handle for call in context.journal.calls()] == ["demo", "demo_2"]
+        assert [problem.facts["handle"] for problem in context.problems] == ["demo_2"]
+
+
+def test_what_strangers_send_is_not_kept_whole(demo: Demo) -> None:
+    body = b"x" * 500_000
+    with httpx.Client(base_url=demo.url, headers={"Authorization": "Bearer wrong"}) as client:
+        for _ in range(5):
+            assert client.post("/echo/a", content=body).status_code == 401
+    for call in demo.journal.calls():
+        assert call.cut == {"facts": 500_000, "body": 500_000}
+        assert call.weigh() < 10_000
+        assert call.read_facts is None  # which would hold the request, and its body
+
+
+def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:
+    demo.context.journal.keep_bytes = 4_000_000
+    with httpx.Client(base_url=demo.url) as client:
+        for _ in range(5):
+            client.post("/echo/a", content=b"x" * 500_000)
+    # Each is there twice: what came, and what the echo made of it.
+    assert [bool(call.cut) for call in demo.journal.calls()] == [True, True, False, False, False]
+    with pytest.raises(ContractError, match="cannot tell the body"):
+        demo.journal.calls()[0].json()
+    assert len(demo.assert_called("echo", times=5)) == 5
+
+
+def test_long_targets_leave_short_problems(demo: Demo) -> None:
+    with httpx.Client(base_url=demo.url) as client:
+        client.get("/" + "x" * 60_000)
+    (problem,) = demo.context.problems
+    assert len(problem.text) < 6_000
+    assert "(60,001 characters)" in problem.text
+
+
+def test_problems_are_bounded() -> None:
+    problems = Problems()
+    for number in range(25_000):
+        try:
+            raise ValueError(number)
+        except ValueError as error:
+            problems.report("bug", str(number), exception=error)
+    assert len(problems) == 10_000
+    assert problems[-1].text == "24999"
+    framed = [each for each in problems if each.exception and each.exception.__traceback__]
+    assert len(framed) <= 100

@@ -1,0 +1,912 @@
+"""The hub: mounting, closing, accepting, and what must never leak."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import queue
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http import mount as mount_module
+from pytest_fakecloud.http.connection import RESET_ON_CLOSE, Connection
+from pytest_fakecloud.http.hub import Hub, default_hub
+from pytest_fakecloud.http.ports import PortAllocator, ephemeral_range
+from pytest_fakecloud.http.workers import WorkerPool
+
+from ..demo import Demo, Raw
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        time.sleep(0.001)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def workers() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("fakecloud-worker")]
+
+
+def hello(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    start_response("200 OK", [])
+    return [b"hello"]
+
+
+linux_only = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts /proc/self/fd")
+
+
+# -- mounting ------------------------------------------------------------------------------------
+
+
+def test_a_mount_has_an_address_a_url_and_a_token_of_its_own(hub: Hub) -> None:
+    one, two = hub.mount(hello), hub.mount(hello)
+    assert one.host == "127.0.0.1"
+    assert one.url == f"http://127.0.0.1:{one.port}"
+    assert one.port != two.port
+    assert len(one.token) == 48
+    assert one.token == one.token != two.token
+    with Raw(one.address) as raw:
+        assert raw.get("/").body == b"hello"
+    assert hub.mounts == 2
+
+
+def test_a_mount_is_a_with_block(hub: Hub) -> None:
+    with hub.mount(hello) as mount:
+        assert mount.closed is False
+    assert mount.closed is True
+    with pytest.raises(ConnectionRefusedError):
+        Raw(mount.address)
+    assert repr(mount) == f"<Mount {mount.url} closed>"
+
+
+def test_a_closed_mount_can_be_closed_again(hub: Hub) -> None:
+    mount = hub.mount(hello)
+    mount.close()
+    mount.close()
+    mount.reset_connections()
+    mount.refuse()
+    mount.accept()
+    with pytest.raises(ConnectionRefusedError):
+        Raw(mount.address)
+
+
+def test_a_chosen_port_can_be_had_again_at_once(hub: Hub) -> None:
+    first = hub.mount(hello)
+    port = first.port
+    with Raw(first.address) as raw:
+        raw.get("/")
+        first.close()
+    second = hub.mount(hello, port=port)
+    assert second.port == port
+    with Raw(second.address) as raw:
+        assert raw.get("/").status == 200
+
+
+def test_a_taken_port_is_an_error_that_names_it(hub: Hub) -> None:
+    port = hub.mount(hello).port
+    with pytest.raises(ContractError, match=rf"cannot listen on port {port} of 127\.0\.0\.1"):
+        hub.mount(hello, port=port)
+
+
+def test_an_address_of_another_machine_is_an_error(hub: Hub) -> None:
+    with pytest.raises(ContractError, match=r"cannot listen on any port of 192\.0\.2\.1"):
+        hub.mount(hello, host="192.0.2.1")
+
+
+def test_ipv6(hub: Hub) -> None:
+    try:
+        mount = hub.mount(hello, host="::1")
+    except ContractError:
+        pytest.skip("this machine has no IPv6 loopback")
+    assert mount.url == f"http://[::1]:{mount.port}"
+    with socket.create_connection(("::1", mount.port)) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert b"hello" in sock.recv(1000)
+
+
+def test_the_hub_stops_and_starts_again(hub: Hub) -> None:
+    first = hub.mount(hello)
+    started = time.monotonic()
+    hub.stop()
+    assert time.monotonic() - started < 0.4
+    assert first.closed
+    second = hub.mount(hello)
+    with Raw(second.address) as raw:
+        assert raw.get("/").body == b"hello"
+    hub.stop()
+    hub.stop()
+
+
+def test_there_is_one_hub_for_the_process() -> None:
+    assert default_hub() is default_hub()
+    with Demo() as one, Demo() as two:
+        assert one.mount.hub is two.mount.hub is default_hub()
+
+
+def test_threads_have_names_and_do_not_keep_the_process(hub: Hub) -> None:
+    with Raw(hub.mount(hello).address) as raw:
+        raw.get("/")
+        ours = [t for t in threading.enumerate() if t.name.startswith("fakecloud")]
+        assert {"fakecloud-hub"} < {t.name for t in ours}
+        assert all(t.daemon for t in ours)
+
+
+def test_the_process_ends_without_delay() -> None:
+    # Mounts, idle connections and a parked request are all still there at exit.
+    script = """
+import socket, sys, threading, time
+sys.path.insert(0, ".")
+from tests.demo import Demo, Raw
+demos = [Demo() for _ in range(3)]
+raws = [Raw(demo.mount.address) for demo in demos]
+raws[0].get("/echo/x")
+raws[1].send("GET /wait/1 HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
+demos[1].engine.parked.acquire(timeout=10)
+for raw in raws:
+    raw.sock.detach()  # open until the very end, without a warning about it
+print(time.time(), flush=True)
+"""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=root,
+        check=False,
+    )
+    ended = time.time()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert ended - float(done.stdout) < 2.0
+
+
+# -- ports ---------------------------------------------------------------------------------------
+
+
+def test_ports_come_in_sequence_outside_the_ephemeral_range(hub: Hub) -> None:
+    first, last = ephemeral_range()
+    ports = []
+    for _ in range(200):
+        with hub.mount(hello) as mount:
+            ports.append(mount.port)
+    assert all(not first <= port <= last for port in ports)
+    assert len(set(ports)) == 200
+
+
+def test_allocators_start_at_random_places() -> None:
+    starts = {next(iter(PortAllocator((32768, 60999)))) for _ in range(50)}
+    assert len(starts) > 30
+
+
+@pytest.mark.parametrize(
+    ("ephemeral", "expected"),
+    [
+        ((32768, 60999), range(10240, 32768)),  # Linux
+        ((49152, 65535), range(10240, 49152)),  # macOS, Windows
+        ((10000, 30000), range(30001, 65536)),
+        ((1024, 65535), range(10240, 65536)),  # nothing left: shared
+        ((1024, 65000), range(10240, 65536)),
+    ],
+)
+def test_the_range_of_ports(ephemeral: tuple[int, int], expected: range) -> None:
+    assert PortAllocator(ephemeral).ports == expected
+
+
+def test_an_allocator_goes_round_and_gives_each_port_once() -> None:
+    allocator = PortAllocator((10240 + 2000, 65535))
+    assert sorted(allocator) == list(allocator.ports)
+    following = iter(allocator)
+    assert next(following) in allocator.ports
+
+
+def test_taken_ports_are_passed_over(hub: Hub) -> None:
+    allocator = hub._ports
+    here = allocator.ports[allocator._next]
+    with socket.socket() as other:
+        try:
+            other.bind(("127.0.0.1", here))
+        except OSError:
+            pytest.skip("somebody else has this port")
+        assert hub.mount(hello).port != here
+
+
+def test_when_every_port_is_taken(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount = hub.mount(hello)
+    monkeypatch.setattr(hub._ports, "ports", range(mount.port, mount.port + 1))
+    monkeypatch.setattr(hub._ports, "_next", 0)
+    with pytest.raises(ContractError, match=r"cannot listen on any port of 127\.0\.0\.1"):
+        hub.mount(hello)
+
+
+# -- closing -------------------------------------------------------------------------------------
+
+
+def test_closing_ends_open_connections(demo: Demo) -> None:
+    with Raw(demo.mount.address) as idle, Raw(demo.mount.address) as used:
+        used.get("/echo/x")
+        started = time.monotonic()
+        demo.close()
+        assert time.monotonic() - started < 0.4
+        assert used.is_closed()
+        assert idle.is_closed()
+    wait_until(lambda: demo.mount.connections == 0)
+
+
+def test_closing_wakes_parked_handlers(demo: Demo) -> None:
+    raws = [Raw(demo.mount.address) for _ in range(10)]
+    for raw in raws:
+        raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+    for _ in raws:
+        assert demo.engine.parked.acquire(timeout=10)
+    started = time.monotonic()
+    demo.close()
+    assert time.monotonic() - started < 0.9
+    for raw in raws:
+        assert raw.is_closed()
+        raw.sock.close()
+
+
+def test_connections_are_shut_before_handlers_are_woken(hub: Hub) -> None:
+    order = []
+    release = threading.Event()
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        release.wait(10)
+        start_response("200 OK", [])
+        return [b"too late"]
+
+    mount = hub.mount(app)
+    with Raw(mount.address) as raw:
+        raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        wait_until(lambda: any(c.inside for c in mount._live))
+
+        def wake() -> None:
+            order.append(raw.is_closed())
+            release.set()
+
+        mount.on_close.append(wake)
+        mount.close()
+    assert order == [True]
+
+
+def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mount_module, "LEAVE_SECONDS", 0.05)
+    release = threading.Event()
+
+    def stubborn(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        release.wait(10)
+        start_response("200 OK", [])
+        return []
+
+    mount = hub.mount(stubborn)
+    with Raw(mount.address) as raw:
+        raw.send("POST /publish HTTP/1.1\r\nHost: h\r\n\r\n")
+        wait_until(lambda: any(c.inside for c in mount._live))
+        with pytest.warns(RuntimeWarning, match="still busy 0.05 s after") as caught:
+            mount.close()
+    text = str(caught[0].message)
+    assert mount.stuck == (text,)
+    assert "POST /publish" in text
+    assert "fakecloud-worker-" in text
+    assert "in stubborn" in text
+    release.set()
+    wait_until(lambda: mount.connections == 0)
+
+
+def test_a_handler_may_close_its_own_server(hub: Hub) -> None:
+    done = threading.Event()
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        started = time.monotonic()
+        mount.close()
+        if time.monotonic() - started < 0.5:
+            done.set()
+        start_response("200 OK", [])
+        return []
+
+    mount = hub.mount(app)
+    with Raw(mount.address) as raw, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert raw.is_closed()
+        assert done.wait(10)
+
+
+def test_an_idle_connection_is_not_waited_for(hub: Hub) -> None:
+    mount = hub.mount(hello)
+    with Raw(mount.address) as raw:
+        raw.get("/")
+        raw.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf")
+        started = time.monotonic()
+        mount.close()
+        assert time.monotonic() - started < 0.4
+
+
+def test_resetting_ends_connections_and_keeps_the_address(demo: Demo) -> None:
+    with Raw(demo.mount.address) as before:
+        before.get("/echo/x")
+        demo.mount.reset_connections()
+        assert before.is_closed()
+    with Raw(demo.mount.address) as after:
+        assert after.get("/echo/x").status == 200
+
+
+def test_resetting_lets_parked_handlers_go(demo: Demo) -> None:
+    demo.mount.on_reset.append(demo.engine.signal.close)
+    with Raw(demo.mount.address) as raw:
+        raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert demo.engine.parked.acquire(timeout=10)
+        started = time.monotonic()
+        demo.mount.reset_connections()
+        assert time.monotonic() - started < 0.9
+        assert raw.is_closed()
+
+
+@pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
+def stops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether listeners stop to listen and keep the port, or are closed as on other systems."""
+    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", request.param)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("stops")
+def test_refusing_and_accepting_again(demo: Demo) -> None:
+    for _ in range(3):
+        with Raw(demo.mount.address) as raw:
+            assert raw.get("/echo/x", "Connection: close").status == 200
+            demo.mount.refuse()
+            demo.mount.refuse()
+            with pytest.raises(ConnectionRefusedError):
+                Raw(demo.mount.address)
+            demo.mount.accept()
+            demo.mount.accept()
+    with Raw(demo.mount.address) as raw:
+        assert raw.get("/echo/x").status == 200
+    demo.mount.refuse()
+    demo.close()
+
+
+def test_a_port_that_is_still_taken_is_asked_for_again(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", False)
+    demo.mount.refuse()
+    bind, refusals = demo.mount.hub.bind, iter([True, True, False])
+
+    def late(host: str, port: int) -> tuple[socket.socket, int]:
+        if next(refusals):
+            raise ContractError("taken")
+        return bind(host, port)
+
+    monkeypatch.setattr(demo.mount.hub, "bind", late)
+    demo.mount.accept()
+    with Raw(demo.mount.address) as raw:
+        assert raw.get("/echo/x").status == 200
+
+
+def test_a_port_that_somebody_else_took_is_told(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", False)
+    monkeypatch.setattr(mount_module, "LEAVE_SECONDS", 0.05)
+    demo.mount.refuse()
+    taken = pytest.raises(ContractError, match="cannot listen on port")
+    with socket.create_server(demo.mount.address), taken:
+        demo.mount.accept()
+    demo.mount.accept()
+    with Raw(demo.mount.address) as raw:
+        assert raw.get("/echo/x").status == 200
+
+
+@linux_only
+def test_closing_leaves_no_port_in_time_wait(hub: Hub) -> None:
+    mount = hub.mount(hello)
+    with Raw(mount.address) as raw:
+        raw.get("/")
+        mount.close()
+        raw.is_closed()
+        wait_until(lambda: mount.connections == 0)
+    local = f"0100007F:{mount.port:04X}"
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        assert not [line for line in table if line.split()[1] == local]
+
+
+# -- the acceptor --------------------------------------------------------------------------------
+
+
+def test_a_broken_socket_does_not_end_the_hub(hub: Hub) -> None:
+    good, bad = hub.mount(hello), hub.mount(hello)
+    bad.listener.close()  # behind the hub's back
+    third = hub.mount(hello)
+    for mount in (good, third):
+        with Raw(mount.address) as raw:
+            assert raw.get("/").body == b"hello"
+    bad.close()
+
+
+def test_a_descriptor_closed_under_the_hub_does_not_end_it(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selectors, "DefaultSelector", selectors.SelectSelector)
+    good, bad = hub.mount(hello), hub.mount(hello)
+    socket.close(bad.listener.detach())
+    with Raw(good.address) as raw:
+        assert raw.get("/").body == b"hello"
+    with Raw(hub.mount(hello).address) as raw:
+        assert raw.get("/").body == b"hello"
+
+
+def test_a_select_based_hub_is_woken_for_new_sockets(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selectors, "DefaultSelector", selectors.SelectSelector)
+    hub.mount(hello)
+    time.sleep(0.02)  # the hub's thread is inside select() now
+    for _ in range(20):
+        with hub.mount(hello) as mount, Raw(mount.address) as raw:
+            assert raw.get("/").body == b"hello"
+    started = time.monotonic()
+    hub.stop()
+    assert time.monotonic() - started < 0.4
+
+
+class _Listener:
+    """A listening socket whose accept fails as told before it works."""
+
+    def __init__(self, sock: socket.socket, errors: list[OSError]) -> None:
+        self.sock = sock
+        self.errors = errors
+
+    def accept(self) -> Any:
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.sock.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sock, name)
+
+
+def test_running_out_of_descriptors_is_survived_and_told_once(
+    hub: Hub, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mount = hub.mount(hello)
+    errors = [OSError(errno.EMFILE, "Too many open files") for _ in range(3)]
+    mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
+    with Raw(mount.address) as raw:
+        assert raw.get("/").body == b"hello"
+    assert errors == []
+    told = capfd.readouterr().err
+    assert told.count("cannot accept a connection: Too many open files") == 1
+    assert repr(mount) in told
+    assert "ulimit -n" in told
+
+
+_FEW_DESCRIPTORS = """
+import resource, socket, threading, time
+from pytest_fakecloud.http.hub import Hub
+
+def hello(environ, start_response):
+    start_response("200 OK", [])
+    return [b"hello"]
+
+hub = Hub()
+mount = hub.mount(hello)
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+clients = []
+try:
+    while True:
+        clients.append(socket.create_connection(mount.address, 5))
+except OSError:
+    pass
+before = time.process_time()
+threading.Event().wait(0.5)
+assert time.process_time() - before < 0.2, "the hub is busy with nothing"
+while len(clients) > 2:
+    clients.pop().close()
+clients[0].sendall(b"GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
+assert b"hello" in clients[0].recv(1000)
+deadline = time.monotonic() + 5
+while mount.connections > 2 and time.monotonic() < deadline:
+    threading.Event().wait(0.01)
+with socket.create_connection(mount.address, 5) as another:
+    another.sendall(b"GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
+    assert b"hello" in another.recv(1000)
+hub.stop()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors are not limited there")
+def test_a_process_at_its_limit_of_descriptors_recovers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FEW_DESCRIPTORS], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Too many open files" in done.stderr
+    assert done.stderr.count("cannot accept") <= 3
+
+
+def test_a_connection_that_was_reset_before_it_is_accepted(hub: Hub) -> None:
+    mount = hub.mount(hello)
+    errors: list[OSError] = [ConnectionAbortedError(errno.ECONNABORTED, "gone")]
+    mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
+    with Raw(mount.address) as raw:
+        assert raw.get("/").body == b"hello"
+
+
+def test_when_no_thread_can_be_started_the_connection_ends(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = hub.mount(hello)
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with Raw(mount.address) as raw:
+            assert raw.is_closed()
+    assert hub.workers.threads == 0
+    with Raw(mount.address) as raw:
+        assert raw.get("/").body == b"hello"
+
+
+def test_what_escapes_a_protocol_is_reported(hub: Hub) -> None:
+    taken: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+
+    def broken(connection: Connection) -> None:
+        raise KeyError("no such command")
+
+    mount = hub.mount(None, protocol=broken)
+    mount.on_error.append(taken.put)
+    with Raw(mount.address) as raw:
+        assert raw.is_closed()
+    assert isinstance(taken.get(timeout=10), KeyError)
+
+
+def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(connection: Connection) -> None:
+        raise KeyError("no such command")
+
+    mount = hub.mount(None, protocol=broken)
+    with Raw(mount.address) as raw:
+        assert raw.is_closed()
+    wait_until(lambda: mount.connections == 0)
+    assert "KeyError: 'no such command'" in capfd.readouterr().err
+
+
+def test_not_even_pytest_fail_ends_a_worker(hub: Hub) -> None:
+    taken: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+
+    def failing(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        pytest.fail("said the handler")
+
+    mount = hub.mount(failing)
+    mount.on_error.append(taken.put)
+    with Raw(mount.address) as raw:
+        assert raw.get("/").status == 500
+        assert raw.get("/").status == 500
+    assert "said the handler" in str(taken.get(timeout=10))
+
+    def protocol(connection: Connection) -> None:
+        pytest.fail("said the protocol")
+
+    mount = hub.mount(None, protocol=protocol)
+    mount.on_error.append(taken.put)
+    for _ in range(3):
+        with Raw(mount.address) as raw:
+            assert raw.is_closed()
+    wait_until(lambda: hub.workers.idle == hub.workers.threads > 0)
+
+
+def test_a_socket_that_cannot_be_made_for_a_while(
+    hub: Hub, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mount = hub.mount(hello)
+    forbidden: list[Any] = [RuntimeError("a test tried to use socket.socket")] * 2
+    mount.listener = _Listener(mount.listener, forbidden)  # type: ignore[assignment]
+    with Raw(mount.address) as raw:
+        assert raw.get("/").body == b"hello"
+    assert "tried to use socket.socket" in capfd.readouterr().err
+
+
+def test_a_protocol_of_its_own(hub: Hub) -> None:
+    def shout(connection: Connection) -> None:
+        with connection.sock.makefile("rb") as lines:
+            for line in lines:
+                if not connection.enter(f"line {line!r}"):
+                    return
+                try:
+                    answer = line.upper()
+                finally:
+                    connection.leave()
+                connection.sock.sendall(answer)
+
+    mount = hub.mount("an engine", protocol=shout)
+    assert mount.app == "an engine"
+    with Raw(mount.address) as raw:
+        raw.send("hello\n")
+        assert raw.sock.recv(100) == b"HELLO\n"
+        mount.close()
+        assert raw.is_closed()
+
+
+def test_a_request_that_comes_while_the_mount_closes_does_not_reach_the_app(hub: Hub) -> None:
+    mount = hub.mount(hello)
+    connection = Connection(socket.socket(), None, mount)
+    assert connection.enter("before")
+    connection.leave()
+    connection.end()
+    assert not connection.enter("after")
+    assert not connection.inside
+    connection.sock.close()
+
+
+# -- workers -------------------------------------------------------------------------------------
+
+
+def test_workers_are_used_again(hub: Hub) -> None:
+    names = set()
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        names.add(threading.current_thread().name)
+        return hello(environ, start_response)
+
+    mount = hub.mount(app)
+    for _ in range(20):
+        with Raw(mount.address) as raw:
+            raw.get("/")
+        wait_until(lambda: mount.connections == 0)
+        wait_until(lambda: hub.workers.idle == hub.workers.threads)
+    assert len(names) == 1
+
+
+def test_the_pool_grows_while_handlers_are_parked(demo: Demo) -> None:
+    # Two hundred long polls, and each request that feeds them needs a worker of its own.
+    raws = [Raw(demo.mount.address) for _ in range(200)]
+    try:
+        for raw in raws:
+            raw.send("GET /wait/5 HTTP/1.1\r\nHost: h\r\n\r\n")
+        for _ in raws:
+            assert demo.engine.parked.acquire(timeout=30)
+        for number in range(5):
+            with Raw(demo.mount.address) as other:
+                assert other.get(f"/add/{number}", method="POST").status == 200
+        for raw in raws:
+            assert json.loads(raw.reply().body)["words"] == ["0", "1", "2", "3", "4"]
+    finally:
+        for raw in raws:
+            raw.sock.close()
+
+
+def test_the_pool_shrinks_when_idle() -> None:
+    pool = WorkerPool(keep=2, linger=0.02)
+    gate = threading.Event()
+    ran = threading.Semaphore(0)
+
+    def job() -> None:
+        gate.wait(10)
+        ran.release()
+
+    for _ in range(20):
+        pool.submit(job, lambda: None)
+    assert pool.threads == 20
+    gate.set()
+    for _ in range(20):
+        assert ran.acquire(timeout=10)
+    wait_until(lambda: pool.threads == 2)
+    assert pool.idle == 2
+    for _ in range(5):
+        pool.submit(job, lambda: None)
+        assert ran.acquire(timeout=10)
+
+
+def test_a_burst_leaves_only_a_few_threads_behind() -> None:
+    pool = WorkerPool(keep=2, linger=60.0, spare=8)
+    gate = threading.Event()
+    for _ in range(100):
+        pool.submit(lambda: gate.wait(10) and None, lambda: None)
+    assert pool.threads == 100
+    gate.set()
+    wait_until(lambda: pool.threads == 8)
+    assert pool.idle == 8
+
+
+def test_no_job_is_lost_while_the_pool_shrinks() -> None:
+    pool = WorkerPool(keep=0, linger=0.0005, spare=3)
+    ran = threading.Semaphore(0)
+    for number in range(2000):
+        pool.submit(ran.release, lambda: None)
+        if number % 7 == 0:
+            time.sleep(0.0006)
+    for _ in range(2000):
+        assert ran.acquire(timeout=10)
+    wait_until(lambda: pool.threads == 0)
+    assert pool.idle == 0
+
+
+# -- stress --------------------------------------------------------------------------------------
+
+
+@linux_only
+def test_ten_thousand_mounts_leave_no_descriptor_and_no_thread(hub: Hub) -> None:
+    hub.mount(hello).close()
+    gc.collect()
+    before = descriptors(), threading.active_count()
+    for _ in range(10_000):
+        hub.mount(hello).close()
+    after = descriptors(), threading.active_count()
+    # Fewer is fine: workers of earlier tests may have gone meanwhile.
+    assert after <= before
+    assert after[1] <= before[1]
+    assert hub.mounts == 0
+
+
+@linux_only
+def test_mounts_that_were_used_leave_no_descriptor(hub: Hub) -> None:
+    def use() -> None:
+        with hub.mount(hello) as mount, Raw(mount.address) as raw:
+            assert raw.get("/").body == b"hello"
+            Raw(mount.address).sock.close()
+        wait_until(lambda: mount.connections == 0)
+
+    use()
+    wait_until(lambda: hub.workers.idle == hub.workers.threads)
+    before = descriptors()
+    for _ in range(300):
+        use()
+    assert descriptors() == before
+    assert hub.workers.threads <= 5
+
+
+def test_no_request_is_answered_by_another_mounts_app(hub: Hub) -> None:
+    # Four threads mount, hammer and close; their clients outlive the mounts and go on asking.
+    stop = time.monotonic() + 3.0
+    answered = [0] * 4
+    wrong: list[str] = []
+
+    def app_of(name: str) -> Any:
+        def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+            start_response("200 OK", [])
+            return [name.encode()]
+
+        return app
+
+    def hammer(number: int) -> None:
+        round_ = 0
+        while time.monotonic() < stop and not wrong:
+            round_ += 1
+            name = f"{number}-{round_}"
+            mount = hub.mount(app_of(name))
+            closer = threading.Timer(0.002, mount.close)
+            closer.start()
+            raw = None
+            try:
+                for _ in range(200):
+                    if raw is None:
+                        raw = Raw(mount.address)
+                    reply = raw.get("/")
+                    if reply.body != name.encode():
+                        wrong.append(f"{name} got {reply}")
+                    answered[number] += 1
+            except (OSError, EOFError):
+                pass
+            finally:
+                if raw is not None:
+                    raw.sock.close()
+                closer.join()
+
+    threads = [threading.Thread(target=hammer, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert wrong == []
+    assert all(count > 20 for count in answered)
+    wait_until(lambda: hub.workers.idle == hub.workers.threads)
+    with Raw(hub.mount(hello).address) as raw:
+        assert raw.get("/").body == b"hello"
+
+
+def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
+    request = b"POST /add/w HTTP/1.1\r\nHost: h\r\nContent-Length: 300\r\n\r\n" + b"x" * 300
+    for position in range(0, len(request) + 1, 7):
+        with Raw(demo.mount.address) as raw:
+            raw.send(request[:position])
+            if position % 2:
+                raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    wait_until(lambda: demo.mount.connections == 0)
+    assert len(demo.app.seen) <= 1  # only a request that came whole
+    with Raw(demo.mount.address) as raw:
+        assert raw.get("/echo/x").status == 200
+    assert demo.context.problems == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_leaves_the_parents_fakes_alone_and_has_its_own() -> None:
+    with Demo() as demo, Raw(demo.mount.address) as kept:
+        kept.get("/echo/x")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            verdict = b"failed"
+            try:
+                with Raw(demo.mount.address) as raw:  # served by the parent
+                    ok = raw.get("/add/child", method="POST").status == 200
+                with Demo() as own, Raw(own.mount.address) as raw:  # and by itself
+                    ok = ok and raw.get("/echo/y").status == 200
+                demo.close()
+                verdict = b"fine" if ok else b"wrong"
+            finally:
+                os.write(write, verdict)
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 100) == b"fine"
+        os.close(read)
+        os.close(write)
+        assert demo.engine.words == ["child"]
+        assert kept.get("/echo/x").status == 200
+        with Raw(demo.mount.address) as raw:
+            assert raw.get("/echo/x").status == 200
+
+
+@linux_only
+def test_a_forked_child_does_not_keep_the_port() -> None:
+    with Demo() as demo:
+        theirs, ours = socket.socketpair()
+        with theirs, ours:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+            if child == 0:
+                theirs.sendall(b"here")
+                ours.close()
+                theirs.recv(1)
+                os._exit(0)
+            assert ours.recv(4) == b"here"
+            demo.close()
+            with pytest.raises(ConnectionRefusedError):
+                Raw(demo.mount.address)
+        os.waitpid(child, 0)
+
+
+def test_long_polls_share_a_context(demo: Demo) -> None:
+    # Handles of one cloud share its clock: an advance ends the waits of all of them.
+    context = Context(Clock("2026-01-01T00:00:00Z"), demo.context.ids, demo.context.journal)
+    with Demo(context) as one, Demo(context) as two:
+        context.clock.wait_cap = 30.0
+        with Raw(one.mount.address) as a, Raw(two.mount.address) as b:
+            for raw in (a, b):
+                raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert one.engine.parked.acquire(timeout=10)
+            assert two.engine.parked.acquire(timeout=10)
+            context.clock.advance("1h")
+            assert json.loads(a.reply().body) == {"words": None}
+            assert json.loads(b.reply().body) == {"words": None}
+
+
+def test_a_host_may_be_given_as_a_complete_name(hub: Hub) -> None:
+    mount = hub.mount(hello, host="localhost.")
+    assert mount.url == f"http://localhost:{mount.port}"
+    with Raw(mount.address) as raw:
+        assert raw.ask("GET / HTTP/1.1\r\nHost: localhost.\r\n\r\n").body == b"hello"

@@ -1,0 +1,311 @@
+"""Requests out of bytes: wherever packets end, whatever was there before, and never a crash."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.http import parsing
+from pytest_fakecloud.http.parsing import HEAD_LIMIT, RequestReader
+
+
+def read_all(*parts: bytes) -> RequestReader:
+    reader = RequestReader()
+    for part in parts:
+        if reader.refusal is None:
+            reader.feed(part)
+    return reader
+
+
+PIPELINE = (
+    b"POST /1?x=%2F HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
+    b"POST /2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2;a\r\nhe\r\n3\r\nllo\r\n0\r\nT: 1\r\n\r\n"
+    b"GET /3 HTTP/1.1\r\nhost: h\r\nX: 1\r\nx: 2\r\n\r\n"
+)
+
+
+@given(st.lists(st.integers(0, len(PIPELINE)), max_size=12))
+def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(PIPELINE)]
+    parts = [PIPELINE[a:b] for a, b in pairwise(edges) if a < b]
+    reader = read_all(*parts)
+    assert reader.refusal is None
+    assert reader.pending is None
+    whole = read_all(PIPELINE)
+    described = [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.messages]
+    assert described == [
+        (m.method, m.target, m.headers, m.body, m.keep_alive) for m in whole.messages
+    ]
+    assert [m.body for m in reader.messages] == [b"hello", b"hello", b""]
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_no_bytes_break_the_reader(data: bytes, cut: int) -> None:
+    reader = read_all(data[:cut], data[cut:])
+    if reader.refusal is not None:
+        assert 400 <= reader.refusal.status <= 505
+
+
+@given(st.integers(0, len(PIPELINE) - 1), st.binary(min_size=1, max_size=4))
+def test_no_damage_breaks_the_reader(position: int, damage: bytes) -> None:
+    reader = read_all(PIPELINE[:position] + damage + PIPELINE[position + len(damage) :])
+    if reader.refusal is not None:
+        assert 400 <= reader.refusal.status <= 505
+
+
+@pytest.mark.parametrize("cut", range(40))
+def test_each_request_has_its_own_version(cut: int) -> None:
+    old = b"POST /HTTP/1.1 HTTP/1.0\r\nContent-Length: 11\r\n\r\n HTTP/1.1\r\n"
+    new = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
+    older = b"GET /b HTTP/1.0\r\nX: GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n"
+    kept = old.replace(b"\r\nContent", b"\r\nConnection: keep-alive\r\nContent")
+    data = kept + new + older + new + b"\r\n" + older + kept
+    parts = [data[:cut], data[cut : 2 * cut + 60], data[2 * cut + 60 :]]
+    reader = read_all(*(part for part in parts if part))
+    assert reader.refusal is None
+    assert [m.version for m in reader.messages] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]
+
+
+def test_a_connection_remembers_little() -> None:
+    reader = RequestReader()
+    for number in range(1000):
+        reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %d\r\nY: %b\r\n\r\n" % (number, b"y" * 600))
+    assert len(reader._known) <= parsing._REMEMBERED
+    assert [m.header("x") for m in reader.messages] == [str(number) for number in range(1000)]
+
+
+ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
+
+
+@pytest.mark.parametrize("before", [[], [b"a"], [b"b"], [b"a", b"b"], [b"b", b"a"], [b"a"] * 3])
+@pytest.mark.parametrize("lines", ["Host: a|Host: b", "Host: a|Host: a", "host: b|HOST: a", ""])
+def test_one_host_whatever_the_connection_remembers(before: list[bytes], lines: str) -> None:
+    reader = read_all(*(ONE_HOST % host for host in before))
+    assert (len(reader.messages), reader.refusal) == (len(before), None)
+    head = "".join(f"{line}\r\n" for line in lines.split("|") if line)
+    reader.feed(f"GET / HTTP/1.1\r\n{head}\r\n".encode())
+    assert len(reader.messages) == len(before)
+    assert reader.refusal is not None
+    assert reader.refusal.status == 400
+    assert "Host" in reader.refusal.reason
+
+
+def test_the_body_limit_is_64_mib() -> None:
+    assert parsing.BODY_LIMIT == 64 * 1024 * 1024
+    reader = RequestReader()
+    head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+    reader.feed((head % parsing.BODY_LIMIT).encode())
+    assert reader.refusal is None
+    reader = RequestReader()
+    reader.feed((head % (parsing.BODY_LIMIT + 1)).encode())
+    assert reader.refusal is not None
+    assert reader.refusal.status == 413
+
+
+# -- heads that come again -----------------------------------------------------------------------
+
+
+def described(reader: RequestReader) -> list[tuple[object, ...]]:
+    return [
+        (m.method, m.target, m.headers, m.body, m.version, m.keep_alive, m.expects)
+        for m in reader.messages
+    ]
+
+
+def reasons(reader: RequestReader) -> tuple[object, ...]:
+    refusal = reader.refusal
+    return reader.pending is None, refusal and refusal.status, refusal and refusal.reason
+
+
+class Forgetful(RequestReader):
+    """Reads every head anew."""
+
+    def feed(self, data: bytes) -> None:
+        self._heads.clear()
+        super().feed(data)
+
+
+REQUESTS = [
+    b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n\r\n\r\nG",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+    b"\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /c HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
+]
+
+
+@given(
+    st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=12),
+    st.lists(st.integers(0, 700), max_size=20),
+)
+def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
+    requests: list[bytes], cuts: list[int]
+) -> None:
+    data = b"".join(requests)
+    edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+    parts = [data[a:b] for a, b in pairwise(edges) if a < b]
+    readers = RequestReader(), Forgetful()
+    for part in parts:
+        for reader in readers:
+            if reader.refusal is None:
+                reader.feed(part)
+    assert described(readers[0]) == described(readers[1])
+    assert reasons(readers[0]) == reasons(readers[1])
+
+
+@given(st.data())
+def test_damage_after_known_heads_is_seen(data: st.DataObject) -> None:
+    known = data.draw(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=4))
+    last = bytearray(data.draw(st.sampled_from(known)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        last[data.draw(st.integers(0, len(last) - 1))] = data.draw(st.integers(0, 255))
+    readers = RequestReader(), Forgetful()
+    for reader in readers:
+        for part in (*known, bytes(last)):
+            if reader.refusal is None:
+                reader.feed(part)
+    assert described(readers[0]) == described(readers[1])
+    assert reasons(readers[0]) == reasons(readers[1])
+
+
+def test_what_a_handler_does_to_its_headers_is_not_remembered() -> None:
+    reader = RequestReader()
+    for _ in range(3):
+        reader.feed(REQUESTS[0])
+        message = reader.messages.popleft()
+        assert message.headers == [("Host", "h")]
+        message.headers.append(("X", "1"))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /a HTTP/1.1\nHost: h\n\n",
+        b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\n\n\r\n\r\n",
+        b"POST /a HTTP/1.1\nHost: h\nContent-Length: 4\n\n\r\n\r\n",
+    ],
+)
+def test_lines_that_end_otherwise_are_not_remembered(head: bytes) -> None:
+    reader, forgetful = read_all(head, head), Forgetful()
+    for _ in range(2):
+        if forgetful.refusal is None:
+            forgetful.feed(head)
+    assert described(reader) == described(forgetful)
+    assert not reader._heads
+
+
+def test_few_heads_are_remembered_and_no_long_ones() -> None:
+    reader = RequestReader()
+    for number in range(500):
+        reader.feed(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number)
+    assert 0 < len(reader._heads) <= parsing._REMEMBERED_HEADS
+    reader = RequestReader()
+    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * 3000))
+    assert not reader._heads
+
+
+def test_an_expectation_may_be_said_twice() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n"
+    reader = read_all(head + b"expect: 100-Continue\r\n\r\n")
+    assert reader.refusal is None
+    assert reader.pending is not None
+    assert reader.pending.expects
+
+
+# -- what strangers can make it keep -------------------------------------------------------------
+
+CHUNKED = b"POST /1 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+SIZED = b"POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 400000\r\n\r\n"
+
+
+def peak_of(feed: Callable[[RequestReader], None]) -> int:
+    """The most bytes that were in use while a reader was fed."""
+    reader = RequestReader()
+    tracemalloc.start()
+    try:
+        feed(reader)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_body_in_tiny_chunks_costs_its_size() -> None:
+    packet = b"2\r\nab\r\n" * 2000
+
+    def feed(reader: RequestReader) -> None:
+        reader.feed(CHUNKED)
+        for _ in range(100):
+            reader.feed(packet)
+        reader.feed(b"0\r\n\r\n")
+        assert reader.messages.pop().body == b"ab" * 200_000
+
+    assert peak_of(feed) < 1_500_000
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_body_in_tiny_packets_costs_its_size(known: bool) -> None:
+    def feed(reader: RequestReader) -> None:
+        if known:
+            reader.feed(SIZED + b"ab" * 200_000)
+            assert reader.messages.pop().body == b"ab" * 200_000
+        reader.feed(SIZED)
+        for _ in range(200_000):
+            reader.feed(bytes((97, 98)))
+        assert reader.messages.pop().body == b"ab" * 200_000
+
+    assert peak_of(feed) < 3_000_000
+
+
+@pytest.mark.parametrize(
+    "part", [b"T: " + b"x" * 1000 + b"\r\n", b"x" * 1000], ids=["many", "one without an end"]
+)
+@pytest.mark.parametrize("begun", [b"0\r\nT: ", b"1;e="], ids=["trailers", "chunk extension"])
+def test_what_surrounds_a_body_is_bounded(begun: bytes, part: bytes) -> None:
+    reader = read_all(CHUNKED, b"3\r\nabc\r\n", begun)
+    fed = 0
+    while reader.refusal is None and fed < 1_000_000:
+        reader.feed(part)
+        fed += len(part)
+    assert reader.refusal is not None
+    if begun.startswith(b"0"):
+        assert reader.refusal.status == 431
+    assert fed < 2 * HEAD_LIMIT
+
+
+def test_trailers_in_one_packet_are_bounded() -> None:
+    reader = read_all(CHUNKED + b"0\r\n" + b"T: 1\r\n" * 20_000 + b"\r\n")
+    assert reader.refusal is not None
+    assert reader.refusal.status == 431
+    assert not reader.messages
+
+
+def test_a_few_trailers_are_let_by() -> None:
+    reader = read_all(CHUNKED + b"1\r\na\r\n0\r\n" + b"T: 1\r\n" * 100 + b"\r\n")
+    (message,) = reader.messages
+    assert message.body == b"a"
+    assert [name for name, _ in message.headers] == ["Host", "Transfer-Encoding"]
+
+
+def test_thousands_of_headers_are_refused() -> None:
+    head = b"GET / HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * 2000 + b"\r\n"
+    reader = read_all(head)
+    assert reader.refusal is not None
+    assert (reader.refusal.status, "1000 headers" in str(reader.refusal)) == (431, True)
+
+
+def test_a_long_head_in_one_packet_is_refused_like_one_in_many() -> None:
+    head = b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * HEAD_LIMIT + b"\r\n\r\n"
+    reader = read_all(head)
+    assert reader.refusal is not None
+    assert reader.refusal.status == 431

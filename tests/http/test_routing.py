@@ -1,0 +1,118 @@
+"""Route tables: raw parameters, which route wins, and hints."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.http.routing import Route, RouteTable
+
+
+def endpoint(request: Any) -> object:
+    return None
+
+
+def route(methods: str, pattern: str) -> Route:
+    return Route(methods, pattern, pattern.strip("/") or "root", endpoint)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "params"),
+    [
+        ("/", "/", {}),
+        ("/", "//", None),
+        ("/", "/x", None),
+        ("/topics", "/topics", {}),
+        ("/topics", "/topics/", {}),
+        ("/topics", "/topics//", None),
+        ("/topics", "/Topics", None),
+        ("/topics", "/topicsx", None),
+        ("/a.b", "/axb", None),
+        ("/produce/{topic}", "/produce/a", {"topic": "a"}),
+        ("/produce/{topic}", "/produce/a/", {"topic": "a"}),
+        ("/produce/{topic}", "/produce/a%2Fb", {"topic": "a%2Fb"}),
+        ("/produce/{topic}", "/produce/%", {"topic": "%"}),
+        ("/produce/{topic}", "/produce/", None),
+        ("/produce/{topic}", "/produce", None),
+        ("/produce/{topic}", "/produce/a/b", None),
+        ("/{a}/x/{b}", "/1/x/2", {"a": "1", "b": "2"}),
+        ("/{a}/x/{b}", "//x/2", None),
+        ("/publish/{url*}", "/publish/https://a/b?", {"url": "https://a/b?"}),
+        ("/publish/{url*}", "/publish/", {"url": ""}),
+        ("/publish/{url*}", "/publish", {"url": ""}),
+        ("/publish/{url*}", "/publishx", None),
+        ("/publish/{url*}", "/publish//", {"url": "/"}),
+        ("/{tail*}", "/", {"tail": ""}),
+        ("/{tail*}", "/a//b/", {"tail": "a//b/"}),
+        ("/x/{a}/{rest*}", "/x/1/2/3", {"a": "1", "rest": "2/3"}),
+        ("/x/{a}/{rest*}", "/x/1", {"a": "1", "rest": ""}),
+        ("/x/{a}/{rest*}", "/x/", None),
+    ],
+)
+def test_patterns(pattern: str, path: str, params: dict[str, str] | None) -> None:
+    assert route("GET", pattern).match(path) == params
+    table = RouteTable([route("GET", pattern)])
+    found = table.find("GET", path)
+    assert found == (None if params is None else (table.routes[0], params))
+
+
+def test_the_first_that_fits_wins_literal_first_segments_before_parameters() -> None:
+    table = RouteTable(
+        [
+            route("GET", "/{anything*}"),
+            route("GET", "/topics/{name}"),
+            route("GET", "/topics/all"),
+            route("POST", "/topics/all"),
+        ]
+    )
+
+    def winner(method: str, path: str) -> str:
+        found = table.find(method, path)
+        assert isinstance(found, tuple)
+        return found[0].pattern
+
+    assert winner("GET", "/topics/all") == "/topics/{name}"
+    assert winner("POST", "/topics/all") == "/topics/all"
+    assert winner("GET", "/topics/a/b") == "/{anything*}"
+    assert winner("GET", "/other") == "/{anything*}"
+
+
+def test_a_path_for_other_methods_names_all_of_them() -> None:
+    table = RouteTable([route("GET HEAD", "/a/{b}"), route("POST", "/a/{b}"), route("PUT", "/c")])
+    assert table.find("DELETE", "/a/1") == {"GET", "HEAD", "POST"}
+    assert table.find("get", "/c") == {"PUT"}
+    assert table.find("GET", "/d") is None
+
+
+def test_the_nearest_routes_are_a_hint() -> None:
+    table = RouteTable([route("POST", "/produce/{topic}"), route("GET", "/topics")])
+    assert table.nearest("POST", "/prodcue/orders").startswith("POST /produce/{topic}")
+    assert table.nearest("PATCH", "/~~~") == "POST /produce/{topic}, GET /topics"
+
+
+def test_tables_of_a_service_share_what_they_can() -> None:
+    one, two = (RouteTable([route("GET", "/a"), route("GET", "/{b}")]) for _ in range(2))
+    assert one._by_head is two._by_head
+    assert one.routes[0] is not two.routes[0]
+
+
+SEGMENT = st.text("ab/%.{}*", max_size=6)
+
+
+@given(SEGMENT, st.lists(st.sampled_from(["a", "b", "{x}", "{y}"]), max_size=3), st.booleans())
+def test_a_pattern_takes_apart_what_it_put_together(
+    text: str, parts: list[str], tail: bool
+) -> None:
+    if len(parts) != len(set(parts)):
+        parts = parts[:1]
+    pattern = "/" + "/".join([*parts, "{rest*}"] if tail else parts)
+    path = "/" + text
+    params = route("GET", pattern).match(path)
+    if params is not None:
+        filled = re.sub(r"\{(\w+)\*?\}", lambda m: params[m.group(1)], pattern)
+        assert filled.rstrip("/") == path.rstrip("/")
+        assert all(v and "/" not in v for k, v in params.items() if k != "rest")

@@ -1,0 +1,118 @@
+"""Glob patterns."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.algorithms.glob import has_wildcard, matches
+from pytest_fakecloud.kv.errors import CommandError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("*", "", True),
+        ("*", "anything", True),
+        ("", "", True),
+        ("", "x", False),
+        ("h?llo", "hello", True),
+        ("h?llo", "hllo", False),
+        ("h*llo", "heeeello", True),
+        ("h[ae]llo", "hallo", True),
+        ("h[ae]llo", "hillo", False),
+        ("h[^e]llo", "hallo", True),
+        ("h[^e]llo", "hello", False),
+        ("h[a-b]llo", "hbllo", True),
+        ("h[b-a]llo", "hallo", True),
+        (r"h\*llo", "h*llo", True),
+        (r"h\*llo", "hello", False),
+        (r"[\]]", "]", True),
+        ("[a", "a", True),
+        ("[]", "a", False),
+        ("[^]x", "ax", True),
+        ("[a-]", "-", False),
+        ("a\\", "a\\", True),
+        ("a*b*c", "aXbYc", True),
+        ("a*b*c", "aXcYb", False),
+        ("*a*", "bab", True),
+        ("**a", "ba", True),
+        ("a**", "a", True),
+        ("*ab", "aab", True),
+        ("a*a", "a", False),
+        ("x.y", "xzy", False),
+        ("line*end", "line\nmore\nend", True),
+    ],
+)
+def test_patterns(pattern: str, text: str, expected: bool) -> None:
+    assert matches(pattern.encode(), text.encode()) is expected
+
+
+def test_bytes_and_case() -> None:
+    assert matches(b"\xff?", b"\xff\x00")
+    assert matches(b"AB*", b"abc", nocase=True)
+    assert not matches(b"AB*", b"abc")
+
+
+def test_wildcards_are_noticed() -> None:
+    assert has_wildcard(b"a*")
+    assert has_wildcard(rb"a\b")
+    assert not has_wildcard(b"a.b")
+
+
+@given(st.text("ab*?", max_size=8), st.text("ab", max_size=12))
+def test_agrees_with_the_standard_library(pattern: str, text: str) -> None:
+    assert matches(pattern.encode(), text.encode()) == fnmatch.fnmatchcase(text, pattern)
+
+
+def test_many_stars_take_no_longer_than_pattern_times_text() -> None:
+    started = time.perf_counter()
+    assert not matches(b"a*" * 100 + b"b", b"a" * 100_000)
+    assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        (b"a" * 1_000_000, b"a" * 1_000_000, True),
+        (b"a*" * 500_000 + b"b", b"a" * 600_000, False),
+        (b"*" + b"a" * 400_000 + b"b*", b"a" * 1_000_000, False),
+        (b"?" * 500_000, b"a" * 500_000, True),
+        (b"[a-c]" * 200_000 + b"*", b"b" * 200_000, True),
+        (b"*" + b"[^a]" * 200_000, b"a" * 200_000, False),
+        (b"[a-c]" * 200_000, b"b", False),
+        (b"?a*" * 100_000 + b"b", b"a" * 200_000, False),
+    ],
+    ids=range(8),
+)
+def test_patterns_as_long_as_a_request_take_a_moment(
+    pattern: bytes, text: bytes, expected: bool
+) -> None:
+    started = time.thread_time()
+    assert matches(pattern, text) is expected
+    assert time.thread_time() - started < 3
+
+
+def test_what_would_take_the_product_of_both_lengths_is_refused() -> None:
+    started = time.thread_time()
+    with pytest.raises(CommandError, match="too long to be looked for"):
+        matches(b"*" + b"a?" * 2000 + b"c*", b"a" * 100_000)
+    assert not matches(b"*" + b"a?" * 200 + b"c*", b"a" * 100_000)
+    assert time.thread_time() - started < 2
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "[^a]", "\\*"]), max_size=8).map("".join),
+    st.text("abAB*", max_size=10),
+    st.booleans(),
+)
+def test_agrees_with_the_plain_definition(pattern: str, text: str, nocase: bool) -> None:
+    source = pattern.replace("\\*", "\0").replace("*", ".*").replace("?", ".").replace("\0", "[*]")
+    flags = re.DOTALL | (re.IGNORECASE if nocase else 0)
+    expected = re.fullmatch(source, text, flags) is not None
+    assert matches(pattern.encode(), text.encode(), nocase) is expected

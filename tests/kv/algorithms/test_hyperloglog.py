@@ -1,0 +1,86 @@
+"""The HyperLogLog representation: hash, opcodes, estimate."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pytest_fakecloud.kv.algorithms import hyperloglog as hll
+
+
+@pytest.mark.parametrize(
+    ("element", "index", "zeros"),
+    [
+        (b"", 5938, 2),
+        (b"a", 12711, 2),
+        (b"12345678", 10579, 3),
+        (b"hello world", 9399, 4),
+        (b"\xff\x00\x80 nine...", 10257, 1),
+    ],
+)
+def test_an_element_falls_where_the_real_server_puts_it(
+    element: bytes, index: int, zeros: int
+) -> None:
+    """PFDEBUG GETREG of Redis 7.0.15 after PFADD of this element alone."""
+    assert hll.register_of(element) == (index, zeros)
+
+
+def test_an_empty_value() -> None:
+    assert hll.empty() == b"HYLL\x01" + bytes(11) + b"\x7f\xff"
+    assert hll.describe(hll.empty()) == "Z:16384"
+    assert hll.count(hll.empty()) == (0, hll.empty())
+
+
+def test_sparse_and_dense_hold_the_same_registers() -> None:
+    rng = random.Random(5)
+    elements = [b"%d" % rng.getrandbits(50) for _ in range(600)]
+    sparse, _ = hll.add(hll.empty(), elements, 10**6)
+    dense, _ = hll.add(hll.to_dense(hll.empty()), elements, 10**6)
+    assert not hll.is_dense(sparse)
+    assert hll.registers(sparse) == hll.registers(dense)
+    assert hll.count(sparse)[0] == hll.count(dense)[0]
+    assert hll.to_dense(sparse) == dense
+
+
+def test_merging_is_adding_to_one() -> None:
+    left, _ = hll.add(hll.empty(), (b"%d" % n for n in range(200)), 3000)
+    right, _ = hll.add(hll.empty(), (b"%d" % n for n in range(150, 400)), 3000)
+    both, _ = hll.add(hll.empty(), (b"%d" % n for n in range(400)), 3000)
+    merged = hll.merge(left, hll.maxima([left, right]), False, 3000)
+    assert hll.registers(merged) == hll.registers(both)
+    dense = hll.merge(left, hll.maxima([left, right]), True, 3000)
+    assert hll.registers(dense) == hll.registers(both)
+    assert hll.is_dense(dense)
+
+
+def test_the_count_is_kept_until_something_changes() -> None:
+    value, changed = hll.add(hll.empty(), [b"a"], 3000)
+    assert changed
+    assert value[15] & 0x80
+    cardinality, cached = hll.count(value)
+    assert cardinality == 1
+    assert cached[8:16] == (1).to_bytes(8, "little")
+    assert hll.add(cached, [b"a"], 3000) == (cached, False)
+
+
+def test_the_estimate_is_close() -> None:
+    value = hll.to_dense(hll.empty())
+    value, _ = hll.add(value, (b"%d" % n for n in range(20000)), 3000)
+    assert hll.count(value)[0] == pytest.approx(20000, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"HYLL", b"HYLL\x02" + bytes(20), b"XYLL\x01" + bytes(20), b"HYLL\x00" + bytes(20)],
+)
+def test_other_strings_are_not_taken_for_one(value: bytes) -> None:
+    assert not hll.is_hyperloglog(value)
+
+
+def test_a_fault_is_found_by_the_self_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hll.self_test(b"seed", 128) is None
+    monkeypatch.setattr(hll, "estimate", lambda registers: 7)
+    assert hll.self_test(b"seed", 128) == "1 elements are estimated as 7"
+    monkeypatch.setattr(hll, "_dense_set", lambda dense, index, count: False)
+    assert hll.self_test(b"seed", 128) == "registers differ after 1 elements"

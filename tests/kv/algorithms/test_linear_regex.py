@@ -1,0 +1,55 @@
+"""Regular expressions in linear time, held against ``re``."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.algorithms.linear_regex import LinearRegex, RegexError
+
+PATTERNS = [
+    "", "a", "ab", "a|b", "a|", "(a|b)c", "(?:ab)+", "(?P<n>a)b", "a*", "a+", "a?", "a*?b", "a+?",
+    "a{2}", "a{1,}", "a{0,2}b", "a{2,3}?", ".", ".*b", "[ab]", "[^ab]", "[a-c]+", "[-a]", "[a-]",
+    "[]a]", r"\d", r"\D+", r"\w+", r"\W", r"\s", r"\S+", r"[\d-]", r"[\]]", r"\.", r"\n", r"\\",
+    "^a", "a$", "^$", "^a*$", r"\bab\b", r"\Ba", "(a*)*", "(a|a)*b", "((a))", "a{", "a{x}", "{",
+    "(^a|b$)", "()", "(|a)+b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize(
+    "text", ["", "a", "b", "ab", "ba", "aab", "abab", "a b", "1.", "\n", "-]", "\\", "a{", "{x}"]
+)
+def test_it_agrees_with_re(pattern: str, text: str) -> None:
+    mine = LinearRegex(pattern)
+    assert mine.fullmatch(text) == bool(re.fullmatch(pattern.replace("$", r"\Z"), text))
+    assert mine.search(text) == bool(re.search(pattern.replace("$", r"\Z"), text))
+
+
+@given(st.sampled_from(PATTERNS), st.text(alphabet="ab1 .-{}\n", max_size=12))
+def test_it_agrees_on_any_text(pattern: str, text: str) -> None:
+    assert LinearRegex(pattern).search(text) == bool(re.search(pattern.replace("$", r"\Z"), text))
+
+
+@pytest.mark.parametrize(("pattern", "text"), [("(?i)AbC", "aBc"), ("(?i)[A-C]+", "abc")])
+def test_case_can_be_ignored(pattern: str, text: str) -> None:
+    assert LinearRegex(pattern).fullmatch(text)
+    assert not LinearRegex(pattern.removeprefix("(?i)")).fullmatch(text)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", ")", "(a", "a)", "[", "[a", "*", "+a", "a**", "\\", r"\1", r"\q", "(?=a)", "(?<!a)",
+     "[b-a]", "a{3,2}", "a{99999}", "(" * 60 + ")" * 60, "((a{100}){100}){100}"],
+)  # fmt: skip
+def test_what_cannot_be_read(pattern: str) -> None:
+    with pytest.raises(RegexError):
+        LinearRegex(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*b", "(a|a)*b", "(a|aa)+b", "a*a*a*a*a*b"])
+def test_what_would_take_others_for_ever(pattern: str) -> None:
+    assert not LinearRegex(pattern).search("a" * 5000)

@@ -1,0 +1,413 @@
+"""ACL: users, their REST tokens, categories, dry runs and the log."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.reply import OK, Status
+from tests.kv.conftest import Run
+
+PREFIX = "ERR Error in ACL SETUSER modifier "
+UNKNOWN = "Unknown command or category name in ACL"
+redis = pytest.mark.dialect("redis")
+
+
+def facts(reply: list[object]) -> dict[object, object]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+class TestSetuser:
+    def test_a_fresh_user_may_nothing(self, run: Run) -> None:
+        assert run("ACL SETUSER ann") == OK
+        assert facts(run("ACL GETUSER ann")) == {
+            b"flags": [b"off"],
+            b"passwords": [],
+            b"commands": b"-@all",
+            b"keys": b"",
+            b"channels": b"",
+            b"selectors": [],
+        }
+        assert run("ACL GETUSER nobody") is None
+
+    def test_names(self, run: Run) -> None:
+        text = "ERR Usernames can't contain spaces or null characters"
+        assert run.error("ACL", "SETUSER", "a b") == text
+        assert run.error("ACL", "SETUSER", b"a\0b") == text
+
+    @pytest.mark.parametrize(
+        ("rule", "reason"),
+        [
+            ("foo", "Syntax error"),
+            ("+nosuch", UNKNOWN),
+            ("+@nosuch", UNKNOWN),
+            ("+", UNKNOWN),
+            ("-select|0", UNKNOWN),
+            ("%~a", "Syntax error"),
+            ("%RR~a", "Syntax error"),
+            ("%Z~a", "Syntax error"),
+            ("%R", "Syntax error"),
+            ("~a b", "Syntax error"),
+            ("&a b", "Syntax error"),
+            ("(foo)", "Syntax error"),
+            ("(on)", "Syntax error"),
+            ("((+get))", "Syntax error"),
+            ("(+nosuch)", UNKNOWN),
+            ("<none", "The password you are trying to remove from the user does not exist"),
+            (
+                "#abc",
+                "The password hash must be exactly 64 characters and contain only lowercase "
+                "hexadecimal characters",
+            ),
+        ],
+    )
+    def test_rules_that_cannot_be_read(self, run: Run, rule: str, reason: str) -> None:
+        run("ACL SETUSER ann on +get")
+        before = run("ACL GETUSER ann")
+        assert run.error("ACL", "SETUSER", "ann", "+set", rule) == f"{PREFIX}'{rule}': {reason}"
+        # All rules are applied, or none.
+        assert run("ACL GETUSER ann") == before
+        assert run.error("ACL", "SETUSER", "bob", rule).startswith(PREFIX)
+        assert run("ACL GETUSER bob") is None
+
+    def test_patterns_after_all(self, run: Run) -> None:
+        assert run.error("ACL", "SETUSER", "ann", "~*", "~a") == (
+            f"{PREFIX}'~a': Adding a pattern after the * pattern (or the 'allkeys' flag) is not "
+            "valid and does not have any effect. Try 'resetkeys' to start with an empty list of "
+            "patterns"
+        )
+        assert run.error("ACL", "SETUSER", "ann", "allchannels", "&a") == (
+            f"{PREFIX}'&a': Adding a pattern after the * pattern (or the 'allchannels' flag) is "
+            "not valid and does not have any effect. Try 'resetchannels' to start with an empty "
+            "list of channels"
+        )
+
+    def test_parentheses_over_several_arguments(self, run: Run) -> None:
+        run("ACL", "SETUSER", "ann", "(+get", "~a", ")", "(", "%W~b", "+set)")
+        assert facts(run("ACL GETUSER ann"))[b"selectors"] == [
+            [b"commands", b"-@all +get", b"keys", b"~a", b"channels", b""],
+            [b"commands", b"-@all +set", b"keys", b"%W~b", b"channels", b""],
+        ]
+        text = "ERR Unmatched parenthesis in acl selector starting at '(+get'."
+        assert run.error("ACL", "SETUSER", "ann", "(+get", "~a") == text
+        run("ACL SETUSER ann clearselectors")
+        assert facts(run("ACL GETUSER ann"))[b"selectors"] == []
+
+    def test_the_vendor_knows_whole_commands_only(self, run: Run) -> None:
+        for rule in ("+client|id", "-client|id", "+select|0"):
+            assert run.error("ACL", "SETUSER", "ann", rule) == f"{PREFIX}'{rule}': {UNKNOWN}"
+
+    def test_the_vendors_own_users_are_fixed(self, run: Run) -> None:
+        assert run.error("ACL SETUSER default off") == "ERR The 'default' user cannot be modified"
+        text = "ERR The 'default_ro' user cannot be modified"
+        assert run.error("ACL SETUSER default_ro +set") == text
+        assert run.error("ACL DELUSER default") == "ERR The 'default' user cannot be removed"
+        text = "ERR The 'default_ro' user cannot be removed"
+        assert run.error("ACL DELUSER default_ro") == text
+
+    @redis
+    def test_stock_changes_default(self, run: Run, engine: Engine) -> None:
+        assert run("ACL USERS") == [b"default"]
+        assert run("ACL LIST") == [b"user default on nopass ~* &* +@all"]
+        run("ACL SETUSER default >pw -flushall")
+        other = run.other(user=engine.visitor(), transport="port")
+        assert other.error("PING") == "NOAUTH Authentication required."
+        assert other("AUTH pw") == OK
+        assert other.error("FLUSHALL").endswith("permissions to run the 'flushall' command")
+        assert run.error("ACL DELUSER default") == "ERR The 'default' user cannot be removed"
+
+    @redis
+    @pytest.mark.parametrize(
+        ("rules", "shown"),
+        [
+            ("+@all", "+@all"),
+            ("+@read -get", "-@all +@read -get"),
+            ("+@read -get +get", "-@all +@read"),
+            ("+get +set -get", "-@all +set"),
+            ("+@all -@dangerous", "+@all -@dangerous"),
+            ("-@all +@string +@hash", "-@all +@hash +@string"),
+            ("+client -client|kill", "-@all +client -client|kill"),
+            ("+client|id +config|get -config", "-@all +client|id"),
+            ("+select|0", "-@all +select|0"),
+            ("+select|0 +select", "-@all +select"),
+            ("+@read +@write -@all", "-@all"),
+            ("allcommands -get", "+@all -get"),
+            ("+GET +@READ", "-@all +@read"),
+            ("nocommands", "-@all"),
+        ],
+    )
+    def test_commands_as_they_are_shown(self, run: Run, rules: str, shown: str) -> None:
+        run("ACL", "SETUSER", "u", *rules.split())
+        assert facts(run("ACL GETUSER u"))[b"commands"] == shown.encode()
+        # What is shown makes the same user again.
+        run("ACL", "SETUSER", "v", *shown.split())
+        assert run.engine.users["u"].root.commands == run.engine.users["v"].root.commands
+
+    @redis
+    def test_first_words_of_sub_commands_are_refused(self, run: Run) -> None:
+        assert run.error("ACL", "SETUSER", "u", "+config|get|x") == (
+            f"{PREFIX}'+config|get|x': Allowing first-arg of a subcommand is not supported"
+        )
+
+
+class TestLists:
+    def test_list_and_users(self, run: Run) -> None:
+        hash = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940"
+        run("ACL", "SETUSER", "ann", "on", ">p", "~a*", "%R~b", "%W~c", "&ch*", "+get", "(+set ~z)")
+        run("ACL SETUSER bob nopass skip-sanitize-payload")
+        assert run("ACL USERS") == [b"ann", b"bob", b"default", b"default_ro"]
+        lines = run("ACL LIST")
+        assert lines[0].decode() == (
+            f"user ann on #{hash} ~a* %R~b %W~c resetchannels &ch* -@all +get "
+            "(~z resetchannels -@all +set)"
+        )
+        assert lines[1] == b"user bob off nopass skip-sanitize-payload resetchannels -@all"
+        assert lines[3].startswith(b"user default_ro on ~* &* -@all ")
+        assert {b"+@read", b"-keys", b"-scan"} <= set(lines[3].split())
+        assert run("ACL DELUSER ann bob nobody") == 2
+        assert run("ACL WHOAMI") == b"default"
+
+    def test_categories(self, run: Run) -> None:
+        categories = run("ACL CAT")
+        assert categories[:3] == [b"keyspace", b"read", b"write"]
+        assert b"json" in categories
+        assert run("ACL CAT transaction") == [b"discard", b"exec", b"multi", b"unwatch", b"watch"]
+        assert b"client|id" in run("ACL CAT connection")
+        assert run.error("ACL CAT nosuch") == "ERR Unknown category 'nosuch'"
+        text = "ERR unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP."
+        assert run.error("ACL CAT read x") == text
+
+    def test_users_are_kept_as_they_change(self, run: Run) -> None:
+        run("ACL SETUSER ann on >secret +get ~*")
+        users = run("ACL LIST")
+        assert run("ACL SAVE") == OK
+        run("ACL SETUSER ann +set")
+        changed = run("ACL LIST")
+        assert changed != users
+        assert run("ACL LOAD") == OK
+        assert run("ACL LIST") == changed
+
+    @pytest.mark.dialect("redis")
+    def test_stock_has_no_file_for_them(self, run: Run) -> None:
+        for name in ("LOAD", "SAVE"):
+            text = "ERR This Redis instance is not configured to use an ACL file."
+            assert run.error(f"ACL {name}").startswith(text)
+
+    def test_help(self, run: Run) -> None:
+        assert Status(b"RESTTOKEN") in run("ACL HELP")
+        assert run.error("ACL FOO") == "ERR unknown subcommand 'FOO'. Try ACL HELP."
+
+
+class TestPasswords:
+    def test_generated(self, run: Run) -> None:
+        assert re.fullmatch(b"[0-9a-f]{64}", run("ACL GENPASS"))
+        assert re.fullmatch(b"[0-9a-f]{2}", run("ACL GENPASS 5"))
+        assert run("ACL GENPASS") != run("ACL GENPASS")
+        text = (
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a "
+            "positive number up to 4096"
+        )
+        assert run.error("ACL GENPASS 0") == text
+        assert run.error("ACL GENPASS 4097") == text
+        assert run.error("ACL GENPASS x") == "ERR value is not an integer or out of range"
+        assert "Try ACL HELP" in run.error("ACL GENPASS 1 2")
+
+    def test_a_token_for_a_user(self, run: Run) -> None:
+        token = run("ACL GENTOKEN ann")
+        assert re.fullmatch(b"[0-9a-f]{64}", token)
+        assert len(run("ACL GENTOKEN ann 128")) == 32
+        run("ACL", "SETUSER", "ann", "on", b">" + token)
+        assert run("ACL", "RESTTOKEN", "ann", token)
+        assert "Try ACL HELP" in run.error("ACL GENTOKEN ann 1 2")
+
+    def test_passwords_come_and_go(self, run: Run) -> None:
+        run("ACL SETUSER ann on >one >two")
+        assert run.other()("AUTH ann one") == OK
+        run("ACL SETUSER ann <one")
+        assert run.other().error("AUTH ann one").startswith("WRONGPASS")
+        assert run.other()("AUTH ann two") == OK
+        run("ACL SETUSER ann off")
+        assert run.other().error("AUTH ann two").startswith("WRONGPASS")
+        run("ACL SETUSER ann on nopass")
+        assert run.other()("AUTH ann whatever") == OK
+        run("ACL SETUSER ann resetpass")
+        assert run.other().error("AUTH ann whatever").startswith("WRONGPASS")
+
+
+class TestResttoken:
+    def test_wrong_ones(self, run: Run) -> None:
+        run("ACL SETUSER ann on >pw")
+        text = 'ERR Wrong password or user "{}" does not exist'
+        assert run.error("ACL RESTTOKEN ann no") == text.format("ann")
+        assert run.error("ACL RESTTOKEN bob pw") == text.format("bob")
+        run("ACL SETUSER ann off")
+        assert run.error("ACL RESTTOKEN ann pw") == text.format("ann")
+
+    def test_it_lives_with_user_and_password(self, run: Run, engine: Engine) -> None:
+        run("ACL SETUSER ann on >pw >other")
+        token = run("ACL RESTTOKEN ann pw").decode()
+        assert engine.holder_of(token) is engine.users["ann"]
+        assert engine.holder_of("guess") is None
+        run("ACL SETUSER ann off")
+        assert engine.holder_of(token) is None
+        run("ACL SETUSER ann on <pw")
+        assert engine.holder_of(token) is None
+        run("ACL SETUSER ann >pw")
+        assert engine.holder_of(token) is not None
+        run("ACL DELUSER ann")
+        run("ACL SETUSER ann on >pw")
+        assert engine.holder_of(token) is None
+
+
+@redis
+class TestDryrun:
+    @pytest.fixture
+    def rules(self, run: Run) -> None:
+        run(
+            *("ACL", "SETUSER", "v", "on", "nopass", "%R~r*", "%W~w*", "~b*", "&c*"),
+            *("+@string", "+publish", "+psubscribe", "+config|get", "+select|0", "+eval", "+sort"),
+            *("+bitfield",),
+        )
+
+    @pytest.mark.parametrize(
+        ("line", "refused"),
+        [
+            ("get r1", None),
+            ("get w1", "access the 'w1' key"),
+            ("set w1 x", None),
+            ("set r1 x", "access the 'r1' key"),
+            ("set w1 x GET", "access the 'w1' key"),
+            ("set b1 x GET", None),
+            ("mget r1 b1 z", "access the 'z' key"),
+            ("config get x", None),
+            ("config set x y", "run the 'config|set' command"),
+            ("publish z m", "access the 'z' channel"),
+            ("publish c1 m", None),
+            ("psubscribe c*", None),
+            ("psubscribe ca", "access the 'ca' channel"),
+            ("select 0", None),
+            ("select 1", "run the 'select' command"),
+            ("bitfield r1 get u8 0", None),
+            ("bitfield r1 set u8 0 1", "access the 'r1' key"),
+            ("eval x 1 r1", "access the 'r1' key"),
+            ("eval x 1 b1", None),
+            ("eval x 0", None),
+            ("sort r1 STORE w1", None),
+            ("sort r1 STORE r2", "access the 'r2' key"),
+            ("sort r1 BY w*", None),
+            ("auth x", None),
+            ("strlen w1", None),
+        ],
+    )
+    def test_lines(self, run: Run, rules: None, line: str, refused: str | None) -> None:
+        wanted = OK if refused is None else f"This user has no permissions to {refused}".encode()
+        assert run("ACL", "DRYRUN", "v", *line.split()) == wanted
+
+    def test_mistakes(self, run: Run, rules: None) -> None:
+        assert run.error("ACL DRYRUN nobody get k") == "ERR User 'nobody' not found"
+        assert run.error("ACL DRYRUN v nosuch") == "ERR Command 'nosuch' not found"
+        assert run.error("ACL DRYRUN v config foo") == "ERR Command 'config' not found"
+        text = "ERR wrong number of arguments for 'get' command"
+        assert run.error("ACL DRYRUN v get") == text
+
+
+@redis
+class TestLog:
+    def entries(self, run: Run, *count: int) -> list[dict[object, object]]:
+        return [facts(entry) for entry in run("ACL", "LOG", *count)]
+
+    def test_what_is_refused(self, run: Run) -> None:
+        run("ACL", "SETUSER", "v", "on", ">pw", "~a*", "&c*", "+get", "+publish", "+eval", "+multi")
+        other = run.other(transport="port", address="127.0.0.1:5001")
+        other("AUTH v pw")
+        assert other.error("AUTH nobody pw").startswith("WRONGPASS")
+        assert other.error("HELLO 2 AUTH v no").startswith("WRONGPASS")
+        other.error("DEL a")
+        other.error("GET z")
+        other.error("PUBLISH z m")
+        other.error("EVAL", "return redis.call('get', 'z')", 0)
+        other("MULTI")
+        other.error("GET z")
+        shown = [
+            (entry[b"reason"], entry[b"context"], entry[b"object"], entry[b"username"])
+            for entry in self.entries(run)
+        ]
+        assert shown == [
+            (b"key", b"multi", b"z", b"v"),
+            (b"key", b"lua", b"z", b"v"),
+            (b"channel", b"toplevel", b"z", b"v"),
+            (b"key", b"toplevel", b"z", b"v"),
+            (b"command", b"toplevel", b"del", b"v"),
+            (b"auth", b"toplevel", b"HELLO", b"v"),
+            (b"auth", b"toplevel", b"AUTH", b"nobody"),
+        ]
+        info = self.entries(run, 1)[0][b"client-info"]
+        assert isinstance(info, bytes)
+        assert b"addr=127.0.0.1:5001 " in info
+
+    def test_counting_and_age(self, run: Run, clock: Clock) -> None:
+        run("ACL SETUSER v on nopass +get")
+        other = run.other()
+        other("AUTH v x")
+        for _ in range(3):
+            other.error("GET z")
+            clock.advance(1.5)
+        entry = self.entries(run)[0]
+        assert (entry[b"count"], entry[b"age-seconds"]) == (3, 1.5)
+        clock.advance(61)
+        other.error("GET z")
+        assert [entry[b"count"] for entry in self.entries(run)] == [1, 3]
+        assert len(self.entries(run, 1)) == 1
+        assert run("ACL LOG RESET") == OK
+        assert self.entries(run) == []
+        assert run.error("ACL LOG x") == "ERR value is not an integer or out of range"
+        assert "Try ACL HELP" in run.error("ACL LOG 1 2")
+
+    def test_it_is_as_long_as_configured(self, run: Run) -> None:
+        run("CONFIG SET acllog-max-len 2")
+        other = run.other()
+        for name in ("a", "b", "c"):
+            other.error("AUTH", name, "x")
+        assert [entry[b"username"] for entry in self.entries(run)] == [b"c", b"b"]
+
+
+@redis
+class TestTransactions:
+    def test_rules_that_changed_on_the_way(self, run: Run) -> None:
+        run("ACL", "SETUSER", "v", "on", "nopass", "allkeys", "allchannels", "+@all")
+        other = run.other()
+        other("AUTH v x")
+        other("MULTI")
+        for line in ("GET k", "PUBLISH c m", "DBSIZE", "PING"):
+            other(line)
+        run("ACL SETUSER v resetkeys resetchannels -dbsize")
+        text = (
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
+            "EXEC call. This command is no longer allowed for the following reason: no permission "
+        )
+        replies = other("EXEC")
+        assert [str(reply) for reply in replies[:3]] == [
+            f"{text}to touch the specified keys",
+            f"{text}to access one of the channels used as arguments",
+            f"{text}to execute the command or subcommand",
+        ]
+        assert replies[3] == Status(b"PONG")
+
+
+class TestSort:
+    def test_patterns_need_every_key(self, run: Run) -> None:
+        run("ACL SETUSER v on nopass ~l* +sort +sort_ro")
+        run("RPUSH l 2 1")
+        other = run.other()
+        other("AUTH v x")
+        assert other("SORT l") == [b"1", b"2"]
+        assert other("SORT l BY nosort") == [b"2", b"1"]
+        text = "ERR BY option of SORT denied due to insufficient ACL permissions."
+        assert other.error("SORT_RO l BY w*") == text
+        text = "ERR GET option of SORT denied due to insufficient ACL permissions."
+        assert other.error("SORT l GET w*") == text
+        run("ACL", "SETUSER", "v", "resetkeys", "~l*", "%R~*")
+        assert other("SORT l BY w* GET #") == [b"1", b"2"]

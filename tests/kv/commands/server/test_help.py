@@ -1,0 +1,42 @@
+"""HELP of every container of sub-commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from tests.kv.comparison.servers import RealServer, available
+from tests.kv.conftest import Run
+
+CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS]
+
+
+def told(run: Run, container: str) -> list[str]:
+    port = run.other(transport="port")
+    return [line.text.decode() for line in port(f"{container} HELP")]
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_every_subcommand_is_told(run: Run, container: str) -> None:
+    lines = told(run, container)
+    assert lines[0] == f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    assert lines[-2:] == ["HELP", "    Prints this help."]
+    words = {line.split()[0] for line in lines[1:] if line[0].isupper()}
+    assert words == {word.decode() for word in COMMANDS[container].subcommands or ()}
+
+
+@pytest.mark.dialect("redis")
+def test_the_stock_dialect_has_the_texts_of_the_real_server(run: Run) -> None:
+    binary = dict(available()).get("redis")
+    if binary is None:
+        pytest.skip("no redis-server here")
+    server = RealServer("redis", binary)
+    try:
+        if not server.version.startswith("7.0."):
+            pytest.skip(f"the texts are those of 7.0, not of {server.version}")
+        for container in CONTAINERS:
+            if container != "JSON.DEBUG":
+                reply = server.call([container.encode(), b"HELP"])
+                assert told(run, container) == [line.text.decode() for line in reply]
+    finally:
+        server.close()

@@ -1,0 +1,191 @@
+"""The engine itself: dispatch, dialects, waiting clients, snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.acl.acl import RestToken
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.model import Session
+from pytest_fakecloud.kv.reply import Blocked
+from tests.kv.conftest import Exercised, Run
+
+
+class TestDispatch:
+    def test_unknown_names(self, run: Run) -> None:
+        text = "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b c' "
+        assert run.error("NOSUCH a 'b c'") == text
+        long = run.error("NOSUCH", *["x" * 50] * 9)
+        assert len(long) < 250
+        assert run.error(b"NO\r\nSUCH") == (
+            "ERR unknown command 'NO  SUCH', with args beginning with: "
+        )
+        assert run.error("XGROUP FOO") == "ERR unknown subcommand 'FOO'. Try XGROUP HELP."
+
+    def test_names_in_any_case(self, run: Run) -> None:
+        for name in ("get", "GET", "gEt"):
+            assert run(f"{name} k") is None
+        assert run("oBjEcT eNcOdInG k") is None
+
+    def test_arity_comes_before_everything(self, run: Run) -> None:
+        run("LPUSH l x")
+        assert run.error("GET l extra") == "ERR wrong number of arguments for 'get' command"
+        text = "ERR wrong number of arguments for 'object|encoding' command"
+        assert run.error("OBJECT ENCODING") == text
+        assert run.error("OBJECT") == "ERR wrong number of arguments for 'object' command"
+
+    def test_the_same_seed_gives_the_same_choices(self, clock: Clock) -> None:
+        def choices() -> list[object]:
+            engine = Engine(clock, Ids(3))
+            run = Run(engine, engine.session(), Exercised())
+            run("SADD s 1 2 3 4 5 6 7 8 9")
+            return [run("SRANDMEMBER s") for _ in range(20)]
+
+        assert choices() == choices()
+
+
+@pytest.fixture
+def client(engine: Engine) -> Session:
+    return engine.session(transport="port")
+
+
+def blocked(engine: Engine, session: Session, *words: bytes) -> Blocked:
+    reply = engine.execute(session, list(words))
+    assert isinstance(reply, Blocked)
+    return reply
+
+
+class TestWaiting:
+    def test_a_push_serves_who_waits(self, engine: Engine, client: Session, run: Run) -> None:
+        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
+        assert not waiter.done
+        run("RPUSH k a b")
+        assert waiter.done
+        assert engine.unblock(waiter) == [b"k", b"a"]
+        assert run("LRANGE k 0 -1") == [b"b"]
+
+    def test_first_come_first_served(self, engine: Engine, run: Run) -> None:
+        clients = [engine.session(transport="port") for _ in range(3)]
+        waiters = [engine.block(c, blocked(engine, c, b"BLPOP", b"k", b"0")) for c in clients]
+        run("RPUSH k a b")
+        assert [waiter.done for waiter in waiters] == [True, True, False]
+        served = [engine.unblock(waiter) for waiter in waiters[:2]]
+        assert served == [[b"k", b"a"], [b"k", b"b"]]
+
+    def test_one_wait_may_end_another(self, engine: Engine, run: Run) -> None:
+        first, second = (engine.session(transport="port") for _ in range(2))
+        line = (b"BLMOVE", b"a", b"b", b"LEFT", b"LEFT", b"0")
+        moving = engine.block(first, blocked(engine, first, *line))
+        popping = engine.block(second, blocked(engine, second, b"BLPOP", b"b", b"0"))
+        run("RPUSH a x")
+        assert moving.done
+        assert popping.done
+        assert run("DBSIZE") == 0
+
+    def test_the_timeout_is_on_the_clock(
+        self, engine: Engine, client: Session, clock: Clock
+    ) -> None:
+        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"1.5"))
+        assert waiter.deadline_us == clock.now_us() + 1_500_000
+        engine.unblock(waiter)
+        assert engine.waiters.of(client.id) is None
+        assert engine.databases[0].on_touch is None
+
+    def test_a_key_of_the_wrong_type_does_not_wake(
+        self, engine: Engine, client: Session, run: Run
+    ) -> None:
+        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
+        run("SET k v")
+        run("DEL k")
+        assert not waiter.done
+        run("RPUSH k x")
+        assert engine.unblock(waiter) == [b"k", b"x"]
+
+    def test_killing_ends_the_wait(self, engine: Engine, client: Session, run: Run) -> None:
+        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
+        run(f"CLIENT KILL ID {client.id}")
+        assert waiter.done
+        assert client.closing
+
+    def test_only_the_port_waits(self, engine: Engine) -> None:
+        session = engine.session(transport="local")
+        assert not isinstance(engine.execute(session, [b"BLPOP", b"k", b"0"]), Blocked)
+
+
+class TestSnapshots:
+    LINES = (
+        "SET s v",
+        "APPEND s w",
+        "SET e v EX 10",
+        "HSET h a 1 b 2",
+        "HEXPIRE h 10 FIELDS 1 a",
+        "RPUSH l 1 2",
+        "SADD m 1 2",
+        "ZADD z 1 a",
+        "XADD x 1-1 a 1",
+    )
+    CHANGES = (
+        "APPEND s x",
+        "PERSIST e",
+        "HSET h a 5",
+        "RPUSH l 3",
+        "SREM m 1",
+        "ZADD z 5 a",
+        "XADD x 2-1 b 1",
+        "SET new 1",
+        "DEL s",
+    )
+
+    def test_data_comes_back_any_number_of_times(
+        self, engine: Engine, run: Run, clock: Clock
+    ) -> None:
+        for line in self.LINES:
+            run(line)
+        saved = engine.snapshot()
+        before = self.content(run)
+        for _ in range(2):
+            for line in self.CHANGES:
+                run(line)
+            assert self.content(run) != before
+            engine.restore(saved)
+            assert self.content(run) == before
+        clock.advance(10)
+        assert run("HKEYS h") == [b"b"]
+        assert run("EXISTS e") == 0
+
+    @staticmethod
+    def content(run: Run) -> list[object]:
+        readers = ("GET s", "PTTL e", "HGETALL h", "LRANGE l 0 -1", "SMEMBERS m")
+        return [run(line) for line in (*readers, "ZRANGE z 0 -1 WITHSCORES", "XLEN x", "KEYS *")]
+
+    def test_scripts_parameters_and_users_come_back_too(self, engine: Engine, run: Run) -> None:
+        saved = engine.snapshot()
+        run(b"SCRIPT", b"LOAD", b"return 1")
+        run("CONFIG SET hz 50")
+        engine.rest_tokens["token"] = RestToken("somebody", "")
+        engine.users.pop("default_ro")
+        engine.restore(saved)
+        assert run("SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db") == [0]
+        assert run("CONFIG GET hz") == [b"hz", b"10"]
+        assert engine.rest_tokens == {}
+        assert sorted(engine.users) == ["default", "default_ro"]
+
+    def test_who_waits_is_served_by_what_comes_back(self, engine: Engine, run: Run) -> None:
+        run("RPUSH k x")
+        saved = engine.snapshot()
+        run("DEL k")
+        client = engine.session(transport="port")
+        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
+        engine.restore(saved)
+        assert waiter.done
+        assert engine.unblock(waiter) == [b"k", b"x"]
+
+    def test_restoring_breaks_transactions_that_watch(self, engine: Engine, run: Run) -> None:
+        run("SET k 1")
+        saved = engine.snapshot()
+        run("WATCH k")
+        engine.restore(saved)
+        run("MULTI")
+        assert run("EXEC") != []

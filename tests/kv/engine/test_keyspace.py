@@ -1,0 +1,138 @@
+"""Keyspaces, and the order in which they are scanned."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.algorithms.scanning import ScanOrder
+from pytest_fakecloud.kv.engine.keyspace import Keyspace, type_name
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.values.hashes import HashValue
+from pytest_fakecloud.kv.values.sets import SetValue
+
+
+class TestAccess:
+    def test_typed_access(self) -> None:
+        db = Keyspace()
+        db.set(b"s", b"v")
+        assert db.string(b"s") == b"v"
+        assert db.get(b"none", SetValue) is None
+        with pytest.raises(CommandError, match="WRONGTYPE"):
+            db.get(b"s", SetValue)
+        with pytest.raises(CommandError, match="WRONGTYPE"):
+            db.get_or_create(b"s", SetValue)
+        db.get_or_create(b"set", SetValue).add(b"x")
+        with pytest.raises(CommandError, match="WRONGTYPE"):
+            db.string(b"set")
+        assert type_name(db.peek(b"set")) == "set"
+
+    def test_an_emptied_collection_is_removed(self) -> None:
+        db = Keyspace()
+        value = db.get_or_create(b"k", SetValue)
+        value.add(b"x")
+        value.remove(b"x")
+        db.remove_if_empty(b"k")
+        assert not db.exists(b"k")
+        db.remove_if_empty(b"k")
+
+
+class TestExpiry:
+    def test_gone_at_the_instant_itself(self) -> None:
+        db = Keyspace()
+        db.now_ms = 1000
+        db.set(b"k", b"v")
+        db.expire_at(b"k", 1001)
+        assert db.exists(b"k")
+        db.now_ms = 1001
+        assert db.lookup(b"k") is None
+        assert db.expired == 1
+
+    def test_an_instant_in_the_past_deletes_at_once(self) -> None:
+        db = Keyspace()
+        db.now_ms = 1000
+        db.set(b"k", b"v")
+        db.expire_at(b"k", 1000)
+        assert len(db) == 0
+
+    @given(st.lists(st.tuples(st.binary(max_size=2), st.integers(1, 20)), max_size=20))
+    def test_every_count_agrees_with_what_is_alive(self, keys: list[tuple[bytes, int]]) -> None:
+        db = Keyspace()
+        for key, at_ms in keys:
+            db.set(key, b"v")
+            db.expire_at(key, at_ms)
+        alive = dict(keys)
+        for now in range(22):
+            db.now_ms = now
+            left = {key for key, at_ms in alive.items() if at_ms > now}
+            assert set(db) == left
+            assert len(db) == len(left)
+            assert {key for key in alive if db.exists(key)} == left
+
+    def test_a_kept_expiry_that_is_over_is_not_kept(self) -> None:
+        db = Keyspace()
+        db.set(b"k", b"v")
+        db.expire_at(b"k", 5)
+        db.now_ms = 5
+        db.set(b"k", b"w", keep_ttl=True)
+        assert db.expiry(b"k") is None
+
+    def test_fields_take_their_key_along(self) -> None:
+        db = Keyspace()
+        value = db.get_or_create(b"h", HashValue)
+        value.set(b"f", b"v")
+        value.expire_at(b"f", 10)
+        db.note_fields(b"h", value)
+        db.now_ms = 10
+        assert db.peek(b"h") is None
+        assert len(db) == 0
+
+
+class TestScanOrder:
+    @given(st.data())
+    def test_what_stays_is_met_exactly_once(self, data: st.DataObject) -> None:
+        live = {b"%d" % n: None for n in range(data.draw(st.integers(0, 40)))}
+        staying = (
+            set(data.draw(st.lists(st.sampled_from(sorted(live)), unique=True))) if live else set()
+        )
+        order = ScanOrder(live)
+        cursor, seen, fresh = 0, [], 0
+        while True:
+            cursor, page = order.page(cursor, data.draw(st.integers(1, 10)))
+            seen += page
+            for key in (
+                data.draw(st.lists(st.sampled_from(sorted(live)), max_size=5)) if live else ()
+            ):
+                if key not in staying:
+                    live.pop(key, None)
+            if fresh < 30 and data.draw(st.booleans()):
+                fresh += 1
+                live[b"new%d" % fresh] = None
+                order.add(b"new%d" % fresh)
+            if cursor == 0:
+                break
+        assert staying <= set(seen)
+        assert len(seen) == len(set(seen))
+
+    def test_the_departed_are_swept_out(self) -> None:
+        live = {b"%d" % n: None for n in range(1000)}
+        order = ScanOrder(live)
+        cursor, _ = order.page(0, 500)
+        for n in range(900):
+            del live[b"%d" % n]
+        _, page = order.page(cursor, 1000)
+        assert page == [b"%d" % n for n in range(900, 1000)]
+        for n in range(5000):
+            live[b"x%d" % n] = None
+            order.add(b"x%d" % n)
+            del live[b"x%d" % n]
+        assert len(order._elements) < 1000
+
+    def test_one_that_comes_back_keeps_its_place(self) -> None:
+        live = {b"a": None, b"b": None}
+        order = ScanOrder(live)
+        del live[b"a"]
+        live[b"a"] = None
+        order.add(b"a")
+        assert order.page(0, 10) == (0, [b"a", b"b"])

@@ -1,0 +1,921 @@
+"""The REST interface, rule by rule of its specification."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.rest.streams import EventStream
+
+NOW = "2026-01-01T23:59:50Z"
+EVENTS = {"Accept": "text/event-stream"}
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context.alone(now=NOW)
+
+
+@pytest.fixture
+def server(context: Context) -> Iterator[KVServer]:
+    with KVServer(context) as server:
+        yield server
+
+
+@pytest.fixture
+def http(server: KVServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, headers=server.headers, trust_env=False) as client:
+        yield client
+
+
+def limited(context: Context, **limits: Any) -> KVServer:
+    return KVServer(context, **limits)
+
+
+class TestMethods:
+    @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+    def test_a_path_command_takes_each(self, http: httpx.Client, method: str) -> None:
+        assert http.request(method, "/set/k/v").json() == {"result": "OK"}
+        assert http.request(method, "/get/k").json() == {"result": "v"}
+
+    def test_head_runs_without_a_body(self, http: httpx.Client) -> None:
+        answer = http.head("/set/k/v")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["Content-Length"] == str(len('{"result":"OK"}'))
+        assert http.get("/get/k").json() == {"result": "v"}
+
+    @pytest.mark.parametrize(
+        "method", ["DELETE", "PATCH", "OPTIONS", "PROPFIND", "BREW", "CONNECT"]
+    )
+    @pytest.mark.parametrize("path", ["/", "/get/k", "/pipeline", "/multi-exec", "/subscribe/a"])
+    def test_any_other_is_405(self, http: httpx.Client, method: str, path: str) -> None:
+        answer = http.request(method, path)
+        assert answer.status_code == 405
+        assert list(answer.json()) == ["error"]
+
+    def test_what_is_405_is_no_command(self, server: KVServer, http: httpx.Client) -> None:
+        http.delete("/get/k")
+        http.post("/", json=["GET", "k"])
+        assert server.assert_called("GET", times=1).only().method == "POST"
+
+
+class TestPathCommands:
+    def test_names_in_either_case(self, http: httpx.Client) -> None:
+        assert http.get("/SET/k/v").json() == {"result": "OK"}
+        assert http.get("/get/k").json() == {"result": "v"}
+        assert http.get("/GeT/k").json() == {"result": "v"}
+
+    def test_segments_are_decoded_one_by_one(self, server: KVServer, http: httpx.Client) -> None:
+        http.get("/set/a%2Fb/x%20y%2F%FF")
+        assert server.value("a/b") == b"x y/\xff"
+
+    def test_a_plus_in_a_path_is_a_plus(self, server: KVServer, http: httpx.Client) -> None:
+        http.get("/set/k/a+b")
+        assert server.value("k") == "a+b"
+
+    def test_an_empty_segment_inside_is_an_empty_argument(self, http: httpx.Client) -> None:
+        assert http.get("/echo/").status_code == 400
+        assert http.get("/append//x").json() == {"result": 1}
+
+    def test_a_body_is_the_last_argument(self, server: KVServer, http: httpx.Client) -> None:
+        body = b"\x00 any / bytes? \xff"
+        assert http.post("/set/k", content=body).json() == {"result": "OK"}
+        assert server.engine.databases[0].peek(b"k") == body
+
+    def test_query_parameters_come_after_the_body(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
+        assert http.post("/set/k?EX=100&NX=", content=b"v").json() == {"result": "OK"}
+        assert (server.value("k"), server.ttl("k")) == ("v", 100)
+        assert http.post("/set/k?NX", content=b"w").json() == {"result": None}
+
+    def test_query_parameters_follow_a_path_too(self, server: KVServer, http: httpx.Client) -> None:
+        http.get(f"/set/k/v?PX=1500&_token={server.token}")
+        assert http.get("/get/k?%5Ftoken=x").json() == {"result": "v"}
+        assert server.ttl("k") in (1, 2)
+
+    def test_no_command(self, http: httpx.Client) -> None:
+        assert http.get("/").status_code == 400
+        assert http.get("/").json() == {"error": "ERR empty command"}
+
+
+class TestBodyCommands:
+    def test_an_array_is_one_command(self, server: KVServer, http: httpx.Client) -> None:
+        assert http.post("/", json=["SET", "k", "v", "EX", 100]).json() == {"result": "OK"}
+        assert server.ttl("k") == 100
+
+    @pytest.mark.parametrize(
+        ("item", "stored"),
+        [
+            ('"text"', "text"),
+            ("1", "1"),
+            ("-0", "-0"),
+            ("1.10", "1.10"),
+            ("1e3", "1e3"),
+            ("18446744073709551616", "18446744073709551616"),
+            ("true", "true"),
+            ("false", "false"),
+            ('"\\ud83d\\ude00"', "😀"),
+            ('"\\ud800"', "�"),
+            ('""', ""),
+        ],
+    )
+    def test_items_keep_their_source_text(
+        self, server: KVServer, http: httpx.Client, item: str, stored: str
+    ) -> None:
+        answer = http.post("/", content=f'["SET","k",{item}]'.encode())
+        assert answer.json() == {"result": "OK"}
+        assert server.value("k") == stored
+
+    def test_any_content_type(self, http: httpx.Client) -> None:
+        headers = {"Content-Type": "text/plain"}
+        assert http.post("/", content=b'["PING"]', headers=headers).json() == {"result": "PONG"}
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"{",
+            b"null",
+            b'"SET"',
+            b"{}",
+            b"[]",
+            b"[null]",
+            b'["SET","k",null]',
+            b'["SET","k",{"a":1}]',
+            b'["SET","k",["v"]]',
+            b'[["SET","k","v"]]',
+            b'["SET","k",NaN]',
+            b'["SET","k","\xff"]',
+            b"[" * 100_000,
+        ],
+    )
+    def test_bad_bodies_are_refused_and_change_nothing(
+        self, server: KVServer, http: httpx.Client, body: bytes
+    ) -> None:
+        answer = http.post("/", content=body)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("ERR ")
+        assert server.keys() == []
+        assert server.app.problems == []
+
+
+class TestAnswers:
+    def test_one_field_and_json(self, http: httpx.Client) -> None:
+        for line, result in [
+            (["GET", "none"], None),
+            (["INCR", "n"], 1),
+            (["MGET", "n", "none"], ["1", None]),
+            (["HSET", "h", "a", 1], 1),
+            (["HGETALL", "h"], ["a", "1"]),
+            (["EVAL", "return {1,{2,'x'}}", 0], [1, [2, "x"]]),
+        ]:
+            answer = http.post("/", json=line)
+            assert answer.status_code == 200
+            assert answer.headers["Content-Type"] == "application/json"
+            assert answer.json() == {"result": result}
+
+    def test_big_integers_are_numbers(self, http: httpx.Client) -> None:
+        http.get("/set/n/9223372036854775806")
+        assert http.get("/incr/n").content == b'{"result":9223372036854775807}'
+
+    def test_doubles_are_strings(self, http: httpx.Client) -> None:
+        http.get("/zadd/z/1.5/a")
+        assert http.get("/zscore/z/a").json() == {"result": "1.5"}
+
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            (["SET", "k"], "ERR wrong number of arguments for 'set' command"),
+            (
+                ["NOSUCH", "a", "b"],
+                "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' ",
+            ),
+            (
+                ["LPUSH", "s", "x"],
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
+            (["BLPOP", "l", "0"], "ERR Command is not available: 'BLPOP'"),
+        ],
+    )
+    def test_failures_are_400(self, http: httpx.Client, line: list[str], text: str) -> None:
+        http.get("/set/s/v")
+        answer = http.post("/", json=line)
+        assert answer.status_code == 400
+        assert answer.json() == {"error": text}
+
+
+class TestDialectOfErrors:
+    @pytest.mark.parametrize("word", ["integer", "int"])
+    def test_the_word_for_integers(self, context: Context, word: Any) -> None:
+        text = {"error": f"ERR value is not an {word} or out of range"}
+        with KVServer(context, int_text=word) as server:
+            for path, body, expected in [
+                ("/", ["INCRBY", "n", "x"], text),
+                ("/pipeline", [["INCRBY", "n", "x"]], [text]),
+                ("/multi-exec", [["INCRBY", "n", "x"]], [text]),
+            ]:
+                answer = httpx.post(server.url + path, json=body, headers=server.headers)
+                assert answer.json() == expected
+
+    def test_the_word_inside_a_reply_and_in_the_native_format(self, context: Context) -> None:
+        text = "ERR value is not an int or out of range"
+        script = "return {redis.pcall('INCRBY', KEYS[1], 'x')}"
+        with KVServer(context, int_text="int") as server:
+            lines = [["MULTI"], ["INCRBY", "n", "x"], ["EXEC"], ["EVAL", script, 1, "n"]]
+            url, headers = server.url + "/pipeline", server.headers
+            answer = httpx.post(url, json=lines, headers=headers).json()
+            assert answer[2:] == [{"result": [text]}, {"result": [text]}]
+            headers["Upstash-Response-Format"] = "resp2"
+            raw = f"-{text}\r\n".encode()
+            for path in ("/pipeline", "/"):
+                line: Any = ["INCRBY", "n", "x"]
+                body = [line] if path == "/pipeline" else line
+                assert httpx.post(server.url + path, json=body, headers=headers).content == raw
+
+
+class TestEncoding:
+    def test_invalid_utf8_is_replaced(self, http: httpx.Client) -> None:
+        http.get("/set/k/a%FF%FEb")
+        assert http.get("/get/k").json() == {"result": "a��b"}
+        http.get("/bitop/not/d/k")
+        assert "�" in http.get("/get/d").json()["result"]
+
+    @pytest.mark.parametrize("name", ["Upstash-Encoding", "Service-Encoding"])
+    def test_base64(self, http: httpx.Client, name: str) -> None:
+        headers = {name: "base64"}
+
+        def ask(*line: object) -> Any:
+            return http.post("/", json=line, headers=headers).json()["result"]
+
+        assert ask("SET", "k", "OK") == "OK"
+        assert ask("GET", "k") == base64.b64encode(b"OK").decode()
+        assert ask("APPEND", "k", "a") == 3
+        assert ask("GET", "none") is None
+        assert ask("MGET", "k", "none") == ["T0th", None]
+        assert ask("TYPE", "k") == base64.b64encode(b"string").decode()
+        assert ask("EVAL", "return {'a', {'b'}}", 0) == ["YQ==", ["Yg=="]]
+        http.get("/set/bytes/%FF%00")
+        assert base64.b64decode(ask("GET", "bytes")) == b"\xff\x00"
+        error = http.post("/", json=["LPUSH", "k", 1], headers=headers).json()["error"]
+        assert error.startswith("WRONGTYPE")
+
+    @pytest.mark.parametrize("name", ["Upstash-Response-Format", "Service-Response-Format"])
+    def test_resp2(self, http: httpx.Client, name: str) -> None:
+        headers = {name: "resp2"}
+        answer = http.post("/", json=["SET", "k", "v"], headers=headers)
+        assert answer.headers["Content-Type"] == "application/octet-stream"
+        assert answer.content == b"+OK\r\n"
+        lines = [["GET", "k"], ["GET", "none"], ["LPUSH", "k", 1], ["MGET", "k"]]
+        answer = http.post("/pipeline", json=lines, headers=headers)
+        assert answer.content == (
+            b"$1\r\nv\r\n$-1\r\n"
+            b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+            b"*1\r\n$1\r\nv\r\n"
+        )
+        answer = http.get("/nosuch", headers=headers)
+        assert (answer.status_code, answer.content[:4]) == (400, b"-ERR")
+
+    def test_formats_that_do_not_go_together(self, http: httpx.Client) -> None:
+        resp2 = {"Upstash-Response-Format": "resp2"}
+        assert http.get("/ping", headers={"Upstash-Response-Format": "xml"}).status_code == 400
+        assert http.get("/ping", headers={**resp2, "Upstash-Encoding": "base64"}).status_code == 400
+        assert http.post("/multi-exec", json=[["PING"]], headers=resp2).status_code == 400
+        assert http.get("/ping", headers={"Upstash-Response-Format": "json"}).status_code == 200
+
+    @pytest.mark.parametrize("sent", [{}, {"Upstash-Sync-Token": ""}, {"Upstash-Sync-Token": "9"}])
+    def test_sync_token_is_new_with_every_success(
+        self, http: httpx.Client, sent: dict[str, str]
+    ) -> None:
+        requests: list[tuple[str, str, Any]] = [
+            ("GET", "/set/k/v", None),
+            ("HEAD", "/get/k", None),
+            ("POST", "/", ["PING"]),
+            ("POST", "/", ["EVAL", "return 1", 0]),
+            ("POST", "/pipeline", [["PING"], ["INCR", "k"]]),
+            ("POST", "/multi-exec", [["SET", "k", "w"]]),
+        ]
+        seen: list[str] = []
+        for form in ({}, {"Upstash-Encoding": "base64"}):
+            for method, path, body in requests:
+                answer = http.request(method, path, json=body, headers={**sent, **form})
+                seen.append(answer.headers["Upstash-Sync-Token"])
+        resp2 = http.get("/get/k", headers={**sent, "Upstash-Response-Format": "resp2"})
+        seen.append(resp2.headers["Upstash-Sync-Token"])
+        assert all(seen)
+        assert len(set(seen)) == len(seen) == 13
+
+    def test_failures_bring_no_sync_token(self, http: httpx.Client) -> None:
+        for answer in (http.get("/nosuch"), http.post("/multi-exec", json=[["NOSUCH"]])):
+            assert answer.status_code == 400
+            assert "Upstash-Sync-Token" not in answer.headers
+
+    def test_sync_token_under_each_name_that_asks(self, http: httpx.Client) -> None:
+        names = ["Upstash-Sync-Token", "Service-Sync-Token"]
+        answer = http.get("/ping", headers=dict.fromkeys(names, ""))
+        assert all(answer.headers[name] for name in names)
+
+
+class TestPipeline:
+    def test_one_envelope_per_command_in_order(self, http: httpx.Client) -> None:
+        lines = [["SET", "k", 1], ["INCR", "k"], ["NOSUCH"], ["LPUSH", "k", 1], ["GET", "k"]]
+        answer = http.post("/pipeline", json=lines)
+        assert answer.status_code == 200
+        assert answer.json() == [
+            {"result": "OK"},
+            {"result": 2},
+            {"error": "ERR unknown command 'NOSUCH', with args beginning with: "},
+            {"error": "WRONGTYPE Operation against a key holding the wrong kind of value"},
+            {"result": "2"},
+        ]
+
+    @pytest.mark.parametrize("path", ["/pipeline", "/multi-exec"])
+    @pytest.mark.parametrize("body", ["[]", "{}", '["SET","k","v"]', "[[]]", '[["GET",{}]]', "x"])
+    def test_wrong_nesting(
+        self, server: KVServer, http: httpx.Client, path: str, body: str
+    ) -> None:
+        answer = http.post(path, content=body.encode())
+        assert answer.status_code == 400
+        assert list(answer.json()) == ["error"]
+        assert server.keys() == []
+
+    @pytest.mark.parametrize(
+        ("lines", "told"),
+        [
+            ([["PING"], ["SET", "k", None]], "argument 2 of command 2 is null"),
+            ([["PING"], ["SET", ["k"], "v"]], "argument 1 of command 2 is an array"),
+            ([[{}]], "the name of command 1 is an object"),
+        ],
+    )
+    def test_the_place_of_a_wrong_argument_is_told(
+        self, http: httpx.Client, lines: list[Any], told: str
+    ) -> None:
+        for path in ("/pipeline", "/multi-exec"):
+            assert told in http.post(path, json=lines).json()["error"]
+
+    def test_commands_of_others_may_come_between(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
+        lines = [["INCR", "n"]] * 3
+        with server.between(1, run=["SET", "n", 10]) as between:
+            results = [item["result"] for item in http.post("/pipeline", json=lines).json()]
+        assert (results, between.hits) == ([1, 11, 12], 1)
+
+    def test_transactions_within_a_pipeline(self, http: httpx.Client) -> None:
+        lines = [["MULTI"], ["INCR", "n"], ["EXEC"]]
+        results = [item["result"] for item in http.post("/pipeline", json=lines).json()]
+        assert results == ["OK", "QUEUED", [1]]
+
+    def test_a_transaction_ends_with_its_request(self, http: httpx.Client) -> None:
+        assert http.get("/multi").json() == {"result": "OK"}
+        assert http.get("/incr/n").json() == {"result": 1}
+        answer = http.post("/", json=["EXEC"])
+        assert (answer.status_code, answer.json()) == (400, {"error": "ERR EXEC without MULTI"})
+        lines = [["MULTI"], ["INCR", "n"]]
+        results = [item["result"] for item in http.post("/pipeline", json=lines).json()]
+        assert results == ["OK", "QUEUED"]
+        assert http.get("/get/n").json() == {"result": "1"}
+
+    def test_a_refused_command_ends_a_transaction_of_the_pipeline(self, http: httpx.Client) -> None:
+        lines = [["MULTI"], ["INCR", "n"], ["WATCH", "n"], ["EXEC"], ["EXISTS", "n"]]
+        answers = http.post("/pipeline", json=lines).json()
+        assert [list(item) for item in answers[2:4]] == [["error"], ["error"]]
+        assert answers[3]["error"].startswith("EXECABORT")
+        assert answers[4] == {"result": 0}
+
+
+class TestTransactions:
+    def test_failed_members_keep_the_others(self, http: httpx.Client) -> None:
+        lines = [["SET", "k", 1], ["LPUSH", "k", 1], ["INCR", "k"]]
+        answer = http.post("/multi-exec", json=lines)
+        assert answer.status_code == 200
+        assert [list(item) for item in answer.json()] == [["result"], ["error"], ["result"]]
+        assert answer.json()[2] == {"result": 2}
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            ["SET", "k"],
+            ["NOSUCH"],
+            ["BLPOP", "l", 0],
+            ["WATCH", "k"],
+            ["DISCARD"],
+            ["EXEC"],
+            ["MULTI"],
+        ],
+    )
+    def test_discarded_as_a_whole(
+        self, server: KVServer, http: httpx.Client, line: list[object]
+    ) -> None:
+        answer = http.post("/multi-exec", json=[["SET", "a", 1], line])
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("EXECABORT Transaction discarded because of: ")
+        assert server.keys() == []
+
+    def test_discarded_for_an_oversized_command(self, context: Context) -> None:
+        with limited(context, max_request_size=20) as server:
+            lines = [["SET", "a", 1], ["SET", "b", "x" * 20]]
+            answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+            assert answer.status_code == 400
+            assert answer.json() == {"error": "ERR max request size exceeded"}
+            assert server.keys() == []
+
+
+class TestTokens:
+    def test_header_or_query(self, server: KVServer) -> None:
+        for answer in (
+            httpx.get(server.url + "/ping", headers=server.headers),
+            httpx.get(server.url + f"/ping?_token={server.token}"),
+            httpx.post(server.url + f"/?_token={server.token}", json=["PING"]),
+            httpx.post(server.url + f"/pipeline?_token={server.token}", json=[["PING"]]),
+        ):
+            assert answer.status_code == 200
+
+    @pytest.mark.parametrize("path", ["/ping", "/nosuch/path", "/?_token=wrong", "/pipeline"])
+    def test_missing_or_wrong_is_401(self, server: KVServer, path: str) -> None:
+        for headers in ({}, {"Authorization": "Bearer nope"}, {"Authorization": "Basic x"}):
+            answer = httpx.get(server.url + path, headers=headers)
+            assert answer.status_code == 401
+            assert answer.json() == {"error": "WRONGPASS invalid or missing auth token"}
+
+    def test_read_only(self, server: KVServer) -> None:
+        headers = {"Authorization": f"Bearer {server.read_only_token}"}
+        server.load({"k": "v", "h": {"a": "1"}})
+
+        def ask(path: str) -> httpx.Response:
+            return httpx.get(server.url + path, headers=headers)
+
+        for path in ("/get/k", "/hgetall/h", "/ttl/k", "/dbsize", "/ping", "/exists/k", "/time"):
+            assert ask(path).status_code == 200
+        for name, path in [
+            ("set", "/set/k/w"),
+            ("keys", "/keys/*"),
+            ("scan", "/scan/0"),
+            ("eval", "/eval/return%201/0"),
+            ("flushall", "/flushall"),
+            ("publish", "/publish/a/b"),
+            ("config", "/config/get/*"),
+            ("info", "/info"),
+        ]:
+            answer = ask(path)
+            assert answer.status_code == 400
+            assert answer.json() == {
+                "error": "NOPERM this user has no permissions to run the "
+                f"'{name}' command or its subcommand"
+            }
+        assert server.value("k") == "v"
+
+    def test_resetting_the_password_revokes_both(self, server: KVServer) -> None:
+        old = [server.token, server.read_only_token]
+        server.reset_password()
+        for token in old:
+            assert httpx.get(server.url + f"/ping?_token={token}").status_code == 401
+        for token in (server.token, server.read_only_token):
+            assert httpx.get(server.url + f"/ping?_token={token}").status_code == 200
+
+
+class TestLimits:
+    def test_request_size(self, http: httpx.Client, server: KVServer) -> None:
+        answer = http.post("/set/k", content=b"x" * 11_000_000)
+        assert (answer.status_code, answer.json()) == (
+            400,
+            {"error": "ERR max request size exceeded"},
+        )
+        assert server.keys() == []
+        assert http.post("/set/k", content=b"x" * 9_000_000).json() == {"result": "OK"}
+
+    def test_each_member_of_a_pipeline_by_itself(self, context: Context) -> None:
+        with limited(context, max_request_size=20) as server:
+            lines = [["SET", "a", "x" * 12], ["SET", "b", "x" * 20], ["GET", "a"]]
+            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+            assert answer.json() == [
+                {"result": "OK"},
+                {"error": "ERR max request size exceeded"},
+                {"result": "x" * 12},
+            ]
+
+    def test_daily_limit_until_midnight(self, context: Context) -> None:
+        text = {"error": "ERR max daily request limit exceeded"}
+        with limited(context, daily_limit=3) as server:
+
+            def ask() -> httpx.Response:
+                return httpx.get(server.url + "/incr/n", headers=server.headers)
+
+            lines = [["INCR", "n"]] * 5
+            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+            assert answer.json() == [{"result": 1}, {"result": 2}, {"result": 3}, text, text]
+            assert (ask().status_code, ask().json()) == (400, text)
+            server.clock.advance(9)
+            assert ask().json() == text
+            server.clock.advance(1)
+            assert ask().json() == {"result": 4}
+
+    def test_a_refused_transaction_counts_once(self, context: Context) -> None:
+        with limited(context, daily_limit=3) as server:
+
+            def send(count: int) -> httpx.Response:
+                lines = [["INCR", "n"]] * count
+                return httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+
+            answer = send(4)
+            assert answer.status_code == 400
+            assert answer.json() == {"error": "ERR max daily request limit exceeded"}
+            assert server.keys() == []
+            assert send(2).json() == [{"result": 1}, {"result": 2}]
+            assert send(1).status_code == 400
+
+    def test_refused_tokens_do_not_count(self, context: Context) -> None:
+        with limited(context, daily_limit=1) as server:
+            httpx.get(server.url + "/ping")
+            assert httpx.get(server.url + "/ping", headers=server.headers).status_code == 200
+
+    def test_commands_per_second(self, context: Context) -> None:
+        text = {"error": "ERR max requests limit exceeded. "}
+        with limited(context, max_requests_per_second=2) as server:
+            lines = [["INCR", "n"]] * 3
+            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+            assert answer.json() == [{"result": 1}, {"result": 2}, text]
+            answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+            assert (answer.status_code, answer.json()) == (400, text)
+            server.clock.advance(1)
+            assert httpx.get(server.url + "/incr/n", headers=server.headers).json() == {"result": 3}
+
+    @pytest.mark.parametrize(
+        ("settings", "line", "text"),
+        [
+            (
+                {"max_key_size": 5},
+                ["SET", "k" * 6, "v"],
+                "ERR max key size exceeded. Limit: 5 bytes, Actual: 6 bytes",
+            ),
+            ({"max_key_size": 5}, ["MSET", "k", "v", "longer", "v"], "ERR max key size exceeded"),
+            ({"max_record_size": 10}, ["SET", "k", "x" * 11], "ERR max single record size"),
+            ({"max_record_size": 10}, ["APPEND", "text", "x" * 8], "ERR max single record size"),
+            ({"max_record_size": 10}, ["HSET", "hash", "ab", "x" * 8], "ERR max single record"),
+            ({"max_record_size": 10}, ["SETRANGE", "text", "9", "ab"], "ERR max single record"),
+            ({"max_record_size": 10}, ["SETBIT", "text", "80", "1"], "ERR max single record"),
+            ({"max_data_size": 30}, ["RPUSH", "k", "x" * 30], "ERR DB capacity quota exceeded"),
+        ],
+    )
+    def test_sizes_of_data(
+        self, context: Context, settings: dict[str, int], line: list[str], text: str
+    ) -> None:
+        with limited(context, **settings) as server:
+            server.load({"text": "abc", "hash": {"f": "v"}, "a longer name": "1"})
+            before = server.values()
+            answer = httpx.post(server.url, json=line, headers=server.headers)
+            assert answer.status_code == 400
+            assert answer.json()["error"].startswith(text)
+            assert server.values() == before
+
+    @pytest.mark.parametrize(
+        ("settings", "line"),
+        [
+            ({"max_key_size": 5}, ["GET", "k" * 9]),
+            ({"max_key_size": 5}, ["SET", "kkkkk", "v" * 99]),
+            ({"max_record_size": 10}, ["SET", "text", "x" * 10]),
+            ({"max_record_size": 10}, ["SET", "text", "x" * 10, "EX", "100000000"]),
+            ({"max_record_size": 10}, ["SETRANGE", "text", "8", "ab"]),
+            ({"max_record_size": 10}, ["APPEND", "text", "x" * 7]),
+            ({"max_data_size": 30}, ["SET", "k", "x"]),
+            ({"max_data_size": 3}, ["DEL", "text"]),
+        ],
+    )
+    def test_what_still_fits(
+        self, context: Context, settings: dict[str, int], line: list[str]
+    ) -> None:
+        with limited(context, **settings) as server:
+            server.load({"text": "abc", "other": "1"})
+            assert "result" in httpx.post(server.url, json=line, headers=server.headers).json()
+
+    def test_a_key_has_32_kilobytes_without_any_plan(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
+        fits, long = "k" * 32768, "k" * 32769
+        text = "ERR max key size exceeded. Limit: 32768 bytes, Actual: 32769 bytes"
+        assert http.post("/", json=["SET", fits, long]).json() == {"result": "OK"}
+        assert http.post("/", json=["GET", long]).json() == {"result": None}
+        for line in (["SET", long, 1], ["MSET", "a", 1, long, 1], ["RENAME", fits, long],
+                     ["HSET", long, "f", "v"], ["XADD", long, "*", "a", 1]):  # fmt: skip
+            answer = http.post("/", json=line)
+            assert (answer.status_code, answer.json()) == (400, {"error": text})
+        assert http.post("/pipeline", json=[["INCR", long]]).json() == [{"error": text}]
+        assert server.keys() == [fits]
+
+    @pytest.mark.parametrize("settings", [{"max_key_size": None}, {"dialect": "redis"}])
+    def test_unless_told_otherwise(self, context: Context, settings: dict[str, Any]) -> None:
+        with limited(context, **settings) as server:
+            line = ["SET", "k" * 40_000, 1]
+            answer = httpx.post(server.url, json=line, headers=server.headers)
+            assert answer.json() == {"result": "OK"}
+
+    def test_the_limits_of_data_hold_in_scripts_and_not_for_the_tester(
+        self, context: Context
+    ) -> None:
+        with limited(context, max_record_size=3) as server:
+            script = "return redis.call('SET', KEYS[1], 1)"
+            line = ["EVAL", script, 1, "k" * 32769]
+            error = httpx.post(server.url, json=line, headers=server.headers).json()["error"]
+            assert "ERR max key size exceeded. Limit: 32768 bytes" in error
+            script = "return redis.call('SET', KEYS[1], ARGV[1])"
+            line = ["EVAL", script, 1, "k", "four"]
+            error = httpx.post(server.url, json=line, headers=server.headers).json()["error"]
+            assert "max single record size exceeded" in error
+            assert server.execute("SET", "k", "four") == "OK"
+
+    def test_open_streams(self, context: Context) -> None:
+        with limited(context, max_connections=1) as server:
+            url, headers = server.url, {**server.headers, **EVENTS}
+            with httpx.stream("GET", f"{url}/subscribe/news", headers=headers) as response:
+                lines = events(response)
+                next(lines)
+                refused = httpx.get(f"{url}/subscribe/news", headers=headers, timeout=5)
+                assert refused.status_code == 400
+                assert refused.json() == {"error": "ERR max concurrent connections exceeded"}
+                assert httpx.get(f"{url}/ping", headers=server.headers).status_code == 200
+
+    def test_pending_entries_of_a_consumer(self, context: Context) -> None:
+        with limited(context, max_pending_entries=2) as server:
+            server.load({"s": [("1-1", {"a": "1"}), ("2-1", {"a": "1"}), ("3-1", {"a": "1"})]})
+            server.execute("XGROUP", "CREATE", "s", "g", "0")
+            line = ["XREADGROUP", "GROUP", "g", "c", "COUNT", 2, "STREAMS", "s", ">"]
+            assert "result" in httpx.post(server.url, json=line, headers=server.headers).json()
+            answer = httpx.post(server.url, json=line, headers=server.headers).json()
+            assert answer["error"].startswith(
+                "ERR XReadGroup is cancelled. Pending Entries List limit per consumer is about to "
+                "be reached. Limit: 2, Current PEL size: 2, Requested Read: 1"
+            )
+
+    @pytest.mark.parametrize("path", ["/pipeline", "/multi-exec"])
+    def test_pipeline_length(self, context: Context, path: str) -> None:
+        with limited(context, max_pipeline_length=2) as server:
+            for count, status in ((2, 200), (3, 400)):
+                lines = [["PING"]] * count
+                answer = httpx.post(server.url + path, json=lines, headers=server.headers)
+                assert answer.status_code == status
+            assert answer.json() == {
+                "error": "ERR max pipeline length exceeded. Limit: 2, Actual: 3"
+            }
+
+
+def events(response: httpx.Response) -> Iterator[str]:
+    return (line for line in response.iter_lines() if line.startswith("data: "))
+
+
+class TestStreams:
+    def test_subscribe(self, server: KVServer, http: httpx.Client) -> None:
+        with http.stream("POST", "/subscribe/news", headers=EVENTS, content=b"[]") as response:
+            assert response.headers["Content-Type"].startswith("text/event-stream")
+            lines = events(response)
+            assert next(lines) == "data: subscribe,news,1"
+            assert http.get("/pubsub/numsub/news").json() == {"result": ["news", 1]}
+            assert http.post("/publish/news", content=b"a,b").json() == {"result": 1}
+            assert next(lines) == "data: message,news,a,b"
+            assert server.execute("PUBLISH", "news", "two\nlines") == 1
+            assert [next(lines), next(lines)] == ["data: message,news,two", "data: lines"]
+
+    def test_psubscribe(self, http: httpx.Client) -> None:
+        with http.stream("GET", "/psubscribe/n*", headers=EVENTS) as response:
+            lines = events(response)
+            assert next(lines) == "data: psubscribe,n*,1"
+            http.get("/publish/news/%22x%22")
+            assert next(lines) == 'data: pmessage,n*,news,"x"'
+
+    def test_keys_that_expire_while_everybody_only_listens(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
+        server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
+        with http.stream("GET", "/psubscribe/__keyevent*", headers=EVENTS) as response:
+            lines = events(response)
+            next(lines)
+            server.execute("SET", "k", "v", "EX", 5)
+            server.clock.advance(5)
+            assert next(lines) == "data: pmessage,__keyevent*,__keyevent@0__:expired,k"
+
+    def test_a_client_that_goes_listens_no_more(self, server: KVServer, http: httpx.Client) -> None:
+        with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
+            next(events(response))
+        gone = server.clock.signal()
+        silent = server.clock.wait(
+            gone,
+            lambda: not server.execute("PUBSUB", "CHANNELS") or None,
+            server.clock.now_us() + 5_000_000,
+        )
+        assert silent or server.execute("PUBSUB", "CHANNELS") == []
+
+    def test_monitor(self, http: httpx.Client) -> None:
+        with http.stream("GET", "/monitor", headers=EVENTS) as response:
+            lines = events(response)
+            assert next(lines) == 'data: "OK"'
+            http.post("/", json=["SET", "k", 'a"b\n'])
+            line = next(lines)
+        assert line.startswith("data: 1767311990.000000 [0 127.0.0.1:")
+        assert line.endswith('"SET" "k" "a\\"b\\n"')
+
+    def test_silence_is_filled_with_heartbeats(self, server: KVServer) -> None:
+        server.clock.wait_cap = 0.01
+        with (
+            httpx.Client(base_url=server.url, headers={**server.headers, **EVENTS}) as http,
+            http.stream("GET", "/subscribe/news") as response,
+        ):
+            lines = response.iter_lines()
+            assert next(line for line in lines if line.startswith(":")) == ": heartbeat"
+
+    def test_without_event_streams_these_are_commands_rest_has_not(
+        self, http: httpx.Client
+    ) -> None:
+        for path, name in [
+            ("/subscribe/a", "subscribe"),
+            ("/psubscribe/a", "psubscribe"),
+            ("/monitor", "MONITOR"),
+        ]:
+            answer = http.get(path)
+            assert answer.status_code == 400
+            text = f"ERR Command is not available: '{name.upper()}'"
+            assert answer.json() == {"error": text}
+
+    def test_who_may(self, server: KVServer) -> None:
+        headers = {"Authorization": f"Bearer {server.read_only_token}", **EVENTS}
+        assert httpx.get(server.url + "/monitor", headers=headers).status_code == 400
+        assert httpx.get(server.url + "/monitor", headers=EVENTS).status_code == 401
+
+    @pytest.mark.parametrize(
+        ("path", "rules"),
+        [
+            ("/subscribe/news", ["DELUSER", "u"]),
+            ("/psubscribe/news", ["SETUSER", "u", "resetchannels"]),
+            ("/monitor", ["DELUSER", "u"]),
+        ],
+    )
+    def test_a_stream_ends_with_what_its_user_may(
+        self, server: KVServer, path: str, rules: list[str]
+    ) -> None:
+        server.execute("ACL", "SETUSER", "u", "on", ">pw", "+@all", "&news")
+        token = server.execute("ACL", "RESTTOKEN", "u", "pw")
+        headers = {"Authorization": f"Bearer {token}", **EVENTS}
+        with httpx.stream("GET", server.url + path, headers=headers) as response:
+            lines = events(response)
+            next(lines)
+            server.execute("ACL", *rules)
+            for _ in lines:
+                """Until there are no more."""
+        assert server.execute("PUBLISH", "news", "secret") == 0
+
+    def test_the_body_of_a_stream_is_no_word_of_its_command(self, server: KVServer) -> None:
+        with server.faults.answer(503, command="SUBSCRIBE"):
+            headers = {**server.headers, **EVENTS}
+            httpx.post(server.url + "/subscribe/news", headers=headers, json=[])
+        assert server.journal.calls().only().facts["words"] == [["subscribe", "news"]]
+
+    def test_closing_the_server_ends_the_stream(self, context: Context) -> None:
+        server = KVServer(context)
+        with httpx.stream(
+            "GET", server.url + "/subscribe/a", headers={**server.headers, **EVENTS}
+        ) as response:
+            lines = response.iter_lines()
+            next(lines)
+            server.close()
+            with pytest.raises((httpx.HTTPError, StopIteration)):
+                exhaust(lines)
+
+
+def exhaust(lines: Iterator[str]) -> None:
+    while True:
+        next(lines)
+
+
+NOT_OVER_REST = [
+    ["BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN", "BLMOVE", "BLMPOP", "BZMPOP"],
+    ["WATCH", "UNWATCH", "DISCARD"],
+    ["SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SPUBLISH", "MONITOR"],
+    ["AUTH", "HELLO", "QUIT", "RESET", "SELECT"],
+    ["CLUSTER", "ASKING", "READONLY", "READWRITE"],
+]
+
+
+class TestAvailability:
+    @pytest.mark.parametrize("name", [name for group in NOT_OVER_REST for name in group])
+    def test_what_rest_does_not_have(self, http: httpx.Client, name: str) -> None:
+        for line in ([name], [name.lower(), "a", "0"]):
+            answer = http.post("/", json=line)
+            assert answer.status_code == 400
+            assert answer.json() == {"error": f"ERR Command is not available: '{name}'"}
+
+    def test_of_client_only_setinfo(self, http: httpx.Client) -> None:
+        assert http.get("/client/setinfo/lib-name/x").json() == {"result": "OK"}
+        answer = http.get("/client/id")
+        assert answer.json() == {"error": "ERR Command is not available: 'CLIENT'"}
+
+    def test_a_read_that_would_wait_is_refused(self, http: httpx.Client) -> None:
+        line = ["XREAD", "BLOCK", 0, "STREAMS", "s", "$"]
+        refused = {"error": "ERR Command is not available: 'XREAD' with BLOCK, which waits"}
+        for answer in (
+            http.post("/", json=line),
+            http.get("/xread/block/0/streams/s/$"),
+            http.post("/xread", content=b"block", params={"0": "", "streams": "s"}),
+        ):
+            assert (answer.status_code, answer.json()) == (400, refused)
+        piped = http.post("/pipeline", json=[["SET", "k", 1], line, ["INCR", "k"]])
+        assert (piped.status_code, piped.json()) == (
+            200,
+            [{"result": "OK"}, refused, {"result": 2}],
+        )
+        atomic = http.post("/multi-exec", json=[["INCR", "k"], line])
+        assert atomic.status_code == 400
+        assert "not available: 'XREAD'" in atomic.json()["error"]
+        assert http.get("/get/k").json() == {"result": "2"}
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=8,
+)
+ANY_BODY = st.binary(max_size=30) | ANY_JSON.map(lambda value: json.dumps(value).encode())
+
+
+class TestAnyInput:
+    @settings(max_examples=150, deadline=None)
+    @given(
+        method=st.sampled_from(["GET", "HEAD", "POST", "PUT", "DELETE", "X"]),
+        path=st.sampled_from(
+            ["/", "/pipeline", "/multi-exec", "/set/k", "/monitor", "/subscribe/a"]
+        )
+        | st.binary(max_size=12).map(lambda raw: "/" + raw.decode("latin-1")),
+        query=st.sampled_from(["", "?EX=1", "?=", "?%ff=%", "?a&b=&&c=d"]),
+        body=ANY_BODY,
+        headers=st.lists(
+            st.sampled_from(
+                [
+                    ("Upstash-Encoding", "base64"),
+                    ("Service-Response-Format", "resp2"),
+                    ("Upstash-Sync-Token", ""),
+                ]
+            ),
+            max_size=2,
+        ),
+    )
+    def test_the_answer_is_one_the_service_gives(
+        self, method: str, path: str, query: str, body: bytes, headers: list[tuple[str, str]]
+    ) -> None:
+        with KVServer(Context.alone()) as server:
+            headers = [*headers, ("Authorization", f"Bearer {server.token}")]
+            answer = server.app.answer(Request(method, path + query, headers, body))
+            assert isinstance(answer, Answer)
+            assert answer.status in (200, 400, 405)
+            assert "bug" not in [problem.kind for problem in server.app.problems]
+
+
+class TestJournal:
+    def test_facts_for_faults(self, server: KVServer, http: httpx.Client) -> None:
+        http.get("/get/k")
+        http.post("/", json=["SET", "k", 1])
+        http.post("/pipeline", json=[["get", "k"], ["DEL", "k"]])
+        server.assert_called("GET", times=2)
+        server.assert_called(command="DEL", times=1)
+        assert json.loads(server.journal.calls()[1].body) == ["SET", "k", 1]
+
+
+def test_a_stream_nobody_reads_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_fakecloud.kv.rest.streams.EVENTS_LIMIT", 1_000_000)
+    streams: list[EventStream] = []
+    original = EventStream.put
+
+    def put(stream: EventStream, text: bytes) -> None:
+        original(stream, text)
+        streams.append(stream)
+
+    monkeypatch.setattr(EventStream, "put", put)
+    headers = {**server.headers, **EVENTS}
+    with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "data: subscribe,c,1"
+        for _ in range(400):
+            server.execute("PUBLISH", "c", "x" * 100_000)
+        (stream,) = set(streams)
+        assert stream._signal.closed
+        assert not stream._events
+        # What is on its way arrives, and then the end.
+        assert sum(line.startswith("data: message,c,x") for line in lines) < 400
+    assert server.execute("PUBSUB", "NUMSUB", "c") == ["c", 0]
+
+
+def test_a_stream_somebody_reads_goes_on(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_fakecloud.kv.rest.streams.EVENTS_LIMIT", 10_000)
+    headers = {**server.headers, **EVENTS}
+    with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "data: subscribe,c,1"
+        for number in range(100):
+            server.execute("PUBLISH", "c", f"{number}" + "x" * 1000)
+            assert next(line for line in lines if line).startswith(f"data: message,c,{number}x")

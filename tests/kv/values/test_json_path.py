@@ -1,0 +1,264 @@
+"""Paths into documents, without any command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.values.json_path import PathError, compile_path
+
+DOC = {
+    "store": {
+        "book": [
+            {"category": "reference", "author": "Nigel", "price": 8.95, "a-b": 1},
+            {"category": "fiction", "price": 12.99, "isbn": "x"},
+            {"category": "fiction", "price": 9, "isbn": "y"},
+        ],
+        "bicycle": {"color": "red", "price": 19.95},
+    },
+    "a": 2,
+    "nested": {"a": 4, "b": {"a": None}},
+    "list": [1, 2, 3, "a", True, None],
+    "1": "one",
+    "k y": "spaced",
+    "$x": 3,
+    "_u": 4,
+    "é": 5,
+    "true": 6,
+    'q"': 7,
+}
+
+
+def values(path: str) -> list[object]:
+    return [match.value for match in compile_path(path.encode()).find(DOC)]
+
+
+def places(path: str) -> list[tuple[str | int, ...]]:
+    return [match.parts for match in compile_path(path.encode()).find(DOC)]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("$.a", [2]),
+        ("$['a']", [2]),
+        ('$["a"]', [2]),
+        ("$..a", [None, 4, 2]),
+        ("$.nope", []),
+        ("$.a.b.c", []),
+        ("$.store.book[*].price", [8.95, 12.99, 9]),
+        ("$.store.book[0].a-b", [1]),
+        ("$.store.book[0]['a-b']", [1]),
+        ("$.store.book[0,2].price", [8.95, 9]),
+        ("$['a','nope','_u']", [2, 4]),
+        ("$.store.book[-1].price", [9]),
+        ("$.store.book[-9].price", []),
+        ("$.store.book[0:2].price", [8.95, 12.99]),
+        ("$.store.book[:2].price", [8.95, 12.99]),
+        ("$.store.book[1:].price", [12.99, 9]),
+        ("$.store.book[::2].price", [8.95, 9]),
+        ("$.list[5:2:-1]", [None, True, "a"]),
+        ("$..book[0].author", ["Nigel"]),
+        ("$..[0]", [DOC["store"]["book"][0], 1]),  # type: ignore[index]
+        ("$..['price']", [8.95, 12.99, 9, 19.95]),
+        ("$..book[?(@.price<10)].price", [8.95, 9]),
+        ("$..book[?(@.price<10 && @.isbn)].isbn", ["y"]),
+        ("$..book[?(@.isbn || @.author=='Nigel')].price", [8.95, 12.99, 9]),
+        ("$..book[?(!@.isbn)].price", [8.95]),
+        ("$..book[?@.price > $.a].price", [8.95, 12.99, 9]),
+        ("$..book[?(@.category != 'fiction')].price", [8.95]),
+        ("$.list[?(@ == 'a')]", ["a"]),
+        ("$.list[?(@ >= 2)]", [2, 3]),
+        ("$.list[?@ == true]", [True]),
+        ("$.list[?@ == null]", [None]),
+        ("$.store.book[?(@.author =~ 'Ni.*l')].price", [8.95]),
+        ("$.store.book[?(@.author =~ /^ni/)].price", []),
+        ("$.store.book[?(@.author =~ '(?i)^ni')].price", [8.95]),
+        ("$.store.book[?match(@.author, 'N.*')].price", [8.95]),
+        ("$.store.book[?search(@.author, 'ge')].price", [8.95]),
+        ("$.store.book[?length(@.category) > 8].price", [8.95]),
+        ("$.store.book[?count(@.*) == 3].isbn", ["x", "y"]),
+        ("$.1", ["one"]),
+        ("$.k y", ["spaced"]),
+        ("$['k y']", ["spaced"]),
+        ("$.$x", [3]),
+        ("$._u", [4]),
+        ("$.é", [5]),
+        ("$.true", [6]),
+        ('$.q"', [7]),
+        # legacy paths
+        ("a", [2]),
+        (".a", [2]),
+        ("['a']", [2]),
+        (".nested.b", [{"a": None}]),
+        ("store.book[1].isbn", ["x"]),
+        (".store.book[*].price", [8.95, 12.99, 9]),
+        ("..a", [None, 4, 2]),
+    ],
+)
+def test_what_paths_find(path: str, found: list[object]) -> None:
+    assert values(path) == found
+
+
+@pytest.mark.parametrize("path", ["$", ".", ""])
+def test_roots(path: str) -> None:
+    compiled = compile_path(path.encode())
+    assert compiled.is_root
+    assert compiled.legacy == (path != "$")
+    assert [match.parts for match in compiled.find("just a text")] == [()]
+    assert [match.value for match in compiled.find("just a text")] == ["just a text"]
+
+
+def test_places_are_names_and_indexes() -> None:
+    assert places("$.store.book[-1].isbn") == [("store", "book", 2, "isbn")]
+    assert places("$..a") == [("nested", "b", "a"), ("nested", "a"), ("a",)]
+
+
+def test_a_place_found_twice_is_told_once() -> None:
+    assert places("$.list[0,0,-6]") == [("list", 0)]
+    assert len(places("$..*..*")) == len(set(places("$..*..*")))
+
+
+@pytest.mark.parametrize(
+    ("path", "parent", "name"),
+    [
+        ("$.x", [()], "x"),
+        ("$['x y']", [()], "x y"),
+        ("$.nested.x", [("nested",)], "x"),
+        ("$.store.book[*].x", [("store", "book", n) for n in range(3)], "x"),
+        ("nested.x", [("nested",)], "x"),
+    ],
+)
+def test_the_parent_of_a_member(path: str, parent: list[object], name: str) -> None:
+    found = compile_path(path.encode()).parent_and_name()
+    assert found is not None
+    assert [match.parts for match in found[0].find(DOC)] == parent
+    assert found[1] == name
+
+
+@pytest.mark.parametrize("path", ["$", "$[0]", "$.a[*]", "$..x", "$['a','b']", "$[?(@.a)]"])
+def test_what_does_not_end_in_one_member(path: str) -> None:
+    assert compile_path(path.encode()).parent_and_name() is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "$[",
+        "$.",
+        "$..",
+        "$x",
+        "$.a[",
+        "$[?(",
+        "$[?(@.a",
+        "$.a[01]",
+        "$['a",
+        "$.a]",
+        "$[(@.length-1)]",
+    ],
+)
+def test_bad_paths(path: str) -> None:
+    with pytest.raises(PathError):
+        compile_path(path.encode()).find(DOC)
+
+
+def test_paths_are_utf8() -> None:
+    with pytest.raises(PathError, match="UTF-8"):
+        compile_path(b"$.\xff")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["$" + "..*" * 20, "$..[?(@" + "..*" * 20 + ")]", "$[?(count(@" + "..*" * 20 + ") == 1)]"],
+)
+def test_a_query_looks_at_so_many_values_only(path: str) -> None:
+    chain: object = 1
+    for _ in range(60):
+        chain = [chain]
+    with pytest.raises(PathError, match="more than"):
+        compile_path(path.encode()).find(chain)
+
+
+def test_expressions_count_by_their_length() -> None:
+    with pytest.raises(PathError, match="more than"):
+        compile_path(b"$[?(@ =~ 'a{100}b')]").find(["a" * 100_000])
+
+
+class TestHostileQueries:
+    @pytest.mark.parametrize(
+        "path", ["$" + "[0,0]" * 60, "$" + "..*" * 30, "$..*..*..*..*", "$" + "[*,0]" * 90]
+    )
+    def test_a_query_that_multiplies_itself_ends(self, path: str) -> None:
+        root: object = [1]
+        for _ in range(100):
+            root = [root]
+        with pytest.raises(PathError, match="looks at more than"):
+            compile_path(path.encode()).find(root)
+
+    def test_expressions_match_no_lists(self) -> None:
+        assert compile_path(b'$[?(@=~"a")]').find([["a"], "b", "a", [["a"]]])[0].parts == (2,)
+        assert compile_path(b'$[?(@=~"(a+)+$")]').find([[1], [[2]], {}]) == []
+
+
+# -- the order of matches, against a reference that is too simple to be wrong ------------------------
+
+Match = tuple[tuple[str | int, ...], object]
+Step = tuple[str, str | int]
+
+
+def members(node: Match) -> list[Match]:
+    parts, value = node
+    pairs: list[tuple[str | int, object]] = []
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = list(enumerate(value))
+    return [((*parts, key), item) for key, item in pairs]
+
+
+def below_then_itself(node: Match) -> Iterator[Match]:
+    for member in members(node):
+        yield from below_then_itself(member)
+    yield node
+
+
+def expected(root: object, steps: list[Step]) -> list[tuple[str | int, ...]]:
+    nodes: list[Match] = [((), root)]
+    for dots, wanted in steps:
+        hosts = nodes
+        if dots == "..":
+            hosts = [each for node in nodes for each in below_then_itself(node)]
+        nodes = [
+            member
+            for host in hosts
+            for member in members(host)
+            if wanted == "*" or (member[0][-1] == wanted and type(member[0][-1]) is type(wanted))
+        ]
+    return list(dict.fromkeys(parts for parts, _ in nodes))
+
+
+DOCUMENTS = st.recursive(
+    st.sampled_from([None, 1, "a"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from([".", ".."]), st.sampled_from(["a", "b", "*", 0, 1])),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(DOCUMENTS, STEPS)
+def test_matches_below_a_node_come_before_its_own(root: object, steps: list[Step]) -> None:
+    path = "$"
+    for dots, wanted in steps:
+        bracket = isinstance(wanted, int)
+        path += f"{'..' if dots == '..' else ''}[{wanted}]" if bracket else f"{dots}{wanted}"
+    found = compile_path(path.encode()).find(root)
+    assert [match.parts for match in found] == expected(root, steps), path

@@ -1,0 +1,157 @@
+# mypy: disable-error-code="func-returns-value"
+"""Real-time caps: in order, cancellable, and not moved by freezing tools."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.queue.delivery.deadlines import Deadlines, loop_is_running
+
+from ..edge import frozen
+
+
+@pytest.fixture
+def deadlines() -> Iterator[Deadlines]:
+    deadlines = Deadlines(0.05)
+    yield deadlines
+    deadlines.close()
+
+
+def test_callbacks_come_in_the_order_of_their_instants(deadlines: Deadlines) -> None:
+    came: list[str] = []
+    done = threading.Event()
+    deadlines.start(lambda: (came.append("last"), done.set()), 0.09)
+    deadlines.start(lambda: came.append("second"), 0.04)
+    deadlines.start(lambda: came.append("first"), 0.01)
+    assert done.wait(5)
+    assert came == ["first", "second", "last"]
+
+
+def test_a_cancelled_one_never_comes(deadlines: Deadlines) -> None:
+    came: list[str] = []
+    held, released, done = threading.Event(), threading.Event(), threading.Event()
+    # The thread is kept busy, so that however slow this is, the next one has not come yet.
+    deadlines.start(lambda: (held.set(), released.wait(30)), 0)
+    assert held.wait(30)
+    number = deadlines.start(lambda: came.append("cancelled"), 0)
+    assert deadlines.cancel(number)
+    assert not deadlines.cancel(number)
+    later = deadlines.start(done.set, 0)
+    released.set()
+    assert done.wait(30)
+    assert came == []
+    assert not deadlines.cancel(later)
+
+
+def test_a_callback_that_fails_does_not_stop_the_others(deadlines: Deadlines) -> None:
+    done = threading.Event()
+    deadlines.start(lambda: 1 / 0, 0.01)
+    deadlines.start(done.set, 0.02)
+    assert done.wait(5)
+
+
+def test_no_thread_before_the_first_and_none_after_the_end() -> None:
+    def threads() -> list[str]:
+        return [one.name for one in threading.enumerate() if "deadlines" in one.name]
+
+    before = threads()
+    deadlines = Deadlines()
+    assert threads() == before
+    deadlines.cancel(deadlines.start(lambda: None))
+    assert len(threads()) == len(before) + 1
+    deadlines.close()
+    deadlines.close()
+    assert threads() == before
+
+
+def test_a_callback_may_close(deadlines: Deadlines) -> None:
+    done = threading.Event()
+    deadlines.start(lambda: (deadlines.close(), done.set()), 0.01)
+    assert done.wait(5)
+
+
+@pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
+def test_frozen_time_does_not_hold_them_up(deadlines: Deadlines, tool: str) -> None:
+    done = threading.Event()
+    with frozen(tool):
+        deadlines.start(done.set)
+        assert done.wait(5)
+
+
+async def forever() -> str:
+    if loop_is_running():
+        await (asyncio.sleep(60) if _is_asyncio() else trio.sleep(60))
+    return "never"
+
+
+async def answer() -> str:
+    return "answer"
+
+
+def _is_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_work_within_the_cap_and_beyond_it(deadlines: Deadlines, library: str) -> None:
+    async def main() -> tuple[str | None, str | None]:
+        return await deadlines.within_cap(answer()), await deadlines.within_cap(forever())
+
+    started = monotonic()
+    got = asyncio.run(main()) if library == "asyncio" else trio.run(main)
+    assert got == ("answer", None)
+    assert monotonic() - started < 5
+
+
+def test_an_exception_of_the_work_comes_through(deadlines: Deadlines) -> None:
+    async def broken() -> None:
+        raise KeyError("boom")
+
+    with pytest.raises(KeyError):
+        asyncio.run(deadlines.within_cap(broken()))
+    with pytest.raises(KeyError):
+        trio.run(deadlines.within_cap, broken())
+
+
+def test_work_that_cancels_itself_is_cancelled_and_not_late() -> None:
+    deadlines = Deadlines(60)
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await deadlines.within_cap(cancelled())
+
+    asyncio.run(main())
+    deadlines.close()
+
+
+def test_the_words_name_the_awaitable_form_only_where_it_helps(deadlines: Deadlines) -> None:
+    assert deadlines.late_text("why") == "no answer within 0.05 s of real time"
+
+    async def inside() -> str:
+        return deadlines.late_text("why")
+
+    assert "await queue.aio.advance" in asyncio.run(inside())
+    assert "await queue.aio.advance" in trio.run(inside)
+
+
+def test_deadlines_that_were_met_leave_nothing_behind() -> None:
+    deadlines = Deadlines(86_400)
+    kept = deadlines.start(lambda: None)
+    for _ in range(2_000):
+        assert deadlines.cancel(deadlines.start(lambda: None))
+    assert len(deadlines._heap) < 200
+    assert deadlines.cancel(kept)
+    deadlines.close()

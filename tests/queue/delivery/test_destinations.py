@@ -1,0 +1,445 @@
+"""The table of destinations: prefixes, applications, callables and prepared answers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.delivery.destinations import (
+    DeliveredRequest,
+    Destinations,
+    DestinationTimeout,
+    Reply,
+)
+from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.model import SECOND, Delivery, Headers
+
+from ..edge import Table
+
+APP = "https://app.example.com"
+
+
+def delivery(
+    url: str = APP + "/hook",
+    body: bytes = b"",
+    headers: Headers | None = None,
+    method: str = "POST",
+    timeout_us: int = 30 * SECOND,
+) -> Delivery:
+    return Delivery("msg_1", url, method, headers or [], body, 2, 0, timeout_us)
+
+
+# -- prefixes --------------------------------------------------------------------------------------
+
+
+def test_the_longest_prefix_wins(table: Table) -> None:
+    table.accept()
+    table.answers(APP, 201)
+    table.answers(APP + "/hook", 202)
+    table.answers(APP + "/hook/deep", 203)
+    got = [table.status(APP + path) for path in ("/hook/deep/er", "/hook/x", "/hook?x", "/other")]
+    assert [*got, table.status("https://else.example.com/")] == [203, 202, 202, 201, 200]
+    assert [route.prefix.removeprefix(APP) for route in table.routes] == [
+        "/hook/deep",
+        "/hook",
+        "",
+        "*",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "url", "takes"),
+    [
+        (APP, APP, True),
+        (APP, APP + "/", True),
+        (APP + "/", APP + "/any", True),
+        (APP, "https://APP.example.com:443/x", True),
+        (APP + ":443", APP + "/x", True),
+        (APP, "https://user:pass@app.example.com/x", True),
+        (APP, "http://app.example.com/x", False),
+        (APP, "https://app.example.com:444/x", False),
+        (APP, "https://app.example.com.evil.com/", False),
+        (APP + "/hook", APP + "/hooks", False),
+        (APP + "/hook", APP + "/hook/", True),
+        (APP + "/hook/", APP + "/hook", False),
+        (APP + "/hook?x=1", APP + "/hook?x=1&y=2", True),
+        (APP + "/hook?x=1", APP + "/hook?x=12", False),
+        (APP + "/a%2Fb", APP + "/a/b", False),
+        ("http://[::1]:8000", "http://[::1]:8000/x", True),
+        ("https://app.example.com/ä", "https://app.example.com/ä".encode().decode("latin-1"), True),
+        (APP, "http://[broken", False),
+        (APP, "https://app.example.com:x/", False),
+        ("*", "http://[broken", True),
+    ],
+)
+def test_what_a_prefix_takes(table: Table, prefix: str, url: str, takes: bool) -> None:
+    table.accept(prefix)
+    assert (table.find(url) is not None) is takes
+
+
+@given(st.text(max_size=30))
+def test_no_url_breaks_the_table(url: str) -> None:
+    table = Destinations()
+    table.accept(APP)
+    assert table.find(url) is None or url.lower().startswith("https://")
+
+
+@pytest.mark.parametrize("url", ["", "app.example.com", "/hook", "ftp://x/", "https://", 7, None])
+def test_what_is_no_destination(table: Table, url: Any) -> None:
+    with pytest.raises(ContractError, match="give an absolute URL"):
+        table.accept(url)
+
+
+def test_the_same_prefix_again_replaces_it_and_remove_takes_it_out(table: Table) -> None:
+    first = table.answers(APP, 500)
+    second = table.answers(APP + "/", 201)
+    assert table.status(APP) == 201
+    first.remove()
+    assert table.status(APP) == 201
+    second.remove()
+    second.remove()
+    assert table.find(APP) is None
+
+
+def test_clear(table: Table) -> None:
+    table.accept()
+    table.accept(APP)
+    table.clear()
+    assert table.routes == []
+
+
+def test_a_route_keeps_what_came(table: Table) -> None:
+    route = table.accept(APP)
+    table.deliver(delivery(APP + "/1", b"one"))
+    table.deliver(delivery(APP + "/2", b"two"))
+    assert [seen.path for seen in route.deliveries] == ["/1", "/2"]
+    assert route.deliveries.where(path="/2").only().text == "two"
+    assert repr(route) == f"<DestinationRoute accept {APP} deliveries=2>"
+
+
+# -- prepared answers ------------------------------------------------------------------------------
+
+
+def test_answers_in_turn_and_the_last_repeats(table: Table) -> None:
+    table.answers(APP, 500, (429, "slow down", {"Retry-After": "7"}), 200)
+    got = [table.deliver(delivery()) for _ in range(4)]
+    assert [outcome.status for outcome in got] == [500, 429, 200, 200]
+    assert got[1].body == b"slow down"
+    assert got[1].headers == [("Retry-After", "7"), ("Content-Type", "text/plain; charset=utf-8")]
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "kind"),
+    [
+        (b"\xff", b"\xff", None),
+        (bytearray(b"x"), b"x", None),
+        ("tëxt", "tëxt".encode(), "text/plain; charset=utf-8"),
+        ({"a": [1]}, b'{"a": [1]}', "application/json"),
+        ([], b"[]", "application/json"),
+        (None, b"", None),
+    ],
+)
+def test_bodies(table: Table, body: object, sent: bytes, kind: str | None) -> None:
+    table.answers(APP, (200, body))
+    outcome = table.deliver(delivery())
+    assert outcome.body == sent
+    assert outcome.headers == ([("Content-Type", kind)] if kind else [])
+
+
+def test_a_given_content_type_stays(table: Table) -> None:
+    table.answers(APP, (200, {}, {"content-type": "application/problem+json"}))
+    assert table.deliver(delivery()).headers == [("content-type", "application/problem+json")]
+
+
+def test_an_answer_takes_virtual_time(table: Table) -> None:
+    table.answers(APP, 200, Reply(200, after="40s"), after=timedelta(seconds=29))
+    first, second = table.deliver(delivery()), table.deliver(delivery())
+    assert (first.status, first.virtual_us) == (200, 29 * SECOND)
+    assert (second.status, second.virtual_us) == (None, 30 * SECOND)
+    assert isinstance(second.exception, DestinationTimeout)
+    assert "no answer within 30 s on the queue's clock" in str(second.exception)
+
+
+def test_hang_and_refuse(table: Table) -> None:
+    table.hang(APP + "/hang")
+    table.refuse(APP + "/refuse")
+    table.answers(APP + "/both", Reply.hang(), Reply.refuse(), 200)
+    hung = table.deliver(delivery(APP + "/hang"))
+    assert (hung.status, hung.virtual_us, hung.refused) == (None, 30 * SECOND, False)
+    refused = table.deliver(delivery(APP + "/refuse"))
+    assert isinstance(refused.exception, ConnectionRefusedError)
+    assert (refused.status, refused.virtual_us) == (None, 0)
+    both = [table.deliver(delivery(APP + "/both")).status for _ in range(3)]
+    assert both == [None, None, 200]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", 99, 600, True, 2.5, (), (200, "", {}, 1, 2), object()],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_is_no_answer(table: Table, answer: Any) -> None:
+    if answer == "":
+        with pytest.raises(ContractError, match="at least one answer"):
+            table.answers(APP)
+        return
+    with pytest.raises(ContractError, match="is not an"):
+        table.answers(APP, answer)
+
+
+def test_a_bad_duration(table: Table) -> None:
+    with pytest.raises(ContractError, match="is not a duration"):
+        Reply(after="soon")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"body": "\ud800"}, "is no text that UTF-8 can write"),
+        ({"body": {1, 2}}, "body={1, 2} is nothing that JSON can hold"),
+        ({"status": "200"}, "'200' is not an HTTP status"),
+        ({"status": None}, "None is not an HTTP status"),
+        ({"headers": "x"}, "'x' are no headers: give a dict or a list of (name, value)"),
+        ({"headers": [1]}, "[1] are no headers"),
+        ({"headers": None}, "None are no headers"),
+        ({"headers": {1: "x"}}, "(1, 'x') is no header: give a name and a value"),
+        ({"headers": {"X": None}}, "('X', None) is no header"),
+        ({"headers": {"X": "a\r\nb"}}, "is no header: it breaks the line"),
+    ],
+)
+def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        Reply(**given)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (
+            (200, {"X-A": "1"}, "ok"),
+            "'ok' are no headers, so body and headers seem to be swapped: give a dict or a list of"
+            " (name, value), in a tuple as (status, body, headers)",
+        ),
+        ((200, [("X-A", "1")], b"ok"), "b'ok' are no headers, so body and headers seem to be"),
+        ((200, {}, b""), "so body and headers seem to be swapped"),
+        (("ok", 200), "('ok', 200) is not an answer: give a status, (status, body), (status, body"),
+        ((200, "ok", 5), "5 are no headers: give a dict"),
+        ({200: object}, "is nothing that JSON can hold"),
+    ],
+)
+@pytest.mark.parametrize("way", ["call", "async", "answers"])
+def test_an_answer_in_another_shape_is_told_the_right_one(
+    table: Table, answer: Any, text: str, way: str
+) -> None:
+    async def coroutine(request: DeliveredRequest) -> Any:
+        return answer
+
+    def give() -> None:
+        if way == "answers":
+            table.answers(APP, answer)
+        table.call(APP, coroutine if way == "async" else lambda request: answer)
+        table.deliver(delivery())
+
+    with pytest.raises(ContractError, match=re.escape(text)):
+        give()
+
+
+def test_headers_of_an_answer_may_be_given_in_many_ways(table: Table) -> None:
+    for headers in ({"Retry-After": 5}, [("Retry-After", "5")], iter([["Retry-After", "5"]])):
+        table.answers(APP, (503, "", headers))
+        for _ in range(2):
+            assert ("Retry-After", "5") in table.deliver(delivery()).headers
+
+
+def test_a_body_that_cannot_be_written_is_a_slip_of_the_handler(table: Table) -> None:
+    table.call(APP, lambda request: {"a": {1}})
+    with pytest.raises(ContractError, match="is nothing that JSON can hold"):
+        table.deliver(delivery())
+
+
+@pytest.mark.parametrize("url", [None, b"https://a/", 5])
+def test_what_no_route_takes(table: Table, url: Any) -> None:
+    with pytest.raises(ContractError, match=re.escape(f"find({url!r}): give a URL")):
+        table.find(url)
+
+
+def test_an_exception_as_answer_is_a_500_and_kept(table: Table) -> None:
+    error = ValueError("boom")
+    table.answers(APP, error)
+    outcome = table.deliver(delivery())
+    assert (outcome.status, outcome.exception) == (500, error)
+
+
+# -- callables -------------------------------------------------------------------------------------
+
+
+def test_a_callable_sees_the_request(table: Table) -> None:
+    seen: list[DeliveredRequest] = []
+    table.call(APP, seen.append)
+    table.deliver(
+        delivery(APP + "/a%20b?x=1", b'{"n": 1}', [("Content-Type", "application/json")], "PUT")
+    )
+    (request,) = seen
+    assert (request.method, request.url) == ("PUT", APP + "/a%20b?x=1")
+    assert (request.path, request.query) == ("/a%20b", "x=1")
+    assert (request.json(), request.text, request.body) == ({"n": 1}, '{"n": 1}', b'{"n": 1}')
+    assert request.header("content-TYPE") == "application/json"
+    assert request.header("x-missing") is None
+    assert (request.message_id, request.retried) == ("msg_1", 2)
+    assert request.headers == [("Content-Type", "application/json")]
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "body"),
+    [
+        (None, 200, b""),
+        (204, 204, b""),
+        ((503, "no"), 503, b"no"),
+        (Reply(201, b"x"), 201, b"x"),
+        ("text", 200, b"text"),
+        (b"raw", 200, b"raw"),
+        ({"a": 1}, 200, b'{"a": 1}'),
+    ],
+)
+def test_what_a_callable_may_return(table: Table, value: object, status: int, body: bytes) -> None:
+    async def coroutine(request: DeliveredRequest) -> object:
+        await asyncio.sleep(0)
+        return value
+
+    table.call(APP + "/plain", lambda request: value)
+    table.call(APP + "/async", coroutine)
+    for path in ("/plain", "/async"):
+        for outcome in (
+            table.deliver(delivery(APP + path)),
+            asyncio.run(table.adeliver(delivery(APP + path))),
+        ):
+            assert (outcome.status, outcome.body) == (status, body)
+
+
+def test_a_callable_that_raises(table: Table) -> None:
+    def broken(request: DeliveredRequest) -> None:
+        raise KeyError("boom")
+
+    async def broken_too(request: DeliveredRequest) -> None:
+        raise KeyError("boom")
+
+    table.call(APP + "/1", broken)
+    table.call(APP + "/2", broken_too)
+    for path in ("/1", "/2"):
+        for outcome in (
+            table.deliver(delivery(APP + path)),
+            asyncio.run(table.adeliver(delivery(APP + path))),
+        ):
+            assert outcome.status == 500
+            assert isinstance(outcome.exception, KeyError)
+
+
+def test_a_callable_that_returns_nonsense_says_so(table: Table) -> None:
+    table.call(APP, lambda request: 1.5)
+    with pytest.raises(ContractError, match=r"1\.5 is not an answer: give a status"):
+        table.deliver(delivery())
+    with pytest.raises(ContractError, match=r"1\.5 is not an answer: give a status"):
+        asyncio.run(table.adeliver(delivery()))
+
+
+def test_a_failing_test_inside_a_handler_passes_through(table: Table) -> None:
+    table.call(APP, lambda request: pytest.fail("from inside"))
+    with pytest.raises(pytest.fail.Exception, match="from inside"):
+        table.deliver(delivery())
+
+
+def test_a_callable_runs_in_the_drivers_thread(table: Table) -> None:
+    threads: list[object] = []
+    table.call(APP, lambda request: threads.append(threading.current_thread()))
+    table.deliver(delivery())
+    asyncio.run(table.adeliver(delivery()))
+    assert threads == [threading.current_thread()] * 2
+
+
+def test_a_coroutine_that_never_ends_meets_the_cap(table: Table) -> None:
+    ended: list[str] = []
+
+    async def stuck(request: DeliveredRequest) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+
+    table.call(APP, stuck)
+    for outcome in (table.deliver(delivery()), asyncio.run(table.adeliver(delivery()))):
+        assert isinstance(outcome.exception, DestinationTimeout)
+        assert outcome.virtual_us == 0
+    table.close()
+    assert ended == ["ended"] * 2
+
+
+def test_a_timeout_error_of_the_handler_is_its_own(table: Table) -> None:
+    async def slow(request: DeliveredRequest) -> None:
+        raise TimeoutError("mine")
+
+    table.call(APP, slow)
+    assert table.deliver(delivery()).status == 500
+    assert asyncio.run(table.adeliver(delivery())).status == 500
+
+
+@pytest.mark.parametrize("register", ["call", "wsgi", "asgi"])
+def test_only_callables_are_taken(table: Table, register: str) -> None:
+    with pytest.raises(ContractError, match="got 'x'"):
+        getattr(table, register)(APP, "x")
+
+
+# -- with a queue ----------------------------------------------------------------------------------
+
+
+def test_reset_returns_to_the_destinations_of_the_baseline() -> None:
+    with Queue(Context.alone(now="2026-01-01T00:00:00Z")) as queue:
+        kept = queue.destinations.answers(APP, 500, 200)
+        queue.set_baseline()
+        queue.destinations.answers(APP, 418)
+        queue.destinations.accept("https://other.example.com")
+        queue.publish(APP, retries=0)
+        queue.run_until_idle()
+        queue.reset()
+        assert queue.destinations.routes == [kept]
+        for _ in range(2):
+            queue.publish(APP)
+            queue.run_until_idle()
+            assert [one.status for one in queue.attempts()] == [500, 200]
+            assert len(kept.deliveries) == 2
+            queue.reset()
+
+
+def test_without_a_baseline_reset_leaves_no_destination() -> None:
+    with Queue(Context.alone()) as queue:
+        queue.destinations.accept()
+        queue.reset()
+        assert queue.destinations.routes == []
+
+
+def test_a_server_that_runs_for_long_keeps_the_last_deliveries() -> None:
+    with Cloud(delivery="driven") as cloud:
+        queue = cloud.queue()
+        route = queue.destinations.accept(APP)
+        for keep in (None, 8, 0):
+            cloud.journal.keep = keep
+            for number in range(30):
+                queue.publish(APP, body=str(number))
+            queue.run_until_idle()
+            bodies = [one.text for one in route.deliveries]
+            if keep is None:
+                assert len(bodies) == 30
+            elif keep:
+                assert 8 <= len(bodies) <= 10
+                assert bodies[-8:] == [str(number) for number in range(22, 30)]
+            else:
+                assert bodies == []

@@ -1,0 +1,320 @@
+"""Faults of deliveries and signatures, and of publishing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.wire.signing import explain
+
+from ..scene import (
+    CALLBACK,
+    DEST,
+    FAILURE,
+    Scene,
+)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with Scene() as one:
+        yield one
+
+
+def why_not(scene: Scene, request: DeliveredRequest) -> str | None:
+    import time
+
+    return explain(
+        request.header("Upstash-Signature"),
+        body=request.body,
+        keys=scene.queue.engine.keys,
+        at=time.time(),
+        url=request.url,
+    )
+
+
+def test_without_faults_everything_verifies(scene: Scene) -> None:
+    scene.publish({"Upstash-Callback": CALLBACK})
+    scene.queue.run_until_idle()
+    assert [why_not(scene, one) for one in scene.came] == [None, None]
+
+
+def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
+    fault = scene.queue.faults.crash_after_answer()
+    message_id = scene.publish({"Upstash-Callback": CALLBACK})
+    attempts = scene.queue.deliver_due()
+    assert [(one.message_id, one.header("Upstash-Retried")) for one in scene.to(DEST)] == [
+        (message_id, "0"),
+        (message_id, "0"),
+    ]
+    assert [one.state for one in attempts if one.url == DEST] == ["lost", "delivered"]
+    # What the queue never stored it does not report.
+    assert len(scene.to(CALLBACK)) == 1
+    assert fault.hits == 1
+    assert "fault: crash_after_answer" in scene.queue.message(message_id).timeline
+
+
+def test_a_crash_each_time_is_cut(scene: Scene) -> None:
+    with Scene(loop_limit=10) as small:
+        small.queue.faults.crash_after_answer(times=None)
+        small.publish()
+        with pytest.raises(AssertionError, match="endless loop"):
+            small.queue.deliver_due()
+
+
+def test_duplicates(scene: Scene) -> None:
+    fault = scene.queue.faults.duplicate(times=1)
+    first = scene.publish()
+    second = scene.publish()
+    scene.queue.deliver_due()
+    assert [one.message_id for one in scene.came] == [first, first, second]
+    assert len({one.header("Upstash-Signature") for one in scene.came[:2]}) == 1
+    assert len(scene.queue.attempts()) == 2
+    assert fault.hits == 1
+
+
+def test_reordering(scene: Scene) -> None:
+    scene.queue.faults.reorder(times=1)
+    ids = [scene.publish() for _ in range(3)]
+    scene.queue.deliver_due()
+    assert [one.message_id for one in scene.came] == [ids[1], ids[2], ids[0]]
+
+
+def test_reordering_in_an_ordered_queue(scene: Scene) -> None:
+    scene.queue.faults.reorder(times=1)
+    ids = [scene.publish(way="/v2/enqueue/orders/") for _ in range(3)]
+    scene.queue.deliver_due()
+    assert [one.message_id for one in scene.came] == [ids[1], ids[0], ids[2]]
+
+
+def test_one_that_nothing_overtakes_goes_a_second_later(scene: Scene) -> None:
+    scene.queue.faults.reorder()
+    scene.publish()
+    assert scene.queue.deliver_due() == []
+    scene.queue.run_until_idle()
+    assert scene.times == [1]
+
+
+def test_tampering(scene: Scene) -> None:
+    with scene.queue.faults.tamper():
+        scene.publish()
+        scene.queue.deliver_due()
+    scene.publish()
+    scene.queue.deliver_due()
+    assert scene.came[0].body != b"hello"
+    assert "about another body" in str(why_not(scene, scene.came[0]))
+    assert why_not(scene, scene.came[1]) is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("wrong_key", "neither the current key nor the next key"),
+        ("expired_token", "has expired"),
+        ("unsigned", "there is no signature"),
+    ],
+)
+def test_signatures_that_do_not_verify(scene: Scene, fault: str, text: str) -> None:
+    getattr(scene.queue.faults, fault)(times=1)
+    scene.publish()
+    scene.queue.deliver_due()
+    assert text in str(why_not(scene, scene.came[0]))
+
+
+def test_the_next_key_verifies_at_receivers_that_know_it(scene: Scene) -> None:
+    scene.queue.faults.next_key()
+    scene.publish()
+    scene.queue.deliver_due()
+    token = scene.came[0].header("Upstash-Signature")
+    keys = scene.queue.engine.keys
+    assert why_not(scene, scene.came[0]) is None
+    import time
+
+    only_current = {"current": keys.current}
+    assert explain(token, body=b"hello", keys=only_current, at=time.time()) is not None
+
+
+def test_a_rotation_under_way(scene: Scene) -> None:
+    scene.fail()
+    scene.publish({"Upstash-Retries": "1"})
+    scene.queue.deliver_due()
+    old = {"current": scene.queue.current_signing_key}
+    scene.queue.rotate_keys()
+    scene.queue.run_until_idle()
+    import time
+
+    first, second = scene.came
+    verdicts = [
+        explain(one.header("Upstash-Signature"), body=one.body, keys=old, at=time.time())
+        for one in (first, second)
+    ]
+    assert verdicts[0] is None
+    assert verdicts[1] is not None
+
+
+def test_lost_callbacks(scene: Scene) -> None:
+    scene.fail()
+    scene.queue.faults.drop_callback(kind="callback", times=1)
+    scene.publish(
+        {
+            "Upstash-Retries": "1",
+            "Upstash-Callback": CALLBACK,
+            "Upstash-Failure-Callback": FAILURE,
+        }
+    )
+    scene.queue.run_until_idle()
+    assert [one.json()["retried"] for one in scene.to(CALLBACK)] == [1]
+    assert len(scene.to(FAILURE)) == 1
+    scene.queue.faults.drop_callback(url=FAILURE)
+    scene.publish({"Upstash-Retries": "0", "Upstash-Failure-Callback": FAILURE})
+    scene.queue.run_until_idle()
+    assert len(scene.to(FAILURE)) == 1
+
+
+@pytest.mark.parametrize(
+    "matcher",
+    [
+        {"url": DEST},
+        {"label": "red"},
+        {"kind": "message"},
+        {"queue": "orders"},
+        {"when": lambda subject: subject.attempt == 0 and b"hit" in subject.body},
+        {"when": lambda subject: subject.method == "PUT"},
+    ],
+)
+def test_matchers(scene: Scene, matcher: Any) -> None:
+    fault = scene.queue.faults.tamper(**matcher)
+    sent = {"Upstash-Label": "red,blue", "Upstash-Method": "PUT", "Upstash-Callback": CALLBACK}
+    scene.publish(sent, b"hit", way="/v2/enqueue/orders/")
+    scene.publish({}, b"miss", url="https://other.example.com/", way="/v2/enqueue/other/")
+    scene.queue.run_until_idle()
+    expected = 2 if matcher == {"kind": "message"} else 1
+    assert fault.hits == expected
+    assert scene.to(DEST)[0].body == b"hittampered"
+
+
+def test_skipping_and_counting(scene: Scene) -> None:
+    fault = scene.queue.faults.unsigned(skip=1, times=1)
+    for _ in range(3):
+        scene.publish()
+    scene.queue.deliver_due()
+    assert [one.header("Upstash-Signature") is None for one in scene.came] == [False, True, False]
+    assert fault.hits == 1
+    with pytest.raises(ContractError, match="a fault has no matcher colour"):
+        scene.queue.faults.tamper(colour="red")
+
+
+def test_limits_while_publishing(scene: Scene) -> None:
+    scene.queue.faults.daily_limit(limit=5, times=1)
+    scene.queue.faults.burst_limit(limit=7, times=1)
+    assert scene.request("GET", "/v2/keys").status == 200
+    daily = scene.request("POST", f"/v2/publish/{DEST}")
+    assert (daily.status, daily.headers["RateLimit-Limit"]) == (429, "5")
+    assert daily.headers["RateLimit-Remaining"] == "0"
+    burst = scene.request("POST", "/v2/batch", {}, b"[]")
+    assert (burst.status, burst.headers["Burst-RateLimit-Limit"]) == (429, "7")
+    assert "RateLimit-Limit" not in burst.headers
+    assert scene.queue.messages() == []
+    assert scene.publish()
+
+
+def test_common_faults_while_publishing(scene: Scene) -> None:
+    scene.queue.faults.answer(503, route="publish", times=1)
+    refused = scene.request("POST", f"/v2/publish/{DEST}")
+    assert refused.status == 503
+    assert "error" in json.loads(refused.body)
+    scene.queue.faults.answer(500, url=DEST, times=1)
+    assert scene.request("POST", "/v2/publish/https://other.example.com/").status == 201
+    assert scene.request("POST", f"/v2/publish/{DEST}").status == 500
+
+
+@pytest.mark.parametrize(
+    ("word", "given", "text"),
+    [
+        ("burst_limit", {"limit": "7"}, "limit='7': give a whole number of at least 0"),
+        ("burst_limit", {"limit": None}, "limit=None: give a whole number of at least 0"),
+        ("daily_limit", {"limit": -1}, "limit=-1: give a whole number of at least 0"),
+        ("daily_limit", {"limit": 2.5}, "limit=2.5: give a whole number of at least 0"),
+        ("burst_limit", {"when": 5}, "when=5 is no function"),
+        ("tamper", {"kind": "calback"}, "kind='calback' is unknown: give one of 'message',"),
+        (
+            "drop_callback",
+            {"kind": "message"},
+            "kind='message' is unknown: give one of 'callback',",
+        ),
+        (
+            "unsigned",
+            {"command": "GET"},
+            "unsigned is a fault of deliveries, which have no command",
+        ),
+        ("reorder", {"url": 5}, "url=5: give a text, a pattern, None or a predicate"),
+        ("tamper", {"label": ["red"]}, "label=['red']: give a text, a pattern,"),
+        ("drop", {"url": b"https://a/"}, "url=b'https://a/': give a text, a pattern,"),
+    ],
+)
+def test_faults_that_could_never_fire(scene: Scene, word: str, given: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        getattr(scene.queue.faults, word)(**given)
+    assert list(scene.queue.faults) == []
+
+
+def test_matchers_may_be_predicates(scene: Scene) -> None:
+    kind = scene.queue.faults.duplicate(kind=lambda kind: kind != "message")
+    url = scene.queue.faults.tamper(url=lambda url: url.startswith(DEST))
+    scene.publish({"Upstash-Callback": CALLBACK})
+    scene.queue.run_until_idle()
+    assert (kind.hits, url.hits) == (1, 1)
+
+
+def test_limits_tell_of_the_time_they_are_met_at(scene: Scene) -> None:
+    def reset(name: str) -> int:
+        refused = scene.request("POST", f"/v2/publish/{DEST}")
+        assert refused.status == 429
+        return int(refused.headers[name])
+
+    def now() -> int:
+        return scene.queue.clock.now_us() // 1_000_000
+
+    with scene.queue.faults.burst_limit():
+        scene.queue.advance("3d")
+        assert reset("Burst-RateLimit-Reset") == now() + 1
+    with scene.queue.faults.daily_limit():
+        scene.queue.advance("3d")
+        assert now() < reset("RateLimit-Reset") <= now() + 86_400
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://app.example.com/*",
+        "HTTPS://app.example.com/h*k",
+        re.compile("hook$"),
+        lambda url: url.endswith("hook"),
+    ],
+)
+def test_faults_are_meant_in_the_words_of_assertions(scene: Scene, url: Any) -> None:
+    unsigned = scene.queue.faults.unsigned(url=url)
+    refused = scene.queue.faults.answer(503, url=url, times=1)
+    assert scene.request("POST", f"/v2/publish/{DEST}").status == 503
+    scene.publish()
+    scene.publish(url="https://other.example.com/")
+    scene.queue.deliver_due()
+    assert (unsigned.hits, refused.hits) == (1, 1)
+    assert [one.header("Upstash-Signature") is None for one in scene.came] == [True, False]
+    if not callable(url):
+        assert f"url={url!r}" in repr(unsigned)
+
+
+def test_kinds_of_faults_may_be_patterns(scene: Scene) -> None:
+    lost = scene.queue.faults.drop_callback(kind="*callback")
+    scene.publish({"Upstash-Callback": CALLBACK})
+    scene.queue.run_until_idle()
+    assert lost.hits == 1
+    with pytest.raises(ContractError, match="is unknown: give one of 'callback'"):
+        scene.queue.faults.drop_callback(kind="mess*")

@@ -1,0 +1,119 @@
+"""Who performs a delivery, what happens where nobody does, and the clocks of signatures."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.delivery.destinations import Destinations
+from pytest_fakecloud.queue.delivery.sender import (
+    Sender,
+    UnstubbedDestination,
+    real_time,
+    signature_clock,
+)
+
+from ..edge import delivery, frozen
+
+# -- everywhere else -------------------------------------------------------------------------------
+
+
+def test_anywhere_else_is_refused_named_and_reported() -> None:
+    told: list[tuple[str, str, str]] = []
+
+    def report(text: str, *, url: str, message_id: str) -> None:
+        told.append((text, url, message_id))
+
+    sender = Sender(report=report)
+    outcome = sender.send(delivery("https://app.example.com/hook"))
+    assert outcome.refused
+    assert outcome.status is None
+    assert isinstance(outcome.exception, UnstubbedDestination)
+    text = outcome.unstubbed or ""
+    assert "nothing stands in for POST https://app.example.com/hook (message msg_1)" in text
+    assert 'queue.destinations.answers("https://app.example.com/hook", 200)' in text
+    assert told == [(text, "https://app.example.com/hook", "msg_1")]
+
+
+def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_left(queue):
+            queue.publish("https://nowhere.example.com/hook")
+            queue.deliver_due()
+
+        def test_published_only(queue):
+            queue.publish("https://nowhere.example.com/hook")
+
+        def test_allowed(fakecloud, queue):
+            fakecloud.allow("unstubbed", url="https://nowhere.example.com/hook")
+            queue.publish("https://nowhere.example.com/hook")
+            queue.deliver_due()
+
+        @pytest.mark.fakecloud(queue={"unstubbed": "accept"})
+        def test_accepted(queue):
+            queue.publish("https://nowhere.example.com/hook")
+            assert queue.deliver_due().only().status == 200
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*nothing stands in for POST https://nowhere.example.com/hook*", "FAILED *::test_left*"]
+    )
+
+
+def test_unstubbed_accept_answers_200() -> None:
+    told: list[str] = []
+    sender = Sender(unstubbed="accept", report=lambda text, **facts: told.append(text))
+    outcome = sender.send(delivery("https://app.example.com/hook"))
+    assert (outcome.status, outcome.where) == (200, "accepted")
+    assert told == []
+
+
+def test_an_unknown_word_for_unstubbed() -> None:
+    with pytest.raises(ContractError, match="give 'refuse' or 'accept'"):
+        Sender(unstubbed="ignore")  # type: ignore[arg-type]
+
+
+def test_whose_exception_leaves_the_driving_call() -> None:
+    destinations = Destinations(raise_exceptions=True)
+    sender = Sender(destinations)
+    error = ValueError("boom")
+    destinations.answers("https://a.example.com", error)
+    destinations.answers("https://b.example.com", error, raise_exceptions=False)
+    destinations.refuse("https://c.example.com")
+    raised = []
+    for host in "abcd":
+        sent = delivery(f"https://{host}.example.com/")
+        raised.append(sender.to_raise(sent, sender.send(sent)))
+    assert raised == [error, None, None, None]
+
+
+# -- clocks of signatures --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
+def test_a_receiver_in_this_process_sees_frozen_time(tool: str) -> None:
+    clock = signature_clock("receiver", lambda: 7_000_000)
+    with frozen(tool):
+        assert clock() == 1893456000.0
+
+
+@pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
+def test_real_time_is_not_moved(tool: str) -> None:
+    before = real_time()
+    with frozen(tool):
+        assert 0 <= signature_clock("real", lambda: 7_000_000)() - before < 60
+
+
+def test_the_virtual_clock_is_the_queues() -> None:
+    assert signature_clock("virtual", lambda: 7_500_000)() == 7.5
+
+
+def test_an_unknown_clock() -> None:
+    with pytest.raises(ContractError, match="give 'receiver', 'real' or 'virtual'"):
+        signature_clock("wall", lambda: 0)  # type: ignore[arg-type]

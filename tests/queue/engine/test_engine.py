@@ -1,0 +1,840 @@
+"""The state machine itself, without HTTP: retries, ends, order, cancelling, copies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.limits import plan
+from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.model import (
+    DAY,
+    SECOND,
+    Delivery,
+    Message,
+    Outcome,
+    SigningKeys,
+)
+from pytest_fakecloud.queue.settings import Loop, Mishaps, Settings
+from pytest_fakecloud.queue.timeline import timeline, waiting_text
+
+URL = "https://app.example.com/hook"
+CALLBACK = "https://app.example.com/callback"
+
+
+class Bench:
+    """An engine, a frozen clock, and destinations that answer what `answer` returns."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = Clock(now="2026-01-01T00:00:00Z")
+        self.start_us = self.clock.now_us()
+        self.sent: list[Delivery] = []
+        self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
+        self.signed: list[tuple[str, bytes]] = []
+        self.engine = Engine(
+            self.clock,
+            Ids(1),
+            perform=self.perform,
+            sign=self.sign,
+            keys=SigningKeys("current", "next"),
+            new_key=lambda: "new",
+            limits=plan(None, options.pop("limits", None)),
+            settings=Settings(**options),
+        )
+
+    def perform(self, delivery: Delivery) -> Outcome:
+        self.sent.append(delivery)
+        return self.answer(delivery)
+
+    def sign(
+        self, delivery: Delivery, *, key: str | None = None, age_us: int = 0
+    ) -> list[tuple[str, str]]:
+        self.signed.append((delivery.sub, delivery.body))
+        return [("Upstash-Signature", "token")]
+
+    def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:
+        pairs = [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
+        return self.engine.publisher.publish(url, pairs, body).accepted[0].message_id
+
+    def times(self) -> list[float]:
+        return [(one.at_us - self.start_us) / SECOND for one in self.sent]
+
+    def state(self, message_id: str) -> str:
+        return self.engine.messages[message_id].state
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_day_of_retries(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    message_id = bench.publish(Retries="5")
+    bench.clock.advance("48h")
+    assert bench.times() == pytest.approx(
+        [0, 12.182, 160.596, 1968.638, 23995.104, 110395.104], abs=0.001
+    )
+    assert [one.attempt for one in bench.sent] == [0, 1, 2, 3, 4, 5]
+    assert bench.state(message_id) == "FAILED"
+    assert len(bench.engine.dead_letters.all()) == 1
+
+
+def test_three_retries_by_default(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    bench.publish()
+    bench.clock.advance("48h")
+    assert len(bench.sent) == 4
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 299])
+def test_success_is_2xx(bench: Bench, status: int) -> None:
+    bench.answer = lambda delivery: Outcome(status)
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.state(message_id) == "DELIVERED"
+
+
+@pytest.mark.parametrize("status", [100, 199, 300, 301, 302, 307, 400, 404, 489, 500, 599])
+def test_everything_else_is_not(bench: Bench, status: int) -> None:
+    bench.answer = lambda delivery: Outcome(status, [("Location", URL)])
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
+    assert len(bench.sent) == 1
+
+
+def test_489_with_its_header_is_final(bench: Bench) -> None:
+    for name in ("Upstash-NonRetryable-Error", "service-nonretryable-error"):
+        bench.answer = lambda delivery, name=name: Outcome(489, [(name, "true")])  # type: ignore[misc]
+        message_id = bench.publish(Failure_Callback=CALLBACK)
+        bench.clock.run_due()
+        assert bench.state(message_id) == "FAILED"
+        assert bench.sent[-1].url == CALLBACK
+    bench.answer = lambda delivery: Outcome(500, [("Upstash-NonRetryable-Error", "true")])
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
+
+
+def test_retry_after_beats_the_ladder_and_an_expression(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(429, [("retry-after", "90")])
+    bench.publish(Retries="1", Retry_Delay="5000")
+    bench.clock.advance("1h")
+    assert bench.times() == [0, 90]
+
+
+def test_no_answer_is_a_failed_attempt(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(exception=ConnectionRefusedError("refused"))
+    message_id = bench.publish(Retries="0", Callback=CALLBACK)
+    bench.clock.run_due()
+    assert bench.state(message_id) == "FAILED"
+    row = next(e for e in bench.engine.messages[message_id].log if e.state == "ERROR")
+    assert row.error == "ConnectionRefusedError: refused"
+
+
+def test_an_answer_that_takes_time(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500, virtual_us=30 * SECOND)
+    message_id = bench.publish(Retries="1")
+    bench.clock.run_due()
+    assert bench.state(message_id) == "ACTIVE"
+    bench.clock.advance("29s")
+    assert bench.state(message_id) == "ACTIVE"
+    bench.clock.advance("1s")
+    assert bench.state(message_id) == "RETRY"
+    bench.clock.advance("1m")
+    assert bench.times() == pytest.approx([0, 42.182], abs=0.001)
+
+
+def test_an_answer_after_the_timeout_is_none(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=30 * SECOND)
+    message_id = bench.publish(Timeout="10s", Retries="0")
+    bench.clock.advance("10s")
+    assert bench.state(message_id) == "FAILED"
+    assert isinstance(bench.engine.attempts[0].exception, TimeoutError)
+
+
+def test_the_plan_caps_timeouts() -> None:
+    bench = Bench(limits={"timeout_us": 60 * SECOND})
+    bench.publish(Timeout="5m")
+    bench.publish(Timeout="5s")
+    bench.publish()
+    bench.clock.run_due()
+    assert [one.timeout_us // SECOND for one in bench.sent] == [60, 5, 60]
+
+
+def test_no_lock_is_held_while_performing(bench: Bench) -> None:
+    held: list[bool] = []
+
+    def answer(delivery: Delivery) -> Outcome:
+        held.append(bench.engine.lock._is_owned())  # type: ignore[attr-defined]
+        if len(bench.sent) == 1:
+            bench.publish("https://other.example.com/")
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.publish()
+    bench.clock.run_due()
+    assert held == [False, False]
+    assert [one.url for one in bench.sent] == [URL, "https://other.example.com/"]
+
+
+def test_a_handler_that_fails_hard_loses_no_message(bench: Bench) -> None:
+    def answer(delivery: Delivery) -> Outcome:
+        raise KeyboardInterrupt
+
+    bench.answer = answer
+    message_id = bench.publish()
+    with pytest.raises(KeyboardInterrupt):
+        bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
+    bench.answer = lambda delivery: Outcome(200)
+    bench.clock.advance("1m")
+    assert bench.state(message_id) == "DELIVERED"
+
+
+# -- deliveries ------------------------------------------------------------------------------------
+
+
+def test_what_is_delivered(bench: Bench) -> None:
+    bench.publish(Forward_X_A="1")
+    bench.clock.run_due()
+    (only,) = bench.sent
+    message_id = next(iter(bench.engine.messages))
+    assert sorted(only.headers) == [
+        ("Upstash-Caller-Ip", "127.0.0.1"),
+        ("Upstash-Message-Id", message_id),
+        ("Upstash-Region", "US-EAST-1"),
+        ("Upstash-Retried", "0"),
+        ("Upstash-Signature", "token"),
+        ("User-Agent", "Upstash-QStash"),
+        ("X-A", "1"),
+    ]
+    assert (only.method, only.url, only.sub, only.body) == ("POST", URL, URL, b"x")
+    assert bench.signed == [(URL, b"x")]
+    assert (only.kind, only.attempt, only.signed) == ("message", 0, True)
+
+
+def test_the_other_prefix() -> None:
+    bench = Bench(header_prefix="Service", region="EU-CENTRAL-1")
+    bench.publish()
+    bench.clock.run_due()
+    names = dict(bench.sent[0].headers)
+    assert names["Service-Region"] == "EU-CENTRAL-1"
+    assert "Service-Message-Id" in names
+
+
+# -- ordered queues --------------------------------------------------------------------------------
+
+
+def enqueue(bench: Bench, name: str, url: str = URL, **headers: str) -> str:
+    return bench.publish(url, Queue_Name=name, **headers)
+
+
+def test_a_failing_head_blocks_its_queue(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500 if delivery.message_id == first else 200)
+    first = enqueue(bench, "q", Retries="2")
+    second = enqueue(bench, "q")
+    other = enqueue(bench, "other")
+    bench.clock.advance("1h")
+    order = [one.message_id for one in bench.sent]
+    assert order == [first, other, first, first, second]
+    assert bench.times()[-1] == pytest.approx(160.596, abs=0.001)
+
+
+def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
+    def answer(delivery: Delivery) -> Outcome:
+        failing = delivery.url == CALLBACK and delivery.attempt == 0
+        return Outcome(500 if failing or delivery.message_id == first else 200)
+
+    bench.answer = answer
+    first = enqueue(bench, "q", Retries="0", Failure_Callback=CALLBACK)
+    bench.engine.messages[first].settings.failure_callback_headers.append(("Upstash-Retries", "1"))
+    second = enqueue(bench, "q")
+    bench.clock.advance("1s")
+    assert bench.state(second) == "CREATED"
+    bench.clock.advance("1h")
+    assert [one.url for one in bench.sent] == [URL, CALLBACK, CALLBACK, URL]
+    assert bench.times()[2] == bench.times()[3]
+
+
+def test_parallelism_of_a_queue(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    bench.engine.gates.upsert_queue("q", parallelism=2, paused=False)
+    for _ in range(5):
+        enqueue(bench, "q")
+    bench.clock.advance("1m")
+    assert bench.times() == [0, 0, 10, 10, 20]
+
+
+def test_more_parallelism_starts_who_waits(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    for _ in range(3):
+        enqueue(bench, "q")
+    bench.clock.advance("5s")
+    bench.engine.gates.upsert_queue("q", parallelism=3, paused=None)
+    bench.clock.advance("0s")
+    assert bench.times() == [0, 5, 5]
+
+
+def test_a_delayed_message_keeps_its_place(bench: Bench) -> None:
+    enqueue(bench, "q", Delay="1m")
+    enqueue(bench, "q")
+    bench.clock.advance("1h")
+    assert bench.times() == [60, 60]
+
+
+def test_a_paused_queue_holds_retries(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200)
+    message_id = enqueue(bench, "q")
+    bench.clock.run_due()
+    bench.engine.gates.pause_queue("q")
+    bench.clock.advance("1h")
+    assert len(bench.sent) == 1
+    assert bench.engine.gates.lag(bench.engine.queues.get("q")) == 1
+    bench.engine.gates.resume_queue("q")
+    bench.clock.advance("0s")
+    assert bench.times() == [0, 3600]
+    assert bench.state(message_id) == "DELIVERED"
+
+
+def test_cancelling_the_head_lets_the_next_go(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500 if delivery.message_id == first else 200)
+    first = enqueue(bench, "q", Retries="5")
+    second = enqueue(bench, "q")
+    bench.clock.run_due()
+    bench.engine.cancel(first)
+    bench.clock.run_due()
+    assert bench.state(second) == "DELIVERED"
+    assert bench.state(first) == "CANCEL_REQUESTED"
+    bench.clock.advance("1m")
+    assert bench.state(first) == "CANCELED"
+
+
+def test_cancelling_one_that_waits_its_turn(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    enqueue(bench, "q", Retries="1")
+    second = enqueue(bench, "q")
+    bench.engine.cancel(second)
+    # Nothing is planned for it, so there is nothing to wait for.
+    assert bench.state(second) == "CANCELED"
+    bench.clock.advance("1h")
+    assert len(bench.sent) == 2
+
+
+@pytest.mark.parametrize(("status", "state"), [(200, "DELIVERED"), (500, "CANCELED")])
+def test_cancelling_during_an_attempt(bench: Bench, status: int, state: str) -> None:
+    bench.answer = lambda delivery: Outcome(status, virtual_us=10 * SECOND)
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.engine.cancel(message_id) == 1
+    bench.clock.advance("1h")
+    assert bench.state(message_id) == state
+    assert len(bench.sent) == 1
+    assert bench.engine.dead_letters.all() == []
+
+
+def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
+    gates = bench.engine.gates
+    message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
+    bench.clock.run_due()
+    gates.delete_queue("q")
+    gates.upsert_queue("q", parallelism=None, paused=True)
+    bench.clock.advance("1m")
+    gates.delete_queue("q")
+    bench.clock.advance("1h")
+    assert bench.times() == [0]
+    assert bench.engine.messages[message_id].state == "CANCELED"
+    assert not bench.engine.pending
+
+
+# -- flow control ----------------------------------------------------------------------------------
+
+
+def flowing(bench: Bench, value: str, count: int = 1, url: str = URL) -> list[str]:
+    return [
+        bench.publish(url, Flow_Control_Key="k", Flow_Control_Value=value) for _ in range(count)
+    ]
+
+
+def test_rate_is_per_fixed_period(bench: Bench) -> None:
+    flowing(bench, "rate=2,period=10s", 5)
+    bench.clock.advance("4s")
+    bench.clock.advance("1h")
+    assert bench.times() == [0, 0, 10, 10, 20]
+
+
+def test_a_period_goes_on_when_nothing_happens(bench: Bench) -> None:
+    flowing(bench, "rate=1,period=10s")
+    bench.clock.advance("34s")
+    flowing(bench, "rate=1,period=10s", 2)
+    bench.clock.advance("1m")
+    # The period that began at 30 s took one, the next began at 40 s.
+    assert bench.times() == [0, 34, 40]
+
+
+def test_parallelism_counts_across_urls(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    flowing(bench, "parallelism=2", 2)
+    flowing(bench, "parallelism=2", 2, "https://other.example.com/")
+    bench.clock.advance("1m")
+    assert bench.times() == [0, 0, 10, 10]
+
+
+def test_both_limits_hold(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=4 * SECOND)
+    flowing(bench, "parallelism=1,rate=2,period=10s", 5)
+    bench.clock.advance("1m")
+    assert bench.times() == [0, 4, 10, 14, 20]
+
+
+def test_the_last_configuration_wins(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    flowing(bench, "parallelism=1", 3)
+    bench.clock.run_due()
+    flowing(bench, "parallelism=3")
+    bench.clock.advance("1m")
+    assert bench.times() == [0, 0, 0, 10]
+
+
+def test_the_last_configuration_holds_before_its_message_is_due(bench: Bench) -> None:
+    flowing(bench, "rate=1,period=1d", 3)
+    bench.clock.run_due()
+    bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=10s", Delay="5m")
+    bench.clock.advance("10m")
+    assert bench.times() == [0, 10, 20, 300]
+
+
+def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
+    flows, gates = bench.engine.flow, bench.engine.gates
+    first, second = flowing(bench, "parallelism=1,rate=1,period=10s", 2)
+    key = flows.get("k")
+    key.paused = True
+    bench.clock.run_due()
+    for paused in (False, True):
+        key.paused = paused
+        gates.recall_flow(key) if paused else gates.pump_flow(key)
+    assert gates.flow_record(key) | {"waitListSize": 2, "rateCount": 0, "parallelismCount": 0} == (
+        gates.flow_record(key)
+    )
+    bench.clock.advance("1m")
+    assert bench.times() == []
+    key.paused = False
+    gates.pump_flow(key)
+    bench.clock.advance("1m")
+    assert bench.times() == [60, 70]
+    assert [bench.state(one) for one in (first, second)] == ["DELIVERED"] * 2
+
+
+def test_a_retry_counts_as_well(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    bench.publish(
+        Flow_Control_Key="k", Flow_Control_Value="rate=1,period=1m", Retries="1", Retry_Delay="1000"
+    )
+    bench.clock.advance("5m")
+    assert bench.times() == [0, 60]
+
+
+def test_a_paused_key_and_a_paused_queue_do_not_block_each_other(bench: Bench) -> None:
+    message_id = bench.publish(
+        Queue_Name="q", Flow_Control_Key="k", Flow_Control_Value="parallelism=1"
+    )
+    bench.engine.gates.pause_queue("q")
+    bench.clock.advance("1s")
+    flowing(bench, "parallelism=1")
+    bench.clock.advance("1s")
+    assert bench.times() == [1]
+    bench.engine.gates.resume_queue("q")
+    bench.clock.advance("1s")
+    assert bench.state(message_id) == "DELIVERED"
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def test_each_endpoint_has_a_life_of_its_own(bench: Bench) -> None:
+    with bench.engine.lock:
+        group = bench.engine.groups.create("g", 0)
+        bench.engine.groups.add(group, "https://a.example.com/", "first", 0)
+        bench.engine.groups.add(group, "https://b.example.com/", None, 0)
+    bench.answer = lambda delivery: Outcome(500 if "a.example" in delivery.url else 200)
+    result = bench.engine.publisher.publish(
+        "g", [("Upstash-Retries", "1"), ("Upstash-Failure-Callback", CALLBACK)], b"x"
+    )
+    assert (result.group, len(result.accepted)) == (True, 2)
+    bench.clock.advance("1h")
+    assert [bench.state(one.message_id) for one in result.accepted] == ["FAILED", "DELIVERED"]
+    (letter,) = bench.engine.dead_letters.all()
+    message = bench.engine.dead_letters.message(letter)
+    assert (message.topic_name, message.endpoint_name) == ("g", "first")
+
+
+def test_a_group_without_endpoints_takes_messages_for_nobody(bench: Bench) -> None:
+    with bench.engine.lock:
+        bench.engine.groups.create("g", 0)
+    assert bench.engine.publisher.publish("g", [], b"x").accepted == []
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def test_messages_of_a_day_callbacks_included() -> None:
+    bench = Bench(limits={"daily_messages": 3})
+    bench.publish(Callback=CALLBACK)
+    bench.clock.run_due()
+    bench.publish()
+    with pytest.raises(QueueError, match="daily") as caught:
+        bench.publish()
+    headers = dict(caught.value.headers)
+    assert caught.value.status == 429
+    assert headers["RateLimit-Limit"] == "3"
+    assert headers["RateLimit-Remaining"] == "0"
+    assert int(headers["RateLimit-Reset"]) == (bench.start_us + DAY) // SECOND
+    # A callback is counted and never refused.
+    bench.clock.advance("1d")
+    bench.publish()
+
+
+def test_a_burst() -> None:
+    bench = Bench(limits={"burst": 2})
+    bench.publish()
+    bench.publish()
+    with pytest.raises(QueueError, match="burst") as caught:
+        bench.publish()
+    headers = dict(caught.value.headers)
+    assert set(headers) == {
+        "Burst-RateLimit-Limit",
+        "Burst-RateLimit-Remaining",
+        "Burst-RateLimit-Reset",
+    }
+    bench.clock.advance("1s")
+    bench.publish()
+
+
+@pytest.mark.parametrize(
+    ("profile", "headers", "status", "text"),
+    [
+        ("free", {"Retries": "6"}, 412, "quota maxRetries exceeded"),
+        ("free", {"Delay": "8d"}, 412, "quota maxDelay exceeded, current limit: 604800"),
+        ("payg", {"Delay": "366d"}, 412, "quota maxDelay exceeded, current limit: 31536000"),
+        ("free", {"Not_Before": "1800000000"}, 412, "quota maxDelay exceeded"),
+        ("free", {"Callback": CALLBACK, "Callback_Retries": "6"}, 412, "quota maxRetries"),
+    ],
+)
+def test_quotas_of_the_profiles(
+    profile: str, headers: dict[str, str], status: int, text: str
+) -> None:
+    bench = Bench()
+    bench.engine.limits = plan(profile)
+    with pytest.raises(QueueError) as caught:
+        bench.publish(**headers)
+    assert (caught.value.status, text in caught.value.message) == (status, True)
+    assert bench.engine.messages == {}
+
+
+def test_numbers_of_things() -> None:
+    bench = Bench()
+    bench.engine.limits = plan(None, {"schedules": 1, "queues": 1, "queue_parallelism": 2})
+    cron = [("Upstash-Cron", "* * * * *")]
+    bench.engine.publisher.publish(URL, [*cron, ("Upstash-Schedule-Id", "a")], b"")
+    bench.engine.publisher.publish(URL, [*cron, ("Upstash-Schedule-Id", "a")], b"")
+    with pytest.raises(QueueError, match="quota maxSchedules exceeded, current limit: 1"):
+        bench.engine.publisher.publish(URL, cron, b"")
+    enqueue(bench, "q")
+    with pytest.raises(QueueError, match="quota maxQueues exceeded"):
+        enqueue(bench, "r")
+    with pytest.raises(QueueError, match="quota maxParallelism exceeded, current limit: 2"):
+        bench.engine.gates.upsert_queue("q", parallelism=3, paused=None)
+    limited = Bench(limits={"groups": 1, "endpoints_per_group": 1}).engine.groups
+    group = limited.create("g", 0)
+    limited.add(group, URL, None, 0)
+    with pytest.raises(QueueError, match="quota maxEndpointsPerTopic exceeded"):
+        limited.add(group, CALLBACK, None, 0)
+    with pytest.raises(QueueError, match="quota maxTopics exceeded"):
+        limited.create("h", 0)
+
+
+def test_global_parallelism_keeps_the_order(bench: Bench) -> None:
+    bench.engine.limits = plan(None, {"parallelism": 2})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    ids = [bench.publish() for _ in range(7)]
+    bench.engine.cancel(ids[3])
+    bench.clock.advance("1h")
+    assert [one.message_id for one in bench.sent] == [*ids[:3], *ids[4:]]
+    assert bench.times() == [0, 0, 10, 10, 20, 20]
+
+
+def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
+    bench = Bench(limits={"parallelism": 1})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    bench.publish()
+    held = enqueue(bench, "q")
+    limited = flowing(bench, "rate=1,period=1h", 2)
+    last = bench.publish()
+    bench.clock.run_due()
+    bench.engine.gates.pause_queue("q")
+    bench.clock.advance("2m")
+    assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
+    bench.engine.gates.resume_queue("q")
+    bench.clock.advance("2h")
+    assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
+    assert bench.engine.active == set()
+
+
+def test_global_parallelism_and_flow_control_never_hand_messages_to_and_fro() -> None:
+    bench = Bench(limits={"parallelism": 2})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=int(delivery.url[-1]) * SECOND)
+    for took in (1, 2, 0):
+        flowing(bench, "parallelism=1", url=f"{URL}/{took}")
+    bench.publish(f"{URL}/2")
+    for took in (2, 1):
+        flowing(bench, "parallelism=1", url=f"{URL}/{took}")
+    for fired, timer in enumerate(bench.clock.steps(bench.clock.after("1m"))):
+        assert fired < 100
+        timer.callback(timer.due_us)
+    assert bench.times() == [0, 0, 1, 3, 3, 5]
+
+
+def test_a_start_that_global_parallelism_prevents_is_not_counted(bench: Bench) -> None:
+    bench.engine.limits = plan(None, {"parallelism": 1})
+    bench.answer = lambda delivery: Outcome(200, virtual_us=25 * SECOND)
+    flowing(bench, "rate=1,period=10s", 3)
+    bench.publish()
+    bench.clock.advance("5m")
+    flowed = [one for one in bench.engine.attempts if one.url == URL]
+    windows = [(one.at_us - bench.start_us) // (10 * SECOND) for one in flowed]
+    assert bench.times() == [0, 25, 50, 75]
+    assert len(set(windows)) == 4
+
+
+def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
+    bench = Bench(limits={"queues": 0})
+    message_id = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
+    bench.clock.run_due()
+    assert bench.state(message_id) == "DELIVERED"
+    text = timeline(bench.engine.messages[message_id])
+    assert "a callback was not published: quota maxQueues exceeded" in text
+
+
+# -- loops -----------------------------------------------------------------------------------------
+
+
+def test_messages_that_publish_each_other_without_end() -> None:
+    bench = Bench(loop_limit=50)
+
+    def answer(delivery: Delivery) -> Outcome:
+        bench.publish()
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.publish()
+    with pytest.raises(Loop, match="50 deliveries caused each other at one instant"):
+        bench.clock.run_due()
+    assert len(bench.sent) == 51
+    assert len(bench.engine.pending) == 1
+    bench.answer = lambda delivery: Outcome(200)
+    bench.clock.run_due()
+    assert bench.engine.pending == {}
+
+
+def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
+    bench = Bench(loop_limit=20)
+    bench.engine.lane = "background"
+    told: list[str] = []
+    bench.engine.on_loop = told.append
+
+    def answer(delivery: Delivery) -> Outcome:
+        bench.publish()
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.publish()
+    bench.clock.run_due()
+    assert len(told) == 1
+    assert "endless loop: 20 deliveries" in told[0]
+    (left,) = bench.engine.pending.values()
+    assert waiting_text(left) == (
+        "waits: cut off from an endless loop, cancel it or publish it anew"
+    )
+    (waiting,) = bench.engine.pending.values()
+    assert bench.engine.cancel(waiting.id) == 1
+
+
+def test_a_handler_that_fails_in_the_background_ends_nothing(bench: Bench) -> None:
+    bench.engine.lane = "background"
+
+    def answer(delivery: Delivery) -> Outcome:
+        raise LookupError("broken")
+
+    bench.answer = answer
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
+    assert isinstance(bench.engine.attempts[0].exception, LookupError)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
+    async def perform(delivery: Delivery) -> Outcome:
+        if fails:
+            raise LookupError("broken")
+        return bench.perform(delivery)
+
+    async def whole() -> None:
+        await bench.clock.aio.advance("1s")
+
+    bench.engine.perform_async = perform
+    message_id = bench.publish()
+    if fails:
+        with pytest.raises(LookupError):
+            asyncio.run(whole())
+        assert bench.state(message_id) == "RETRY"
+    else:
+        asyncio.run(whole())
+        assert bench.state(message_id) == "DELIVERED"
+    bench.engine.perform_async = None
+    bench.publish()
+    asyncio.run(whole())
+    assert bench.engine.attempts[-1].state == "delivered"
+
+
+def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
+    class Crashing(Mishaps):
+        def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+            return ("crash_after_answer",)
+
+    bench.engine.mishaps = Crashing()
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    message_id = bench.publish()
+    bench.clock.run_due()
+    bench.engine.cancel(message_id)
+    bench.clock.advance("1h")
+    assert bench.state(message_id) == "CANCELED"
+    assert len(bench.sent) == 1
+
+
+def test_callbacks_that_publish_each_other_without_end() -> None:
+    bench = Bench(loop_limit=50)
+
+    def answer(delivery: Delivery) -> Outcome:
+        if delivery.url == CALLBACK:
+            bench.publish(Callback=CALLBACK)
+        return Outcome(200)
+
+    bench.answer = answer
+    bench.publish(Callback=CALLBACK)
+    with pytest.raises(Loop):
+        bench.clock.run_due()
+
+
+def test_many_messages_at_one_instant_are_no_loop() -> None:
+    bench = Bench(loop_limit=5)
+    for _ in range(100):
+        bench.publish()
+    bench.clock.run_due()
+    assert len(bench.sent) == 100
+
+
+def test_zero_waits_between_retries_are_no_loop() -> None:
+    bench = Bench(loop_limit=25)
+    bench.answer = lambda delivery: Outcome(500)
+    bench.publish(Retries="20", Retry_Delay="0")
+    bench.clock.run_due()
+    assert len(bench.sent) == 21
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def test_a_copy_can_be_restored_any_number_of_times(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500, virtual_us=5 * SECOND)
+    message_id = bench.publish(Retries="1")
+    enqueue(bench, "q")
+    enqueue(bench, "q")
+    flowing(bench, "parallelism=1", 2)
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
+    bench.clock.advance("1s")
+    saved = bench.engine.snapshot()
+    for _ in range(2):
+        bench.engine.restore(saved)
+        assert bench.state(message_id) == "ACTIVE"
+        assert len(bench.engine.schedules.by_id) == 1
+        bench.engine.schedules.delete(next(iter(bench.engine.schedules.by_id)))
+        before = len(bench.sent)
+        bench.clock.advance("10h")
+        assert bench.state(message_id) == "FAILED"
+        # One retry of the first; four attempts of each of the others, two of which were made.
+        assert len(bench.sent) - before == 1 + 4 * 4 - 2
+        assert bench.engine.pending == {}
+
+
+def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
+    empty = bench.engine.snapshot()
+    bench.publish()
+    enqueue(bench, "q")
+    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
+    bench.engine.restore(empty)
+    assert bench.clock.next_due() is None
+    assert (bench.engine.messages, bench.engine.pending) == ({}, {})
+    assert bench.engine.logs.entries == []
+
+
+@pytest.mark.parametrize("takes", [0, 10])
+def test_a_reset_during_an_attempt_ends_it_quietly(bench: Bench, takes: int) -> None:
+    empty = bench.engine.snapshot()
+
+    def answer(delivery: Delivery) -> Outcome:
+        bench.engine.restore(empty)
+        return Outcome(500, virtual_us=takes * SECOND)
+
+    bench.answer = answer
+    bench.publish(Callback=CALLBACK, Queue_Name="q", Retries="5")
+    bench.clock.advance("1d")
+    assert len(bench.sent) == 1
+    assert bench.engine.messages == {}
+    assert bench.clock.next_due() is None
+
+
+def test_a_predicate_that_fails_loses_no_message(bench: Bench) -> None:
+    class Broken(Mishaps):
+        def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+            raise LookupError("broken")
+
+    bench.engine.mishaps = Broken()
+    message_id = bench.publish()
+    with pytest.raises(LookupError):
+        bench.clock.run_due()
+    assert bench.state(message_id) == "RETRY"
+
+
+def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> None:
+    saved: list[Any] = []
+
+    def answer(delivery: Delivery) -> Outcome:
+        saved.append(bench.engine.snapshot())
+        return Outcome(200)
+
+    bench.answer = answer
+    message_id = bench.publish()
+    bench.clock.run_due()
+    assert bench.state(message_id) == "DELIVERED"
+    bench.engine.restore(saved[0])
+    assert bench.state(message_id) == "RETRY"
+    bench.clock.run_due()
+    assert bench.state(message_id) == "DELIVERED"
+    assert len(bench.sent) == 2
+
+
+def test_attempts_go_with_their_message(bench: Bench) -> None:
+    kept, gone = bench.publish(), bench.publish()
+    bench.clock.run_due()
+    assert [one.message_id for one in bench.engine.attempts] == [kept, gone]
+    del bench.engine.messages[gone]
+    assert [one.message_id for one in bench.engine.attempts] == [kept]

@@ -1,0 +1,280 @@
+"""How long the queue remembers: a span on its clock where it is told to, for ever in a test."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.handle import Queue
+
+from ..scene import (
+    CALLBACK,
+    DEST,
+    FAILURE,
+    Scene,
+)
+
+APP = "https://app.example.com/flow"
+
+
+def known(scene: Scene) -> set[str]:
+    """The messages that anything of the queue still knows."""
+    engine = scene.queue.engine
+    rows = {row["messageId"] for row in scene.get("/v2/events")["events"]}
+    seen = {one.id for one in scene.queue.messages()}
+    assert (
+        rows
+        == seen
+        == {one.message_id for one in scene.queue.attempts()}
+        | {one.id for one in scene.queue.pending()}
+    )
+    assert seen == {one.public_id for one in engine.messages.values()}
+    return rows
+
+
+def test_what_ended_is_forgotten_with_all_that_is_about_it() -> None:
+    with Scene(history="1h") as scene:
+        first = scene.publish()
+        scene.queue.deliver_due()
+        scene.queue.advance("30m")
+        second = scene.publish({"Upstash-Callback": CALLBACK})
+        waiting = scene.publish({"Upstash-Delay": "3h"})
+        scene.queue.deliver_due()
+        assert len(known(scene)) == 4
+        scene.queue.advance("29m59s")
+        assert len(known(scene)) == 4
+        view = scene.queue.message(first)
+        scene.queue.advance("1s")
+        assert first not in known(scene)
+        assert view.is_gone
+        assert "history has passed" in repr(view)
+        assert scene.request("GET", f"/v2/messages/{first}").status == 404
+        assert {second, waiting} < known(scene)
+        scene.queue.advance("1h")
+        assert known(scene) == {waiting}
+        scene.queue.advance("90m")
+        scene.queue.run_until_idle()
+        assert known(scene) == {waiting}
+
+
+def test_in_a_test_nothing_is_forgotten() -> None:
+    with Scene() as scene:
+        message = scene.publish()
+        scene.queue.deliver_due()
+        scene.queue.advance("3650d")
+        assert known(scene) == {message}
+
+
+def test_a_driving_call_reports_whole() -> None:
+    with Scene(history="1h") as scene:
+        scene.queue.schedule(DEST, "@hourly")
+        assert len(scene.queue.advance("1d")) == 24
+        assert len(scene.queue.attempts()) == 1
+
+
+def test_a_dead_letter_keeps_its_message() -> None:
+    with Scene(history="1h", dlq_retention="2d") as scene:
+        scene.fail()
+        failed = scene.publish({"Upstash-Retries": "0", "Upstash-Failure-Callback": FAILURE})
+        scene.queue.deliver_due()
+        scene.queue.advance("2h")
+        assert known(scene) == {failed}
+        (letter,) = scene.get("/v2/dlq")["messages"]
+        assert letter["messageId"] == failed
+        scene.queue.advance("46h")
+        assert known(scene) == set()
+        assert scene.get("/v2/dlq") == {"messages": []}
+
+
+def test_a_history_of_no_length() -> None:
+    with Scene(history=0) as scene:
+        scene.fail()
+        scene.publish({"Upstash-Retries": "0", "Upstash-Callback": CALLBACK})
+        step(scene, "r", "true")
+        step(scene, "r", Delay="1h")
+        scene.queue.deliver_due()
+        assert len(known(scene)) == 3
+        scene.ok("DELETE", "/v2/dlq")
+        scene.queue.advance("1h")
+        assert known(scene) == set()
+
+
+def test_a_deleted_dead_letter_keeps_nothing() -> None:
+    with Scene(history="1h") as scene:
+        scene.fail()
+        scene.publish({"Upstash-Retries": "0"})
+        scene.queue.deliver_due()
+        scene.ok("DELETE", "/v2/dlq")
+        scene.queue.advance("1h")
+        assert known(scene) == set()
+
+
+def test_a_message_outlives_the_callbacks_about_it() -> None:
+    with Scene(history="1h") as scene:
+        scene.fail(CALLBACK)
+        first = scene.publish(
+            {"Upstash-Callback": CALLBACK, "Upstash-Callback-Retry-Delay": "6000000"}
+        )
+        scene.queue.deliver_due()
+        scene.queue.advance("2h")
+        assert first in known(scene)
+
+
+def test_a_task_of_the_first_era_is_forgotten_with_its_message() -> None:
+    with Scene(history="1h") as scene:
+        for number in range(2):
+            topic = {"url": f"{DEST}{number}", "topicName": "news"}
+            scene.ok("POST", "/v1/endpoints", json=topic)
+        message = scene.ok("POST", "/v1/publish/news").json()["messageId"]
+        scene.queue.deliver_due()
+        assert len(scene.get(f"/v1/messages/{message}/tasks")) == 2
+        scene.queue.advance("1h")
+        scene.queue.messages()
+        assert scene.request("GET", f"/v1/messages/{message}/tasks").status == 404
+        assert scene.queue.engine.groups_of_tasks == {}
+
+
+def step(scene: Scene, run: str, init: str = "false", **headers: str) -> str:
+    named = {f"Upstash-{name.replace('_', '-')}": value for name, value in headers.items()}
+    own = {"Upstash-Workflow-RunId": run, "Upstash-Workflow-Init": init}
+    return scene.publish(own | named, url=APP)
+
+
+def test_a_workflow_run_is_forgotten_as_a_whole() -> None:
+    with Scene(history="1h") as scene:
+        step(scene, "r", "true")
+        scene.queue.deliver_due()
+        step(scene, "r", Delay="2h")
+        scene.queue.advance("2h")
+        assert len(known(scene)) == 2
+        scene.ok("DELETE", "/v2/workflows/runs/r?cancel=false")
+        scene.queue.advance("30m")
+        step(scene, "other", "true")
+        scene.queue.advance("29m")
+        runs = scene.get("/v2/workflows/events")["runs"]
+        assert [run["workflowRunId"] for run in runs] == ["other", "r"]
+        scene.queue.advance("1m")
+        runs = scene.get("/v2/workflows/events")["runs"]
+        assert [run["workflowRunId"] for run in runs] == ["other"]
+        assert scene.request("DELETE", "/v2/workflows/runs/r?cancel=false").status == 404
+        scene.queue.advance("1h")
+        assert scene.get("/v2/workflows/events")["runs"] == []
+        assert known(scene) == set()
+
+
+def test_a_failed_run_can_be_restarted_as_long_as_its_dead_letter_lives() -> None:
+    with Scene(history="1h") as scene:
+        step(scene, "r", "true")
+        scene.queue.deliver_due()
+        scene.fail(APP)
+        step(scene, "r", Retries="0")
+        scene.queue.deliver_due()
+        scene.queue.advance("5d")
+        (letter,) = scene.get("/v2/workflows/dlq")["messages"]
+        scene.answer = lambda request: 200
+        scene.ok("POST", f"/v2/workflows/dlq/resume/{letter['dlqId']}")
+        (attempt,) = scene.queue.deliver_due()
+        scene.queue.advance("1h")
+        assert known(scene) == set()
+        assert attempt.status == 200
+
+
+def test_a_repeated_trigger_whose_run_is_forgotten() -> None:
+    with Scene(history="1h", dedup_window="90d") as scene:
+        headers = {"Upstash-Deduplication-Id": "once"}
+        first = scene.ok("POST", f"/v2/trigger/{APP}", headers=headers).json()
+        scene.queue.deliver_due()
+        scene.queue.advance("1h")
+        assert known(scene) == set()
+        again = scene.ok("POST", f"/v2/trigger/{APP}", headers=headers).json()
+        assert (again["messageId"], again["deduplicated"]) == (first["messageId"], True)
+
+
+def test_cancelled_ones_are_forgotten_and_their_queue_goes_on() -> None:
+    with Scene(history="1h") as scene:
+        scene.ok("POST", "/v2/queues", json={"queueName": "line", "paused": True})
+        flow = {"Upstash-Flow-Control-Key": "k", "Upstash-Flow-Control-Value": "parallelism=1"}
+        scene.publish(way="/v2/enqueue/line/")
+        scene.ok("POST", "/v2/flowControl/k/pause")
+        scene.publish(flow)
+        scene.queue.deliver_due()
+        scene.ok("DELETE", "/v2/messages")
+        scene.queue.advance("2h")
+        assert scene.queue.messages() == []
+        last = [scene.publish(way="/v2/enqueue/line/"), scene.publish(flow)]
+        scene.ok("POST", "/v2/queues/line/resume")
+        scene.ok("POST", "/v2/flowControl/k/resume")
+        scene.queue.deliver_due()
+        assert {one.message_id for one in scene.came} == set(last)
+
+
+def test_a_flow_control_key_goes_with_its_last_message() -> None:
+    with Scene(history="1h") as scene:
+        for name in ("used", "paused", "pinned"):
+            scene.publish({"Upstash-Flow-Control-Key": name})
+        scene.ok("POST", "/v2/flowControl/paused/pause")
+        scene.ok("POST", "/v2/flowControl/pinned/pin?rate=1")
+        scene.publish({"Upstash-Flow-Control-Key": "used", "Upstash-Delay": "2h"})
+        scene.queue.advance("90m")
+        names = lambda: {one["flowControlKey"] for one in scene.get("/v2/flowControl")}  # noqa: E731
+        scene.queue.messages()
+        assert names() == {"used", "paused", "pinned"}
+        saved = scene.queue.snapshot()
+        scene.queue.advance("3h")
+        scene.queue.messages()
+        assert names() == {"paused", "pinned"}
+        scene.queue.restore(saved)
+        assert names() == {"used", "paused", "pinned"}
+        scene.queue.advance("30m")
+        scene.queue.advance("1h")
+        scene.queue.messages()
+        assert names() == {"paused", "pinned"}
+
+
+def test_a_snapshot_brings_back_what_is_forgotten_later() -> None:
+    with Scene(history="1h") as scene:
+        message = scene.publish()
+        scene.queue.deliver_due()
+        saved = scene.queue.snapshot()
+        scene.queue.advance("1h")
+        assert known(scene) == set()
+        scene.queue.restore(saved)
+        assert scene.queue.messages() == []
+        scene.queue.restore(saved)
+        assert message in scene.queue.engine.messages
+
+
+def test_lists_shrink_with_what_they_list() -> None:
+    with Scene(history="1h") as scene:
+        for _ in range(20):
+            for _ in range(50):
+                scene.queue.publish(DEST)
+            scene.queue.deliver_due()
+            scene.queue.advance("1h")
+        engine = scene.queue.engine
+        scene.queue.messages()
+        gc.collect()
+        assert len(engine.messages) == 0
+        assert len(engine.attempts) + len(engine.logs.entries) < 500
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "days"), [(None, None, None), (10, None, 7), (10, "1d", 1), (None, "1d", 1)]
+)
+def test_a_server_that_keeps_no_whole_journal_forgets_after_a_week(
+    kept: int | None, given: str | None, days: int | None
+) -> None:
+    context = Context.alone()
+    context.journal.keep = kept
+    queue = Queue(context, history=given)
+    span = queue.engine.settings.history_us
+    assert span == (None if days is None else days * 86_400_000_000)
+    queue.close()
+
+
+def test_a_cloud_forgets_nothing_by_default() -> None:
+    with Cloud() as cloud:
+        assert cloud.queue().engine.settings.history_us is None

@@ -1,0 +1,416 @@
+"""Random lives: whatever is published, paused, cancelled, crashed or restored, nothing gets lost.
+
+The machine drives an engine with destinations whose behaviour is written in their URLs, and at the
+end resumes and drains everything and looks at the whole history.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.instants import to_datetime
+from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.limits import Limits
+from pytest_fakecloud.queue.engine.saved import Saved
+from pytest_fakecloud.queue.model import (
+    DAY,
+    SECOND,
+    Delivery,
+    Message,
+    Outcome,
+    SigningKeys,
+)
+from pytest_fakecloud.queue.settings import Mishaps
+from pytest_fakecloud.queue.wire.retry import next_wait
+
+QUEUES = ("single", "wide")
+FLOWS = ("narrow", "slow")
+FLOW_VALUES = {"narrow": "parallelism=1", "slow": "rate=2,period=1m"}
+ENDS = {"DELIVERED", "FAILED", "CANCELED"}
+
+
+class CrashNow(Mishaps):
+    """Crashes after the next answer, once."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.crashed = 0
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        if not self.armed:
+            return ()
+        self.armed = False
+        self.crashed += 1
+        return ("crash_after_answer",)
+
+
+def outcome_of(delivery: Delivery) -> Outcome:
+    """Read a destination's behaviour from its URL: `/fail2/take5` fails twice, takes 5 s."""
+    failing = re.search(r"/fail(\d+)", delivery.url)
+    taking = re.search(r"/take(\d+)", delivery.url)
+    took = int(taking.group(1)) * SECOND if taking else 0
+    if failing and delivery.attempt < int(failing.group(1)):
+        headers = [("Retry-After", "7")] if "/after" in delivery.url else []
+        if "/refuse" in delivery.url:
+            return Outcome(exception=ConnectionRefusedError("no"), virtual_us=took)
+        return Outcome(503, headers, virtual_us=took)
+    return Outcome(200, virtual_us=took)
+
+
+paths = st.builds(
+    lambda fail, take, more: f"https://app.example.com{fail}{take}{more}",
+    st.sampled_from(["", "", "/fail1", "/fail2", "/fail9"]),
+    st.sampled_from(["", "", "/take5", "/take90"]),
+    st.sampled_from(["", "/after", "/refuse"]),
+)
+callbacks = st.sampled_from(
+    [
+        None,
+        None,
+        "https://cb.example.com/",
+        "https://cb.example.com/fail1",
+        "https://cb.example.com/fail9/take5",
+    ]
+)
+
+
+class Lives(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock(now="2026-03-01T00:00:00Z")
+        self.engine = Engine(
+            self.clock,
+            Ids(7),
+            perform=self._perform,
+            sign=lambda delivery, *, key=None, age_us=0: [("Upstash-Signature", "token")],
+            keys=SigningKeys("current", "next"),
+            new_key=lambda: "new",
+            limits=Limits(retention_us=36_500 * DAY),
+        )
+        self.crash = CrashNow()
+        self.engine.mishaps = self.crash
+        self.sent: list[tuple[str, int, int]] = []
+        self.accepted: set[str] = set()
+        self.saved: tuple[Saved, set[str], int, int] | None = None
+        self.paused_at_some_time = False
+
+    def _perform(self, delivery: Delivery) -> Outcome:
+        assert not self.engine.lock._is_owned()  # type: ignore[attr-defined]
+        self.sent.append((delivery.message_id, delivery.attempt, self.clock.now_us()))
+        return outcome_of(delivery)
+
+    def _publish(self, destination: str, headers: dict[str, str], **options: Any) -> None:
+        result = self.engine.publisher.publish(
+            destination, list(headers.items()), b"body", **options
+        )
+        self.accepted |= {one.message_id for one in result.accepted}
+
+    @initialize(most=st.sampled_from([None, None, 2]))
+    def queues(self, most: int | None) -> None:
+        self.engine.limits = replace(self.engine.limits, parallelism=most)
+        self.engine.gates.upsert_queue("single", parallelism=1, paused=False)
+        self.engine.gates.upsert_queue("wide", parallelism=2, paused=False)
+        with self.engine.lock:
+            group = self.engine.groups.create("group", self.clock.now_us())
+            for number in (1, 2):
+                self.engine.groups.add(
+                    group, f"https://g{number}.example.com/fail{number}", None, 0
+                )
+
+    @rule(
+        url=st.one_of(paths, st.just("group")),
+        retries=st.integers(0, 3),
+        delay=st.sampled_from([0, 0, 30, 3600]),
+        callback=callbacks,
+        failure=callbacks,
+        queue=st.sampled_from([None, None, *QUEUES]),
+        flow=st.sampled_from([None, None, *FLOWS]),
+        fixed=st.booleans(),
+        api=st.sampled_from(["v2", "v2", "v1"]),
+    )
+    def publish(
+        self,
+        url: str,
+        retries: int,
+        delay: int,
+        callback: str | None,
+        failure: str | None,
+        queue: str | None,
+        flow: str | None,
+        fixed: bool,
+        api: Any,
+    ) -> None:
+        headers = {"Upstash-Retries": str(retries)}
+        if delay:
+            headers["Upstash-Delay"] = f"{delay}s"
+        if callback:
+            headers["Upstash-Callback"] = callback
+        if failure:
+            headers["Upstash-Failure-Callback"] = failure
+        if flow:
+            headers["Upstash-Flow-Control-Key"] = flow
+            headers["Upstash-Flow-Control-Value"] = FLOW_VALUES[flow]
+        if fixed:
+            headers["Upstash-Retry-Delay"] = "5000 * (retried + 1)"
+        self._publish(url, headers, queue_name=queue, api=api)
+
+    @rule(number=st.integers(0, 3))
+    def publish_perhaps_again(self, number: int) -> None:
+        self._publish("https://app.example.com/", {"Upstash-Deduplication-Id": f"d{number}"})
+
+    @rule(span=st.sampled_from(["0s", "1s", "13s", "2m", "1h", "25h"]))
+    def advance(self, span: str) -> None:
+        self.clock.advance(span)
+
+    @rule()
+    def advance_to_next(self) -> None:
+        self.clock.advance_to_next()
+
+    @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
+    def pause_queue(self, name: str, pause: bool) -> None:
+        self.paused_at_some_time = True
+        (self.engine.gates.pause_queue if pause else self.engine.gates.resume_queue)(name)
+
+    @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
+    def pause_flow(self, name: str, pause: bool) -> None:
+        self.paused_at_some_time = True
+        with self.engine.lock:
+            key = self.engine.flow.keys.get(name)
+            if key is not None:
+                key.paused = pause
+                self.engine.gates.pump_flow(key)
+
+    @rule(pick=st.integers(0, 1000))
+    def cancel(self, pick: int) -> None:
+        pending = list(self.engine.pending.values())
+        if pending:
+            self.engine.cancel_all([pending[pick % len(pending)]])
+
+    @rule(pick=st.integers(0, 1000))
+    def retry_dead_letter(self, pick: int) -> None:
+        rows = self.engine.dead_letters.all()
+        if rows:
+            row = rows[pick % len(rows)]
+            message = self.engine.dead_letters.message(row)
+            (again,) = self.engine.publisher.retry_dead_letters([message])
+            self.engine.dead_letters.delete([row])
+            self.accepted.add(again.message_id)
+
+    @rule()
+    def crash_after_answer(self) -> None:
+        self.crash.armed = True
+
+    @rule(minutes=st.sampled_from(["*/20", "5"]))
+    def schedule(self, minutes: str) -> None:
+        self._publish(
+            "https://s.example.com/fail1",
+            {"Upstash-Cron": f"{minutes} * * * *", "Upstash-Schedule-Id": "only"},
+        )
+
+    @rule()
+    def unschedule(self) -> None:
+        if "only" in self.engine.schedules.by_id:
+            self.engine.schedules.delete("only")
+
+    @rule()
+    def save(self) -> None:
+        self.saved = (
+            self.engine.snapshot(),
+            set(self.accepted),
+            len(self.sent),
+            self.crash.crashed,
+        )
+
+    @rule()
+    def restore(self) -> None:
+        if self.saved is not None:
+            data, accepted, count, crashed = self.saved
+            self.engine.restore(data)
+            self.accepted = set(accepted)
+            self.crash.crashed = crashed
+            del self.sent[count:]
+            # Time went on meanwhile, so instants of before are met late.
+            self.paused_at_some_time = True
+
+    # -- always ----------------------------------------------------------------------------------
+
+    @invariant()
+    def who_is_pending_waits_for_something(self) -> None:
+        engine = self.engine
+        for message in engine.pending.values():
+            assert message.state not in ENDS
+            waits = (
+                message.due_us is not None
+                or message.id in engine.in_flight
+                or any(
+                    message.id in queue.waiting or message.id in queue.parked
+                    for queue in engine.queues.by_name.values()
+                )
+                or message.id in engine.crowd
+                or any(message.id in key.waiting for key in engine.flow.keys.values())
+            )
+            assert waits, message
+        for queue in engine.queues.by_name.values():
+            assert len(queue.active) <= queue.parallelism
+        narrow = engine.flow.keys.get("narrow")
+        assert narrow is None or len(narrow.active) <= 1
+        assert set(engine.in_flight) <= engine.active
+        assert all(
+            one in engine.in_flight or engine.messages[one].due_us is not None
+            for one in engine.active
+        )
+        most = engine.limits.parallelism
+        assert most is None or len(engine.active) <= most
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        engine = self.engine
+        self.crash.armed = False
+        self.unschedule()
+        for name in QUEUES:
+            engine.gates.resume_queue(name)
+        for key in engine.flow.keys.values():
+            key.paused = False
+            engine.gates.pump_flow(key)
+        steps = 0
+        while self.clock.next_due_us() is not None:
+            self.clock.move_to(to_datetime(max(self.clock.next_due_us() or 0, self.clock.now_us())))
+            steps += 1
+            assert steps < 20_000
+        self._everything_ended_once()
+        self._attempts_were_on_time()
+        self._queues_kept_order()
+        self._flows_kept_their_limits()
+        self._callbacks_match_attempts()
+        super().teardown()
+
+    def _everything_ended_once(self) -> None:
+        engine = self.engine
+        assert not engine.pending
+        assert not engine.in_flight
+        assert not engine.active
+        assert self.accepted <= set(engine.messages) | set(engine.groups_of_tasks)
+        for message in engine.messages.values():
+            ends = [entry.state for entry in message.log if entry.state in ENDS]
+            assert ends == [message.state]
+            assert (message.dlq_id is not None) == (message.state == "FAILED")
+            assert message.open_children == 0
+        sends = Counter((message_id, attempt) for message_id, attempt, _ in self.sent)
+        tasks = {one for ids in engine.groups_of_tasks.values() for one in ids}
+        shared = {engine.messages[one].public_id for one in tasks}
+        extra = sum(n - 1 for (one, _), n in sends.items() if one not in shared)
+        assert extra <= self.crash.crashed
+
+    def _attempts_were_on_time(self) -> None:
+        for message in self.engine.messages.values():
+            for attempt in message.attempts:
+                assert attempt.at_us >= message.not_before_us
+            held = message.queue_name or message.settings.flow or self.paused_at_some_time
+            held = held or self.engine.limits.parallelism
+            if held or not message.attempts:
+                continue
+            assert message.attempts[0].at_us == message.not_before_us
+            retried = 0
+            for before, attempt in zip(message.attempts, message.attempts[1:], strict=False):
+                assert before.ended_us is not None
+                if before.state == "lost":
+                    assert attempt.at_us == before.ended_us
+                    continue
+                wait, _ = next_wait(message.retry_delay, retried, before.headers, before.ended_us)
+                assert attempt.at_us == before.ended_us + wait
+                retried += 1
+
+    def _queues_kept_order(self) -> None:
+        if self.saved is not None:
+            return
+        in_queue = sorted(
+            (one for one in self.engine.messages.values() if one.queue_name == "single"),
+            key=lambda one: one.number,
+        )
+        free_from = 0
+        for message in in_queue:
+            if message.attempts:
+                assert message.attempts[0].at_us >= free_from
+                ends = [message, *self._about(message)]
+                if message.state != "CANCELED":
+                    free_from = max(free_from, *(_left_us(one) for one in ends))
+        for name in QUEUES:
+            started = [
+                one.attempts[0].sequence
+                for one in sorted(self.engine.messages.values(), key=lambda one: one.number)
+                if one.queue_name == name
+                and one.attempts
+                and one.settings.flow is None
+                and not one.settings.delay_us
+            ]
+            assert started == sorted(started)
+
+    def _about(self, message: Message) -> list[Message]:
+        found = [one for one in self.engine.messages.values() if one.source_id == message.id]
+        return found + [deeper for one in found for deeper in self._about(one)]
+
+    def _flows_kept_their_limits(self) -> None:
+        spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for message in self.engine.messages.values():
+            if message.settings.flow is not None:
+                for attempt in message.attempts:
+                    end = attempt.ended_us or attempt.at_us
+                    spans[message.settings.flow.key].append((attempt.at_us, end))
+        for (_, end), (start, _) in zip(
+            sorted(spans["narrow"]), sorted(spans["narrow"])[1:], strict=False
+        ):
+            assert start >= end
+        if self.saved is None:
+            key = self.engine.flow.keys.get("slow")
+            if key is not None:
+                windows = Counter(
+                    (start - key.period_start_us) // key.period_us for start, _ in spans["slow"]
+                )
+                assert all(count <= 2 for count in windows.values())
+
+    def _callbacks_match_attempts(self) -> None:
+        about: dict[str, list[Message]] = defaultdict(list)
+        for message in self.engine.messages.values():
+            if message.source_id is not None:
+                about[message.source_id].append(message)
+        for message in self.engine.messages.values():
+            kinds = Counter(one.kind for one in about[message.id])
+            known = [attempt for attempt in message.attempts if attempt.state != "lost"]
+            wanted = len(known) if message.settings.callback else 0
+            assert kinds["callback"] == wanted
+            failed = message.state == "FAILED" and message.api == "v2"
+            assert kinds["failure_callback"] == int(
+                failed and message.settings.failure_callback is not None
+            )
+            reports = [json.loads(one.body) for one in about[message.id] if one.kind == "callback"]
+            answered = [one.status or 0 for one in known]
+            assert [one["status"] for one in reports] == (answered if wanted else [])
+
+
+def _left_us(message: Message) -> int:
+    """When a message stopped blocking others: a cancelled one as soon as that was asked for."""
+    for entry in message.log:
+        if entry.state == "CANCEL_REQUESTED":
+            return entry.time_us
+    return message.finished_us or 0
+
+
+Lives.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestLives = Lives.TestCase

@@ -1,0 +1,361 @@
+"""Deliveries in the background run side by side, and only what was asked for holds them back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.dispatch import Dispatcher
+from pytest_fakecloud.queue.delivery.sender import Sender
+from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.fifo import OrderedQueue
+from pytest_fakecloud.queue.engine.flow import FlowKey
+from pytest_fakecloud.queue.engine.gates import Gates
+from pytest_fakecloud.queue.engine.publishing import Publisher
+from pytest_fakecloud.queue.model import Delivery, Message, Outcome
+
+from ..edge import RawServer, silent
+from .histories import (
+    AT_ONCE,
+    History,
+    Tried,
+    World,
+    at_most_at_once,
+    check,
+    loopback,
+    now_us,
+    wishes,
+)
+
+APP = "https://app.example.com"
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def history_of(
+    seed: int, count: int, *, rated: int = 0, sockets: bool = False, within: float = 30.0
+) -> History:
+    """Run a random world against a queue of this process."""
+    with Cloud(seed=seed) as cloud:
+        queue = cloud.queue(limits={"parallelism": AT_ONCE})
+        made = wishes(seed, count, rated=rated)
+
+        def run(base: str, world: World) -> None:
+            world.run(lambda: len(queue.engine.pending), within)
+            world.history.tried = [
+                Tried(one.message_id, one.url, one.at_us, one.status) for one in queue.attempts()
+            ]
+
+        if sockets:
+            world = World(queue.url, queue.token, "", made, seed)
+            with loopback(world.receive) as base:
+                world.base = base
+                run(base, world)
+        else:
+            world = World(queue.url, queue.token, APP, made, seed)
+            queue.destinations.call(
+                APP,
+                lambda request: world.receive(request.path, request.retried, request.message_id),
+            )
+            run(APP, world)
+    assert cloud.problems == []
+    return world.history
+
+
+@pytest.mark.parametrize(("seed", "sockets"), [(1, False), (2, True), (3, False)])
+def test_histories_keep_what_was_asked_for(seed: int, sockets: bool) -> None:
+    history = history_of(seed, 90, rated=9, sockets=sockets)
+    assert check(history) == []
+    assert history.pauses
+    assert any(one.cancelled_us is not None for one in history.wishes)
+
+
+# -- the checker catches what it is for ------------------------------------------------------------
+
+
+def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Dispatcher, "_holds", lambda self: self._stopped or self._under_way >= 1)
+
+
+def sent_twice(patch: pytest.MonkeyPatch) -> None:
+    send = Sender.send
+
+    def twice(self: Sender, delivery: Delivery) -> Outcome:
+        if delivery.url.endswith("/m7"):
+            send(self, delivery)
+        return send(self, delivery)
+
+    patch.setattr(Sender, "send", twice)
+
+
+def lost(patch: pytest.MonkeyPatch) -> None:
+    plan = Engine.plan
+
+    def lossy(self: Engine, message: Message, due_us: int, reason: str) -> None:
+        if not message.url.endswith("/m7"):
+            plan(self, message, due_us, reason)
+
+    patch.setattr(Engine, "plan", lossy)
+
+
+def told_twice(patch: pytest.MonkeyPatch) -> None:
+    tell = Publisher.publish_callback
+
+    def twice(self: Publisher, *args: Any) -> None:
+        tell(self, *args)
+        tell(self, *args)
+
+    patch.setattr(Publisher, "publish_callback", twice)
+
+
+def newest_first(patch: pytest.MonkeyPatch) -> None:
+    pump = Gates.pump_queue
+
+    def backwards(self: Gates, queue: OrderedQueue) -> None:
+        queue.waiting.rotate(1)
+        pump(self, queue)
+
+    patch.setattr(Gates, "pump_queue", backwards)
+
+
+def wider_queues(patch: pytest.MonkeyPatch) -> None:
+    pump = Gates.pump_queue
+
+    def wider(self: Gates, queue: OrderedQueue) -> None:
+        queue.parallelism = 6
+        pump(self, queue)
+
+    patch.setattr(Gates, "pump_queue", wider)
+
+
+def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FlowKey, "open", lambda self, now_us: not self.paused)
+
+
+def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gates, "_room", lambda self: True)
+
+
+def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gates, "pause_queue", lambda self, name: None)
+
+
+def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Engine, "cancel_all", lambda self, messages: len(messages))
+
+
+def hasty(patch: pytest.MonkeyPatch) -> None:
+    plan = Engine.plan
+
+    def early(self: Engine, message: Message, due_us: int, reason: str) -> None:
+        plan(self, message, due_us - 15_000 * bool(message.retried), reason)
+
+    patch.setattr(Engine, "plan", early)
+
+
+@pytest.mark.parametrize(
+    ("fault", "rated", "words"),
+    [
+        (one_at_a_time, 0, "all: one at a time"),
+        (sent_twice, 0, "m7 came with Retried"),
+        (lost, 0, "never came to an end"),
+        (told_twice, 0, "callback(s), wanted"),
+        (newest_first, 0, "did not keep the order"),
+        (wider_queues, 0, "queue single:"),
+        (unlimited_keys, 0, "key narrow:"),
+        (unlimited_keys, 9, "key rated: more than 4 in a period"),
+        (everybody_at_once, 0, "all:"),
+        (deaf_to_pauses, 0, "was paused"),
+        (deaf_to_cancelling, 0, "after it had been cancelled"),
+        (hasty, 0, "retried too early"),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_the_checker_catches(
+    fault: Patch, rated: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    found: list[str] = []
+    # A fault of order or of number shows only when it is given the chance to.
+    for seed in (1, 2, 3):
+        found += check(history_of(seed, 90, rated=rated, within=3.0))
+        if any(words in text for text in found):
+            return
+    pytest.fail(f"the checker found only {found}")
+
+
+# -- what is held up, and what is not --------------------------------------------------------------
+
+
+def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
+    serve: Callable[..., RawServer],
+) -> None:
+    hung = serve(silent).url
+    with Cloud() as cloud:
+        queue = cloud.queue(attempt_cap=20)
+        busy, go_on = threading.Barrier(11, timeout=10), threading.Event()
+
+        def slow(request: object) -> None:
+            busy.wait()
+            go_on.wait(10)
+
+        queue.destinations.call(APP, slow)
+        came = threading.Event()
+        queue.destinations.call("https://other.example.com", lambda request: came.set())
+        queue.publish(hung, retries=0)
+        for _ in range(10):
+            queue.publish(APP)
+        busy.wait()
+        queue.publish("https://other.example.com")
+        assert came.wait(10)
+        assert not go_on.is_set()
+        go_on.set()
+        # A connection that hangs is cut with the queue, and nobody waits for its cap.
+        queue.close()
+    assert [thread.name for thread in threading.enumerate() if "fakecloud-d" in thread.name] == []
+    assert cloud.problems == []
+
+
+def test_a_chain_of_steps_in_one_queue_is_one_at_a_time() -> None:
+    with Cloud() as cloud:
+        queue = cloud.queue(limits={"parallelism": 1})
+        spans: list[tuple[int, int]] = []
+
+        def step(request: object) -> None:
+            start = now_us()
+            threading.Event().wait(0.002)
+            spans.append((start, now_us()))
+
+        queue.destinations.call(APP, step)
+        for _ in range(10):
+            queue.publish(APP)
+        assert until(lambda: not queue.pending())
+        assert at_most_at_once(spans) == 1
+
+
+def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
+    """A slow answer, a cancelled delay, a schedule: nobody looks, and they happen all the same."""
+    with Cloud() as cloud:
+        queue = cloud.queue()
+        queue.destinations.answers(APP, 200, after=0.05)
+        slow = queue.publish(APP).record
+        late = queue.publish(APP, delay="1s")
+        record = late.record
+        queue.cancel(late)
+        schedule = queue.engine.schedules
+        lanes = {timer.lane for timer in queue.engine.timers.values()}
+        assert lanes == {"background"}
+        assert until(lambda: slow.state == "DELIVERED")
+        assert until(lambda: record.state == "CANCELED")
+        queue.schedule(APP, "* * * * *")
+        assert {timer.lane for timer in schedule._timers.values()} == {"background"}
+
+
+def test_a_client_that_publishes_for_long_is_no_endless_loop() -> None:
+    """Whatever is under way when a message comes, it need not have caused it."""
+    with Cloud() as cloud:
+        queue = cloud.queue(loop_limit=3)
+        asked, given = threading.Semaphore(0), threading.Semaphore(0)
+
+        def handler(request: object) -> None:
+            asked.release()
+            assert given.acquire(timeout=10)
+
+        queue.destinations.call(APP, handler)
+        queue.publish(APP)
+        for _ in range(50):
+            assert asked.acquire(timeout=10)
+            queue.publish(APP)
+            given.release()
+        assert asked.acquire(timeout=10)
+        given.release()
+        assert until(lambda: not queue.pending())
+        assert cloud.problems == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_handler_that_publishes_without_end_is_told(asynchronous: bool) -> None:
+    with Cloud() as cloud:
+        queue = cloud.queue(loop_limit=3)
+
+        def again(request: object) -> None:
+            queue.publish(APP)
+
+        async def later(request: object) -> None:
+            queue.publish(APP)
+
+        queue.destinations.call(APP, later if asynchronous else again)
+        queue.publish(APP)
+        assert until(lambda: cloud.problems)
+        assert "endless loop: 30 deliveries caused each other" in cloud.problems.only().text
+
+
+def test_faults_take_deliveries_in_their_order() -> None:
+    """Which one a fault strikes is no matter of which thread is quicker."""
+    with Cloud(clock="frozen") as cloud:
+        queue = cloud.queue()
+        queue.destinations.accept()
+        queue.faults.unsigned(times=20)
+        messages = [queue.publish(APP, delay="1s", retries=0) for _ in range(40)]
+        cloud.clock.resume()
+        assert until(lambda: not queue.pending())
+        struck = ["unsigned" in one.attempts.only().faults for one in messages]
+        assert struck == [True] * 20 + [False] * 20
+
+
+def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
+    with Cloud() as cloud:
+        queue = cloud.queue()
+        queue.destinations.accept()
+        queue.faults.unsigned(url=lambda url: 1 // 0)
+        message = queue.publish(APP, retries=0)
+        assert until(lambda: message.state == "dead_lettered")
+        assert "a predicate of" in str(message.attempts.only().exception)
+        told = [one.text for one in cloud.problems if one.kind == "unmet"]
+        assert len(told) == 1
+        assert "made in the background: ContractError" in told[0]
+
+
+def test_what_is_still_under_way_at_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = Dispatcher.stop
+    monkeypatch.setattr(Dispatcher, "stop", lambda self: stop(self, 0.01))
+    begun, go_on = threading.Event(), threading.Event()
+    cloud = Cloud()
+    queue = cloud.queue()
+
+    def handler(request: object) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    queue.destinations.call(APP, handler)
+    queue.publish(APP)
+    assert begun.wait(10)
+    with pytest.warns(RuntimeWarning, match=r"(?s)left alone.*go_on\.wait"):
+        cloud.close()
+    go_on.set()
+
+
+def test_a_closed_queue_sends_nothing(serve: Callable[..., RawServer]) -> None:
+    """The second request of a duplicate, when the queue was closed during the first."""
+    with Cloud() as cloud:
+        queue = cloud.queue()
+        queue.faults.duplicate()
+        route = queue.destinations.call(APP, lambda request: queue.close())
+        message = queue.publish(APP, retries=0)
+        assert until(lambda: message.attempts and message.attempts[0].state != "in flight")
+        assert len(route.deliveries) == 1
+        assert "the queue is closed, and nothing was sent" in str(message.attempts[0].exception)
+
+
+def until(holds: Callable[[], object], within: float = 10.0) -> bool:
+    give_up = time.monotonic() + within
+    patience = threading.Event()
+    while not holds():
+        if time.monotonic() > give_up:
+            return False
+        patience.wait(0.005)
+    return True

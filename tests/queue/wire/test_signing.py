@@ -1,0 +1,270 @@
+"""Tokens as the official receivers want them, and the true reason when one does not verify."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import jwt
+import pytest
+from qstash import Receiver
+from qstash.errors import SignatureError
+
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.model import Delivery, SigningKeys
+from pytest_fakecloud.queue.wire.signing import (
+    LIFETIME,
+    Signer,
+    body_hash,
+    explain,
+    published_text,
+)
+
+URL = "https://app.example.com/hook?x=1"
+KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)
+NOW = 1_700_000_000
+
+
+def signer(now: float = NOW) -> Signer:
+    return Signer(KEYS, lambda: now, Ids(1).stream("queue", "token ids"))
+
+
+def delivery(body: bytes = b'{"a":1}', url: str = URL) -> Delivery:
+    return Delivery("msg_1", url, "POST", [], body, 0, 0, 30_000_000)
+
+
+def token_of(headers: list[tuple[str, str]]) -> str:
+    ((name, token),) = headers
+    assert name == "Upstash-Signature"
+    return token
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    claims: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+    return claims
+
+
+def why(token: str | None, **changes: Any) -> str:
+    asked: dict[str, Any] = {"body": b'{"a":1}', "keys": KEYS, "at": NOW + 1, "url": URL}
+    reason = explain(token, **{**asked, **changes})
+    assert reason is not None
+    return reason
+
+
+def test_the_claims_are_those_of_the_service() -> None:
+    claims = claims_of(token_of(signer()(delivery())))
+    assert claims.pop("jti").startswith("jwt_")
+    assert claims == {
+        "iss": "Upstash",
+        "sub": URL,
+        "iat": NOW,
+        "exp": NOW + LIFETIME,
+        "nbf": 0,
+        "body": body_hash(b'{"a":1}'),
+    }
+
+
+def test_the_head_names_the_algorithm_and_the_type() -> None:
+    token = token_of(signer()(delivery()))
+    assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
+
+
+def test_an_empty_body_is_hashed_too() -> None:
+    assert body_hash(b"") == "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU="
+
+
+def test_every_token_has_its_own_id_and_the_ids_repeat_with_the_seed() -> None:
+    def three() -> list[str]:
+        sign = signer()
+        return [claims_of(token_of(sign(delivery())))["jti"] for _ in range(3)]
+
+    ids = three()
+    assert len(set(ids)) == 3
+    assert ids == three()
+
+
+def test_the_official_receiver_accepts_it() -> None:
+    token = token_of(signer(time.time())(delivery()))
+    Receiver(KEYS.current, KEYS.next).verify(signature=token, body='{"a":1}', url=URL)
+
+
+def test_the_official_receiver_accepts_a_token_of_the_key_after_rotation() -> None:
+    token = token_of(signer(time.time())(delivery()))
+    Receiver("sig_" + "o" * 28, KEYS.current).verify(signature=token, body='{"a":1}', url=URL)
+
+
+def test_the_official_receiver_hides_the_reason_and_explain_gives_it() -> None:
+    token = token_of(signer(time.time())(delivery(), age_us=600_000_000))
+    with pytest.raises(SignatureError, match="Signature verification failed"):
+        Receiver(KEYS.current, KEYS.next).verify(signature=token, body='{"a":1}', url=URL)
+    assert "the token has expired 30" in why(token, at=time.time())
+
+
+def test_the_subject_is_the_text_that_was_published() -> None:
+    raw = "https://app.example.com/ä?q=%2f".encode().decode("latin-1")
+    claims = claims_of(token_of(signer()(delivery(url=raw))))
+    assert claims["sub"] == "https://app.example.com/ä?q=%2f"
+
+
+def test_bytes_that_are_no_text_stay_as_they_are() -> None:
+    assert published_text("https://h/\xff") == "https://h/\xff"
+    assert published_text("https://h/\u2603") == "https://h/\u2603"
+
+
+def test_a_given_subject_wins_over_the_url() -> None:
+    given = Delivery("m", URL, "POST", [], b"", 0, 0, 0, sub="https://other.example.com/")
+    assert claims_of(token_of(signer()(given)))["sub"] == "https://other.example.com/"
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 60.0])
+def test_a_good_token_has_no_reason(tolerance: float) -> None:
+    token = token_of(signer()(delivery()))
+    assert explain(token, body=b'{"a":1}', keys=KEYS, at=NOW, url=URL, tolerance=tolerance) is None
+
+
+def test_either_key_is_good() -> None:
+    token = token_of(signer()(delivery(), key=KEYS.next))
+    assert explain(token, body=b'{"a":1}', keys=KEYS, at=NOW) is None
+
+
+def test_a_token_without_padding_in_the_hash_is_good() -> None:
+    claims = claims_of(token_of(signer()(delivery())))
+    claims["body"] = claims["body"].rstrip("=")
+    token = jwt.encode(claims, KEYS.current)
+    assert explain(token, body=b'{"a":1}', keys=KEYS, at=NOW) is None
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_no_signature(missing: str | None) -> None:
+    assert "without an Upstash-Signature header" in why(missing)
+
+
+@pytest.mark.parametrize("text", ["x", "a.b.c", "ä", "." * 3])
+def test_text_that_is_no_token(text: str) -> None:
+    assert "not a JSON web token" in why(text)
+
+
+def test_another_algorithm() -> None:
+    token = jwt.encode({"iss": "Upstash"}, "k" * 64, algorithm="HS512")
+    assert why(token) == "the token is signed with 'HS512', expected 'HS256'"
+
+
+def test_an_unsigned_token_is_refused() -> None:
+    claims = claims_of(token_of(signer()(delivery())))
+    token = jwt.encode(claims, None, algorithm="none")  # type: ignore[arg-type]
+    assert why(token) == "the token is signed with 'none', expected 'HS256'"
+
+
+def test_a_strange_key() -> None:
+    token = token_of(signer()(delivery(), key="sig_" + "x" * 28))
+    assert why(token) == "the token was signed with neither the current key nor the next key"
+    assert why(token, keys={"only": "y" * 32}) == (
+        f"the token was not signed with the only key (it claims to be for {URL})"
+    )
+
+
+def test_expired_and_its_tolerance() -> None:
+    token = token_of(signer()(delivery()))
+    assert "expired 2 s ago" in why(token, at=NOW + LIFETIME + 2)
+    assert "expired 2.0 h ago" in why(token, at=NOW + LIFETIME + 7200)
+    after = NOW + LIFETIME + 2
+    assert explain(token, body=b'{"a":1}', keys=KEYS, at=after, url=URL, tolerance=60) is None
+
+
+def test_signed_on_a_clock_ahead_of_the_receiver() -> None:
+    token = token_of(signer(NOW + 86_400)(delivery()))
+    reason = why(token, at=NOW)
+    assert "iat is 24.0 h ahead" in reason
+    assert "sign on the clock it sees" in reason
+
+
+def test_a_not_before_in_the_future() -> None:
+    claims = claims_of(token_of(signer()(delivery()))) | {"nbf": NOW + 90}
+    assert "nbf is 89 s ahead" in why(jwt.encode(claims, KEYS.current))
+
+
+@pytest.mark.parametrize("name", ["iss", "sub", "exp", "nbf", "body"])
+def test_a_missing_claim(name: str) -> None:
+    claims = claims_of(token_of(signer()(delivery())))
+    del claims[name]
+    assert f"the token has no {name} claim" in why(jwt.encode(claims, KEYS.current))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"iss": "Someone"}, "issued by 'Someone', expected 'Upstash'"),
+        ({"exp": "soon"}, "exp claim is 'soon', expected a number"),
+        ({"iat": True}, "iat claim is True, expected a number"),
+        ({"nbf": [0]}, "nbf claim is [0], expected a number"),
+    ],
+)
+def test_a_wrong_claim(changes: dict[str, object], text: str) -> None:
+    claims = claims_of(token_of(signer()(delivery()))) | changes
+    # Signed by hand: PyJWT itself refuses to encode an issuer or an instant of a wrong type.
+    token = jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
+    assert text in why(token)
+
+
+def test_a_token_id_that_is_no_text() -> None:
+    claims = claims_of(token_of(signer()(delivery()))) | {"jti": 7}
+    token = jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
+    assert "jti claim is 7, expected text" in why(token)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://app.example.com/hook?x=1", "differ in the scheme (behind a proxy"),
+        ("https://127.0.0.1:8000/hook?x=1", "differ in the host (behind a proxy"),
+        ("https://app.example.com/hook", "differ in the query"),
+        ("https://app.example.com/hook/?x=1", "differ in the path"),
+        ("https://app.example.com/?x=2", "differ in the path and query"),
+    ],
+)
+def test_another_url_is_named_with_the_part_that_differs(url: str, text: str) -> None:
+    assert text in why(token_of(signer()(delivery())), url=url)
+
+
+def test_another_body() -> None:
+    reason = why(token_of(signer()(delivery())), body=b'{"a":2}')
+    assert "another body than these 7 bytes" in reason
+    assert "another layout" not in reason
+
+
+@pytest.mark.parametrize("seen", [b'{"a": 1}', b'{\n  "a": 1\n}', b' {"a":1}\n'])
+def test_a_body_that_was_parsed_and_written_again(seen: bytes) -> None:
+    assert "verify the raw body before parsing" in why(token_of(signer()(delivery())), body=seen)
+
+
+def test_a_body_that_is_no_json_gets_no_guess() -> None:
+    reason = why(token_of(signer()(delivery(b"plain"))), body=b"{plain")
+    assert reason.startswith("the token is about another body")
+    assert "verify the raw" not in reason
+
+
+def test_all_reasons_are_given_at_once() -> None:
+    token = token_of(signer()(delivery(), age_us=3_600_000_000))
+    reason = why(token, body=b"x", url="https://h/")
+    assert "expired" in reason
+    assert "differ in" in reason
+    assert "another body" in reason
+
+
+def test_a_queue_explains_the_signatures_of_its_own_deliveries() -> None:
+    with Queue(Context.alone(now="2026-01-01T00:00:00Z"), signature_clock="virtual") as queue:
+        route = queue.destinations.accept(URL)
+        queue.publish(URL, body="text")
+        queue.run_until_idle()
+        signature = route.deliveries.only().header("Upstash-Signature")
+        assert queue.explain_signature(signature, body="text", url=URL) is None
+        assert queue.explain_signature(signature, body=b"text") is None
+        assert "another body" in (queue.explain_signature(signature, body="other") or "")
+        queue.advance("1h")
+        assert "the token has expired" in (queue.explain_signature(signature, body="text") or "")
+        queue.rotate_keys()
+        assert "neither the current key nor" in (queue.explain_signature(signature, body="") or "")
+        assert "no signature" in (queue.explain_signature(None, body="") or "")

@@ -1,0 +1,111 @@
+"""Credentials stay private in every spelling, and so do the files that hold requests."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.private_files import write_private
+from pytest_fakecloud.reporting.masking import HIDDEN, Mask
+from pytest_fakecloud.reporting.report import section
+from pytest_fakecloud.reporting.timeline import page, write
+from pytest_fakecloud.standalone.record import archive
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of files are POSIX'")
+TOKENS = ["a-plain-token-of-24-chars", "pa?s/word~with+odd>ones", "eightchr", "schlüssel-ungleich"]
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        yield opened
+
+
+def decodings(text: str) -> Iterator[str]:
+    """What a reader gets by decoding any piece of a text, from any character on."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    piece = ""
+    for character in text.replace("-", "+").replace("_", "/") + "\n":
+        if character in alphabet:
+            piece += character
+            continue
+        for start in range(4):
+            some = piece[start:]
+            yield base64.b64decode(some + "A" * (-len(some) % 4)).decode("utf-8", "replace")
+        piece = ""
+
+
+@pytest.mark.parametrize("token", TOKENS[:3])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("after", ["", "!", "??", "and more behind"])
+def test_a_token_inside_a_base64_value_is_hidden_wherever_it_stands(
+    cloud: Cloud, token: str, encode: Callable[[bytes], bytes], after: str
+) -> None:
+    cloud.kv_server(token=token)
+    mask = Mask(cloud)
+    for before in range(7):
+        value = encode(b"u" * before + token.encode() + after.encode()).decode()
+        masked = mask.text(f"header {value} and more")
+        assert HIDDEN in masked, (before, after)
+        assert masked.startswith("header ")
+        # Not even three characters in a row can be read back at either end.
+        assert not any(token[1:-1] in each or token[:5] in each for each in decodings(masked))
+    assert mask.text(encode(b"nothing of the kind at all").decode()) == (
+        encode(b"nothing of the kind at all").decode()
+    )
+
+
+def test_no_report_shows_a_token_in_a_base64_body_or_a_binary_one(cloud: Cloud) -> None:
+    kv = cloud.kv_server(token="a-plain-token-of-24-chars")
+    bodies = [base64.b64encode(b"u" * n + kv.token.encode() + b"!!") for n in range(3)]
+    for body in bodies:
+        httpx.post(kv.url, json=["SET", "basic", body.decode()], headers=kv.headers)
+        httpx.post(f"{kv.url}/set/basic", content=body, headers=kv.headers)
+        httpx.get(f"{kv.url}/get/{body.decode()}", headers={**kv.headers, "X-Forwarded": body})
+    httpx.post(f"{kv.url}/set/raw", content=b"\xff\x00" + kv.token.encode(), headers=kv.headers)
+    httpx.get(f"{kv.url}/get/raw", headers=kv.headers)
+    for text in (section(cloud), page(cloud, "test"), json.dumps(archive(cloud))):
+        assert kv.token not in text
+        assert not any(body.decode()[4:-8] in text for body in bodies)
+        assert not any(kv.token in each for each in decodings(text))
+
+
+def test_a_token_that_a_long_body_is_cut_in_is_hidden_whole(cloud: Cloud) -> None:
+    kv = cloud.kv_server(token="a-plain-token-of-24-chars")
+    for before in range(19_976, 20_000, 4):
+        body = b"\xff" + b"y" * (before - 1) + kv.token.encode() + b"z" * 5000
+        httpx.post(kv.url, content=body, headers=kv.headers)
+    text = page(cloud, "test")
+    assert "more bytes" in text
+    assert "a-pl" not in text
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@posix
+def test_a_page_is_for_its_owners_eyes(cloud: Cloud, tmp_path: Path) -> None:
+    path = write(cloud, tmp_path / "deep" / "er", "test_it")
+    assert mode(path) == 0o600
+    # One of an earlier run, from before or from somebody careless.
+    path.chmod(0o666)
+    assert mode(write(cloud, path.parent, "test_it")) == 0o600
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@posix
+def test_a_private_file_is_replaced_and_not_added_to(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_private(path, "a long text")
+    write_private(path, "short \ud800")
+    assert path.read_text(encoding="utf-8") == "short \\ud800"
+    assert mode(path) == 0o600

@@ -1,0 +1,389 @@
+"""What a report cannot tell is one line of it: the run goes on, whatever the tester's objects do."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from pytest_fakecloud import session as module
+
+from ..harness import Run
+
+LAZY = """
+import respx  # what makes the plugin look for who kept requests away
+evaluated = []
+
+class Lazy:
+    '''What Django's SimpleLazyObject does: everything that is asked of it goes to the real thing.'''
+
+    def __getattribute__(self, name):
+        evaluated.append(name)
+        raise RuntimeError("settings are not configured")
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    __hash__ = None
+
+lazy = Lazy()
+
+def test_it(kv_server):
+    evaluated.clear()  # pytest itself asks when it collects
+    assert False
+
+def test_after():
+    assert evaluated == []
+"""
+
+PROXIES = {
+    "django": """
+    import respx
+    from django.utils.functional import SimpleLazyObject
+
+    evaluated = []
+
+    def settings():
+        evaluated.append(1)
+        raise RuntimeError("settings are not configured")
+
+    lazy = SimpleLazyObject(settings)
+
+    def test_it(kv_server):
+        evaluated.clear()
+        assert False
+
+    def test_after():
+        assert not evaluated
+    """,
+    "werkzeug": """
+    import respx
+    from contextvars import ContextVar
+    from werkzeug.local import LocalProxy
+
+    current = LocalProxy(ContextVar("application"))
+
+    def test_it(kv_server):
+        assert False
+
+    def test_after():
+        pass
+    """,
+}
+
+
+def went_on(result: pytest.RunResult, *, failed: int = 1) -> str:
+    """The output of a run that explained what it could, and ran the test after."""
+    result.assert_outcomes(failed=failed, passed=1)
+    text = "\n".join([*result.outlines, *result.errlines])
+    assert "INTERNALERROR" not in text
+    return text
+
+
+def test_a_lazy_object_of_the_tests_module_is_never_evaluated(run: Run) -> None:
+    pytest.importorskip("respx")
+    text = went_on(run(LAZY))
+    assert "no request came to kv_server, and the test uses respx" in text
+    assert "cannot be told" not in text
+
+
+@pytest.mark.parametrize("library", PROXIES)
+def test_nor_is_a_proxy_of_a_known_library(run: Run, library: str) -> None:
+    pytest.importorskip("respx")
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    assert "cannot be told" not in went_on(run(PROXIES[library]))
+
+
+def test_a_lazy_object_among_the_arguments_of_an_error_is_not_evaluated(run: Run) -> None:
+    text = went_on(
+        run(
+            """
+            class Lazy:
+                @property
+                def __class__(self):
+                    raise RuntimeError("asked for its class")
+                def __repr__(self):
+                    return "lazy"
+
+            class Odd(Exception):
+                args = None
+
+            def test_it(kv_server):
+                raise ValueError("no", Lazy())
+
+            def test_odd(kv_server):
+                raise ExceptionGroup("several", [Odd()])
+
+            def test_after():
+                pass
+            """
+        ),
+        failed=2,
+    )
+    assert "cannot be told" not in text
+
+
+RAISING = {
+    "str of an error": """
+    import requests
+
+    class Wordless(requests.exceptions.ConnectionError):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    def test_it(kv_server):
+        raise Wordless()
+    """,
+    "outcome of pytest in the str of an error": """
+    import pytest, requests
+
+    class Wordless(requests.exceptions.ConnectionError):
+        def __str__(self):
+            pytest.skip("no words")
+
+    def test_it(kv_server):
+        raise Wordless()
+    """,
+    "exit in the str of an error": """
+    import requests
+
+    class Wordless(requests.exceptions.ConnectionError):
+        def __str__(self):
+            raise SystemExit(3)
+
+    def test_it(kv_server):
+        raise Wordless()
+    """,
+    "an error whose own text raises": """
+    import requests
+
+    class Silent(Exception):
+        def __str__(self):
+            raise self
+
+    class Wordless(requests.exceptions.ConnectionError):
+        def __str__(self):
+            raise Silent()
+
+    def test_it(kv_server):
+        raise Wordless()
+    """,
+    "getattr of an error": """
+    import requests
+
+    class Dynamic(requests.exceptions.ConnectionError):
+        def __getattr__(self, name):
+            if name == "failed_request":  # pytest itself asks for others
+                raise RuntimeError(f"no {name}")
+            raise AttributeError(name)
+
+    def test_it(kv_server):
+        error = Dynamic("Connection refused by Responses")
+        del error.request
+        raise error
+    """,
+    "predicate of allow": """
+    import requests
+
+    def refuses(path):
+        raise RuntimeError("no predicate")
+
+    def test_it(kv_server, fakecloud):
+        requests.post(f"{kv_server.url}/nowhere/at/all", headers=kv_server.headers, json={"a": 1})
+        fakecloud.problems.clear()
+        fakecloud._recorded.report("unrouted", "nothing there")
+        fakecloud.allow("unrouted", path=refuses)
+        assert False
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_what_raises_is_one_line_of_the_report(run: Run, tmp_path: Path, kind: str) -> None:
+    source = RAISING[kind] + "\n    def test_after():\n        pass\n"
+    result = run(source, f"--fakecloud-report={tmp_path}", f"--fakecloud-record={tmp_path}")
+    text = went_on(result)
+    assert "cannot be told" in text
+    assert len([line for line in result.outlines if "cannot be told" in line]) <= 3
+    assert "fakecloud" in text
+
+
+def test_a_strictness_check_that_cannot_be_made_fails_its_test_in_one_line(run: Run) -> None:
+    text = went_on(
+        run(
+            """
+            def refuses(path):
+                raise RuntimeError("no predicate")
+
+            def test_it(kv_server, fakecloud):
+                fakecloud._recorded.report("unrouted", "nothing there")
+                fakecloud.allow("unrouted", path=refuses)
+
+            def test_after():
+                pass
+            """
+        )
+    )
+    assert (
+        "whether the test left problems behind cannot be told: RuntimeError: no predicate" in text
+    )
+
+
+def test_a_fault_whose_predicate_has_no_repr_is_told_all_the_same(run: Run) -> None:
+    text = went_on(
+        run(
+            """
+            class When:
+                def __call__(self, request):
+                    return False
+                def __repr__(self):
+                    raise RuntimeError("no repr")
+
+            def test_it(kv_server):
+                kv_server.faults.answer(500, when=When())
+
+            def test_after():
+                pass
+            """
+        )
+    )
+    assert "never fired" in text
+
+
+@pytest.mark.parametrize("url", ["http://\u2100/", "http://[", "http://[::1", "http://a:b/"])
+def test_a_destination_that_no_parser_takes_has_its_row(run: Run, tmp_path: Path, url: str) -> None:
+    text = went_on(
+        run(
+            f"""
+            import requests
+
+            def test_it(queue):
+                requests.post(
+                    f"{{queue.url}}/v2/batch",
+                    headers=queue.headers,
+                    json=[{{"destination": {url!r}, "body": "x"}}],
+                )
+                queue.run_until_idle()
+                assert False
+
+            def test_after():
+                pass
+            """,
+            f"--fakecloud-report={tmp_path}",
+        )
+    )
+    assert "cannot be told" not in text
+    assert list(tmp_path.glob("*.html"))
+
+
+def test_an_end_of_the_run_that_fails_is_told_and_the_outcomes_stand(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    outer = module.present()
+    pytester.makeini("[pytest]\nfakecloud_scope = session")
+    result = run(
+        """
+        def raises():
+            raise RuntimeError("cannot close")
+
+        def test_it(kv_server):
+            kv_server.on_close(raises)
+        """
+    )
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+    text = "\n".join([*result.outlines, *result.errlines])
+    assert "cannot close" in text
+    assert "Traceback" not in text
+    # Nor is this run, inside which it was, left with the other's fakes.
+    assert module.present() is outer
+
+
+def test_a_recording_that_cannot_be_made_is_a_warning(run: Run, tmp_path: Path) -> None:
+    result = run(
+        """
+        import requests
+
+        def test_it(kv_server, fakecloud):
+            kv_server.client().set("a", "1")
+            call = fakecloud.journal.calls()[0]
+            call.headers = 7
+
+        def test_after():
+            pass
+        """,
+        f"--fakecloud-record={tmp_path}",
+    )
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(["*the recording of*test_it*could not be written: TypeError*"])
+
+
+def test_one_call_that_cannot_be_told_leaves_the_others_their_rows(run: Run) -> None:
+    text = went_on(
+        run(
+            """
+            def test_it(kv_server, fakecloud):
+                client = kv_server.client()
+                client.set("first", "1")
+                client.set("second", "2")
+                fakecloud.journal.calls()[0].facts["words"] = [7]
+                assert False
+
+            def test_after():
+                pass
+            """
+        )
+    )
+    assert "this entry cannot be told: TypeError" in text
+    assert "SET second 2" in text
+
+
+@pytest.mark.parametrize("error", ["OSError(24, 'Too many open files')", "ContractError('no')"])
+def test_early_fakes_that_cannot_start_are_a_usage_error(
+    pytester: pytest.Pytester, error: str
+) -> None:
+    """As where the machine has no file or port left."""
+    pytester.makeini("[pytest]\nfakecloud_early = kv_server")
+    pytester.makepyfile(
+        fails=f"""
+        import pytest_fakecloud.cloud as module
+        from pytest_fakecloud.core.errors import ContractError
+
+        def refuse(self, fixture):
+            raise {error}
+
+        module.Cloud.fixture_handle = refuse
+        """
+    )
+    pytester.syspathinsert()
+    result = pytester.runpytest_subprocess("-pfails", "-pno:cacheprovider")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*fakecloud_early: *"])
+    assert "Traceback" not in result.stderr.str()
+
+
+@pytest.mark.parametrize("mode", ["running", "frozen"])
+def test_a_failure_at_the_end_of_time_is_told(run: Run, tmp_path: Path, mode: str) -> None:
+    text = went_on(
+        run(
+            f"""
+            import pytest
+
+            @pytest.mark.fakecloud(now="9999-12-31T23:59:59.999Z", clock={mode!r})
+            def test_it(kv_server, queue):
+                kv_server.client().set("a", "1", ex=60)
+                queue.publish("https://app.test/", delay="1d")
+                assert False
+
+            def test_after():
+                pass
+            """,
+            f"--fakecloud-report={tmp_path}",
+            f"--fakecloud-record={tmp_path}",
+        )
+    )
+    assert "cannot be told" not in text
+    assert "9999-12-31" in text
+    assert len(list(tmp_path.iterdir())) == 2

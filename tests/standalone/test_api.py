@@ -1,0 +1,385 @@
+"""The control API over HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from .conftest import Server, fetch
+
+
+def kv(server: Server, *command: str) -> Any:
+    handle = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
+    answer = fetch("POST", handle["url"], json=list(command), headers=handle["headers"])
+    return answer.status, json.loads(answer.data)
+
+
+def test_ready_page_and_openapi_need_no_token(server: Server) -> None:
+    assert server.ask("GET", "/ready", token="") == (200, {"ready": True})
+    status, document = server.ask("GET", "/openapi.json", token="")
+    assert status == 200
+    assert document["openapi"] == "3.1.0"
+    page = fetch("GET", server.url)
+    assert page.status == 200
+    assert b"<!doctype html>" in page.data
+    assert page.headers["content-type"].startswith("text/html")
+
+
+def test_everything_else_does(server: Server) -> None:
+    _, document = server.ask("GET", "/openapi.json", token="")
+    tried = 0
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if "security" in operation:
+                suffix = path.removeprefix("/__control__").replace("{name}", "x")
+                status, body = server.ask(method.upper(), suffix.replace("{id}", "1"), {}, "wrong")
+                assert status == 401, path
+                assert "token" in body["error"]["message"]
+                tried += 1
+    assert tried > 20
+
+
+def test_every_operation_says_what_it_does(server: Server) -> None:
+    _, document = server.ask("GET", "/openapi.json")
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            assert operation["summary"].endswith(".")
+            assert operation["operationId"]
+
+
+def test_state_lists_the_handles(server: Server) -> None:
+    status, state = server.ask("GET", "/state")
+    assert status == 200
+    assert [one["name"] for one in state["handles"]] == [
+        "kv_server", "vector_index", "broker", "queue",
+    ]  # fmt: skip
+    assert state["clock"]["mode"] == "frozen"
+    assert state["clock"]["now"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_the_clock_moves(server: Server) -> None:
+    assert kv(server, "SET", "k", "v", "EX", "60")[0] == 200
+    status, clock = server.ask("POST", "/clock", {"action": "advance", "by": "61s"})
+    assert (status, clock["now"]) == (200, "2026-01-01T00:01:01+00:00")
+    assert kv(server, "GET", "k") == (200, {"result": None})
+    _, clock = server.ask("POST", "/clock", {"action": "move_to", "to": "2026-02-01T00:00:00Z"})
+    assert clock["now"].startswith("2026-02-01")
+    assert server.ask("POST", "/clock", {"action": "resume"})[1]["mode"] == "running"
+    assert server.ask("POST", "/clock", {"action": "freeze"})[1]["mode"] == "frozen"
+    assert server.ask("POST", "/clock", {"action": "advance_to_next"})[0] == 200
+
+
+def test_a_wrong_move_is_refused_in_words(server: Server) -> None:
+    for body, text in [
+        ({"action": "jump"}, "'jump' is no action"),
+        ([1], "the body is a JSON object"),
+    ]:
+        status, answer = server.ask("POST", "/clock", body)
+        assert status == 422
+        assert text in answer["error"]["message"]
+
+
+def test_the_seed_starts_over(server: Server) -> None:
+    assert server.ask("PUT", "/seed", {"seed": 7}) == (200, {"seed": 7})
+    assert server.ask("GET", "/seed") == (200, {"seed": 7})
+    assert server.ask("PUT", "/seed", {"seed": None})[0] == 422
+    assert server.ask("PUT", "/seed", {"seed": True})[0] == 422
+
+
+def test_faults_are_armed_shown_and_taken_back(server: Server) -> None:
+    path = "/handles/kv_server/faults"
+    status, fault = server.ask(
+        "POST", path, {"kind": "answer", "args": [400, {"error": "ERR planned"}], "command": "GET"}
+    )
+    assert (status, fault["kind"], fault["hits"]) == (200, "answer", 0)
+    assert kv(server, "SET", "a", "1")[0] == 200
+    assert kv(server, "GET", "a") == (400, {"error": "ERR planned"})
+    assert server.ask("GET", path)[1][0]["hits"] == 1
+    assert server.ask("DELETE", f"{path}/{fault['id']}")[0] == 200
+    assert kv(server, "GET", "a") == (200, {"result": "1"})
+    server.ask("POST", path, {"kind": "drop"})
+    assert server.ask("DELETE", path) == (200, [])
+    assert server.ask("GET", path) == (200, [])
+
+
+def test_wrong_faults_are_refused(server: Server) -> None:
+    path = "/handles/kv_server/faults"
+    assert server.ask("POST", path, {"kind": "explode"})[0] == 422
+    assert server.ask("POST", path, {"kind": "_add"})[0] == 422
+    assert server.ask("POST", path, {"kind": "answer", "args": [503], "color": "red"})[0] == 422
+    assert server.ask("DELETE", f"{path}/9999")[0] == 404
+    for other in ("close", "clear", "pause", "claim", "up", "call", None, 5):
+        status, answer = server.ask("POST", path, {"kind": other, "args": [0]})
+        assert status == 422
+        assert "give one of answer, delay, down, drop" in answer["error"]["message"]
+    assert server.ask("POST", path, {"kind": "answer", "args": "503"})[0] == 422
+    server.ask("POST", path, {"kind": "drop", "times": 1, "command": "GET"})
+    assert len(server.ask("GET", path)[1]) == 1
+    status, answer = server.ask("GET", "/handles/nobody/faults")
+    assert status == 404
+    assert "kv_server" in answer["error"]["message"]
+
+
+def test_the_journal_is_told_and_masked(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    _, rows = server.ask("GET", "/journal")
+    row = rows[-1]
+    assert (row["handle"], row["source"], row["ok"]) == ("kv_server", "client", True)
+    assert row["answer"].startswith("200")
+    assert "***" in row["sent"]
+    handle = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
+    assert handle["headers"]["Authorization"].split()[1] not in json.dumps(rows)
+    assert server.ask("GET", f"/journal?after={row['number']}") == (200, [])
+    assert server.ask("GET", "/journal?after=x")[0] == 422
+
+
+def test_the_journal_streams(server: Server) -> None:
+    parts = urlsplit(server.url)
+    kv(server, "SET", "a", "1")
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
+        path = f"/__control__/journal/stream?after=0&token={server.token}"
+        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        seen = b""
+        while seen.count(b"data: ") < 1:
+            seen += sock.recv(65536)
+        assert b"text/event-stream" in seen
+        kv(server, "SET", "b", "2")
+        while seen.count(b"data: ") < 2:
+            seen += sock.recv(65536)
+    events = [line for line in seen.split(b"\n") if line.startswith(b"data: ")]
+    assert json.loads(events[0][6:])["handle"] == "kv_server"
+
+
+def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
+    slow = threading.Thread(target=kv, args=(server, "GET", "a"))
+    slow.start()
+    parts = urlsplit(server.url)
+    rows: list[dict[str, Any]] = []
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
+        path = f"/__control__/journal/stream?token={server.token}"
+        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        seen = b""
+        while len(rows) < 4:
+            if len(rows) == 2 and not seen.count(b"PING"):
+                kv(server, "PING")
+            seen += sock.recv(65536)
+            lines = seen.decode().splitlines()
+            rows = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    slow.join()
+    told = [(row["what"].split()[0], row["answer"].split()[0], row["done"]) for row in rows]
+    assert told[:2] == [("SET", "200", True), ("GET", "open", False)]
+    assert ("GET", "200", True) in told[2:]
+    number = rows[0]["number"]
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as sock:
+        lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", f"Last-Event-ID: {number}", "", ""]
+        sock.sendall("\r\n".join(lines).encode())
+        seen = b""
+        while seen.count(b"data: ") < 2:
+            seen += sock.recv(65536)
+    assert f"id: {number}\n".encode() not in seen
+
+
+def test_views_show_what_the_fakes_hold(server: Server) -> None:
+    kv(server, "SET", "a", "1", "EX", "60")
+    _, view = server.ask("GET", "/handles/kv_server/view")
+    assert view["keys"] == [{"key": "a", "type": "string", "ttl": 60, "value": "1"}]
+    _, view = server.ask("GET", "/handles/broker/view")
+    assert [topic["name"] for topic in view["topics"]] == ["orders"]
+    assert len(view["topics"][0]["partitions"]) == 2
+    _, view = server.ask("GET", "/handles/vector_index/view")
+    assert view["namespaces"] == [{"name": "", "count": 0, "vectors": []}]
+    _, view = server.ask("GET", "/handles/queue/view")
+    assert (view["messages"], view["dead_letters"], view["schedules"]) == ([], [], [])
+
+
+def test_a_dead_letter_gets_another_life(server: Server) -> None:
+    queue = next(one for one in server.summary["handles"] if one["name"] == "queue")
+    fetch(
+        "POST",
+        f"{queue['url']}/v2/publish/http://127.0.0.1:9/gone",
+        headers={**queue["headers"], "Upstash-Retries": "0"},
+        body=b"x",
+    )
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    _, attempts = server.ask("GET", "/handles/queue/attempts")
+    assert attempts[0]["url"] == "http://127.0.0.1:9/gone"
+    _, letters = server.ask("GET", "/handles/queue/dead-letters")
+    assert len(letters) == 1
+    status, message = server.ask("POST", f"/handles/queue/dead-letters/{letters[0]['id']}", {})
+    assert status == 200
+    assert message["id"].startswith("msg_")
+    assert server.ask("GET", "/handles/kv_server/dead-letters")[0] == 422
+    assert server.ask("POST", "/handles/queue/dead-letters/none", {})[0] in (404, 422)
+
+
+def test_snapshots_are_kept_on_the_server(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    assert server.ask("POST", "/snapshots", {"id": "one"}) == (200, {"id": "one"})
+    kv(server, "SET", "a", "2")
+    assert server.ask("POST", "/snapshots/one", {})[0] == 200
+    assert kv(server, "GET", "a")[1] == {"result": "1"}
+    assert {"id": "one"} in server.ask("GET", "/snapshots")[1]
+    assert server.ask("DELETE", "/snapshots/one")[0] == 200
+    assert server.ask("POST", "/snapshots/one", {})[0] == 404
+
+
+def test_reset_returns_to_the_baseline(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    assert server.ask("POST", "/reset", {"handle": "broker"})[0] == 200
+    assert kv(server, "GET", "a")[1] == {"result": "1"}
+    assert server.ask("POST", "/reset", {})[0] == 200
+    assert kv(server, "GET", "a")[1] == {"result": None}
+
+
+def test_more_fakes_start_and_close(server: Server) -> None:
+    status, handle = server.ask(
+        "POST", "/handles", {"fixture": "kv_server", "settings": {"name": "second"}}
+    )
+    assert (status, handle["name"]) == (200, "second")
+    assert server.ask("GET", "/handles/second")[1]["url"] == handle["url"]
+    assert server.ask("DELETE", "/handles/second") == (200, {"closed": True})
+    assert server.ask("GET", "/handles/second")[0] == 404
+    assert server.ask("POST", "/handles", {"fixture": "tape_robot"})[0] == 422
+    assert server.ask("POST", "/handles", {"fixture": "queue", "settings": {"x": 1}})[0] == 422
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": 5},
+        {"name": ""},
+        {"token": 5},
+        {"host": 5},
+        {"port": 99999},
+        {"port": -1},
+        {"port": "80"},
+        {"port": True},
+    ],
+)
+def test_a_place_that_is_none_is_refused(server: Server, settings: dict[str, object]) -> None:
+    status, answer = server.ask("POST", "/handles", {"fixture": "kv_server", "settings": settings})
+    (key,) = settings
+    assert status == 422
+    assert f"{key}={settings[key]!r} of kv_server must be" in answer["error"]["message"]
+    assert server.ask("GET", "/handles/nobody")[0] == 404
+
+
+def test_private_names_cannot_be_called(server: Server) -> None:
+    for name in ("__class__", "_context", "__init__"):
+        assert server.ask("POST", "/call", {"object": None, "name": name, "get": True})[0] == 422
+
+
+def test_bad_bodies_are_refused(server: Server) -> None:
+    answer = fetch(
+        "POST",
+        f"{server.url}/__control__/reset",
+        body=b"{broken",
+        headers={"Authorization": f"Bearer {server.token}"},
+    )
+    assert answer.status == 400
+
+
+def test_the_openapi_file_is_current(server: Server) -> None:
+    file = Path(__file__).parents[2] / "docs" / "control-api.json"
+    _, document = server.ask("GET", "/openapi.json")
+    assert json.loads(file.read_text(encoding="utf-8")) == document, (
+        "run: python -m pytest_fakecloud.standalone.openapi > docs/control-api.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "text"),
+    [
+        ("GET", "/journal?after=%C2%B2", None, "a whole number is expected, not '²'"),
+        ("GET", f"/journal?after={'9' * 5000}", None, "a whole number is expected"),
+        ("DELETE", f"/handles/kv_server/faults/{'9' * 5000}", None, "a whole number is expected"),
+        ("POST", "/clock", {"action": "advance"}, 'give {"action": "advance", "by": "…"}'),
+        ("POST", "/clock", {"action": "advance", "to": "1h"}, 'give {"action": "advance", "by"'),
+        ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'give {"action": "freeze"}'),
+        ("POST", "/clock", {"action": ["freeze"]}, "is no action"),
+        ("POST", "/begin", {"now": "0001-01-01T00:00:00+14:00"}, "the years 1 to 9999"),
+        ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel' here; there are:"),
+        ("POST", "/begin", {"no": "x"}, "there are: now, clock"),
+        ("PUT", "/seed", {"seed": "\ud800"}, "a seed is a whole number or a text"),
+        ("PUT", "/seed", {"seed": 1.5}, "a seed is a whole number or a text, not 1.5"),
+        ("POST", "/handles", {"fixture": "kv_server", "settings": []}, "settings is an object"),
+        ("POST", "/handles", {"fixture": "kv_server", "settings": ""}, "settings is an object"),
+        ("POST", "/handles", {"fixture": "kv_server", "settings": {"name": "queue"}}, "already"),
+        ("POST", "/snapshots", {"id": [1]}, "the id of a snapshot is a text or a whole number"),
+        ("POST", "/snapshots", {"id": ""}, "the id of a snapshot is a text or a whole number"),
+        ("POST", "/call", {"object": None, "name": 5, "get": True}, "name is the name of a field"),
+        ("POST", "/call", {"name": "env", "args": "x"}, "args is a list, and kwargs an object"),
+        ("POST", "/call", {"name": "env", "get": 1}, "get is true or false, not 1"),
+        ("POST", "/call", {"name": "env"}, "'env' of Cloud is a field: give"),
+        ("POST", "/call", {"name": "snapshot", "get": True}, "'snapshot' of Cloud is a method"),
+        ("POST", "/handles/kv_server/faults", {"kind": "answer"}, "It takes args [status, body]"),
+        ("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [1]}, "It takes no args"),
+        ("POST", "/handles/kv_server/faults", {"kind": ["drop"]}, "is no fault"),
+    ],
+)
+def test_a_mistake_is_refused_in_words(
+    server: Server, method: str, path: str, body: Any, text: str
+) -> None:
+    status, answer = server.ask(method, path, body)
+    assert status == 422, answer
+    assert text in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "text"),
+    [
+        ("POST", "/clock", {"action": "advance", "by": 1e308}, "above 100 years"),
+        ("POST", "/clock", {"action": "advance", "by": "9" * 400 + "d"}, "above 100 years"),
+        ("POST", "/clock", {"action": "advance", "by": -1e308}, "cannot be negative"),
+        ("POST", "/clock", {"action": "advance", "by": float("inf")}, "inf is not a duration"),
+        ("POST", "/clock", {"action": "advance", "by": "soon"}, "'soon' is not a duration"),
+        ("POST", "/clock", {"action": "move_to", "to": "2020-01-01T00:00:00Z"}, "cannot go back"),
+        ("POST", "/clock", {"action": "move_to", "to": "0001-01-01T00:00:00+14:00"}, "the years 1"),
+        (
+            "POST",
+            "/handles",
+            {"fixture": "kv_server", "settings": {"token": {"$": "nope"}}},
+            "settings is not in the codec's form",
+        ),
+        ("POST", "/call", {"name": "env", "args": [{"$": "x"}]}, "not in the codec's form"),
+        ("POST", "/call", {"name": "env", "args": [{"$": "bytes", "v": 1}]}, "not in the codec's"),
+    ],
+)
+def test_what_cannot_be_read_and_a_move_that_cannot_be_made_are_refused(
+    server: Server, method: str, path: str, body: Any, text: str
+) -> None:
+    status, answer = server.ask(method, path, body)
+    assert status == 400, answer
+    assert text in answer["error"]["message"]
+
+
+def test_a_refusal_does_not_repeat_all_it_was_sent(server: Server) -> None:
+    _, answer = server.ask("POST", "/reset", {"handle": "x" * 1_000_000})
+    assert answer["error"]["message"].startswith("there is no handle 'xxx")
+    assert len(answer["error"]["message"]) < 3000
+
+
+def test_the_journal_is_unicode_whatever_was_sent(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    handle = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
+    body = rb'["SET","a","\ud800"]'
+    assert fetch("POST", handle["url"], body=body, headers=handle["headers"]).status == 200
+    headers = {"Authorization": f"Bearer {server.token}"}
+    answer = fetch("GET", f"{server.url}/__control__/journal", headers=headers)
+    assert "\\ud800" in json.loads(answer.data.decode("utf-8"))[-1]["sent"]
+
+
+def test_a_wrong_target_of_a_call_is_told_to_the_caller(server: Server) -> None:
+    for wanted in (True, 1.5, [1], {"$": "nope"}):
+        status, answer = server.ask("POST", "/call", {"object": wanted, "name": "env", "get": True})
+        assert status == 200
+        assert answer["raise"]["c"].endswith(":ContractError")
+        assert "object is a number, the name of a handle or null" in answer["raise"]["text"]

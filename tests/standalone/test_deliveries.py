@@ -1,0 +1,37 @@
+"""The stand-alone server delivers side by side, in real time, within what was asked for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pytest_fakecloud import Cloud
+from tests.queue.engine.histories import (
+    AT_ONCE,
+    Tried,
+    World,
+    check,
+    loopback,
+    wishes,
+)
+
+from .conftest import Serve
+
+
+def test_histories_of_the_server_keep_what_was_asked_for(serve: Serve) -> None:
+    server = serve("queue", "--queue", f'limits={{"parallelism": {AT_ONCE}}}')
+    with Cloud.connect(server.url, server.token) as cloud:
+        queue = cloud.fixture_handle("queue")
+        world = World(queue.url, queue.token, "", wishes(5, 60, rated=9), 5)
+        with loopback(world.receive) as base:
+            world.base = base
+            world.run(lambda: len(queue.pending()))
+        _, attempts = server.ask("GET", f"/handles/{queue.name}/attempts")
+    world.history.tried = [
+        Tried(one["message"], one["url"], _us(one["at"]), one["status"]) for one in attempts
+    ]
+    assert check(world.history) == []
+
+
+def _us(text: str) -> int:
+    at = datetime.fromisoformat(text)
+    return int(at.replace(microsecond=0).timestamp()) * 1_000_000 + at.microsecond

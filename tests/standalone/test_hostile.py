@@ -1,0 +1,476 @@
+"""Whatever is sent to the control API is answered in words, and its server stays up and small."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import urllib3
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.http.app import (
+    Answer,
+    Problems,
+    Request,
+    Stream,
+)
+from pytest_fakecloud.standalone.api import PREFIX, ControlApp
+from pytest_fakecloud.standalone.hosts import Hosts
+from pytest_fakecloud.standalone.record import archive
+
+from .conftest import Serve, Server, fetch
+from .test_codec import CASES, ask
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[ControlApp]:
+    with Cloud(seed=1, now=NOW, delivery="driven") as cloud:
+        for fixture in ("kv_server", "vector_index", "broker", "queue"):
+            cloud.start(fixture, {})
+        yield ControlApp(cloud, "token")
+
+
+# -- input of any kind -----------------------------------------------------------------------------
+
+ATOMS = st.sampled_from(
+    [
+        None, True, False, 0, 1, -1, 2**31, 2**63, -(2**64), 10**400, 0.5, -0.0, 1e308, float("inf"),
+        float("-inf"), float("nan"), "", " ", "x", "\0", "\ud800", "ü☃", "9" * 400, "1h", "-1s",
+        "running", "frozen", "kv_server", "queue", "advance", "move_to", "drop", "answer", "delay",
+        "sequence", "random", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "2026-01-01",
+        "../../etc/passwd", "<b>", [], {}, [[]], [None], {"": ""}, {"$": "x"}, 503, 99, 600,
+    ]
+)  # fmt: skip
+VALUES = st.recursive(
+    ATOMS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+FIELDS = st.sampled_from(
+    [
+        "action",
+        "args",
+        "by",
+        "clock",
+        "command",
+        "content_type",
+        "fixture",
+        "get",
+        "handle",
+        "headers",
+        "id",
+        "kind",
+        "kwargs",
+        "name",
+        "now",
+        "object",
+        "route",
+        "seed",
+        "settings",
+        "skip",
+        "status",
+        "times",
+        "to",
+        "topic",
+        "token",
+        "port",
+        "host",
+        "when",
+        "body",
+    ]
+)
+WELL_MEANT = st.fixed_dictionaries(
+    {},
+    optional={
+        "action": st.sampled_from(["freeze", "resume", "advance", "move_to", "advance_to_next"]),
+        "by": VALUES,
+        "to": VALUES,
+        "kind": st.sampled_from(["answer", "delay", "drop", "hang", "random", "sequence", "down"]),
+        "args": st.lists(VALUES, max_size=3),
+        "fixture": st.sampled_from(["kv_server", "vector_index", "broker", "queue", "nobody"]),
+        "settings": st.dictionaries(
+            st.sampled_from(["name", "port", "token", "dimension", "topics", "limits"]),
+            VALUES,
+            max_size=2,
+        ),
+        "object": st.sampled_from([None, "kv_server", "queue", "vector_index", "broker", 1, 2]),
+        "name": st.sampled_from(
+            [
+                "execute",
+                "value",
+                "load",
+                "vectors",
+                "publish",
+                "produce",
+                "attempts",
+                "snapshot",
+                "restore",
+                "allow",
+                "keys",
+                "message",
+                "schedule",
+                "cancel",
+                "assert_called",
+            ]
+        ),
+        "kwargs": st.dictionaries(FIELDS, VALUES, max_size=2),
+        "times": VALUES,
+    },
+)
+BODIES = (
+    VALUES.map(lambda value: json.dumps(value).encode())
+    | st.dictionaries(FIELDS, VALUES, max_size=4).map(lambda body: json.dumps(body).encode())
+    | WELL_MEANT.map(lambda body: json.dumps(body).encode())
+    | st.binary(max_size=20)
+    | st.sampled_from(
+        [
+            b"",
+            b"{",
+            b"[" * 100000,
+            b'{"a":' * 50000,
+            b"9" * 6000,
+            b'{"seed":' + b"9" * 5000 + b"}",
+            b"\xff\xfe",
+            b"\xef\xbb\xbf{}",
+            b'{"id":"\\ud800"}',
+            b"NaN",
+            b'{"seed":-Infinity}',
+        ]
+    )
+)
+SEGMENTS = st.sampled_from(
+    ["kv_server", "queue", "vector_index", "nobody", "%00", "%ff", "..", "1", "9" * 30, "ü", "%2F"]
+)
+
+
+@st.composite
+def requests(draw: Callable[[Any], Any]) -> tuple[str, str, bytes]:
+    """A request to some endpoint, or to none."""
+    route = draw(st.sampled_from(ROUTES))
+    path = re.sub(r"{(\w+)\*?}", lambda _: draw(SEGMENTS), route.pattern)
+    query = draw(
+        st.sampled_from(["", "?", "?after=1", "?after=-1", "?after=x", "?id=%ff&id", "?&&="])
+    )
+    method = draw(st.sampled_from([*route.methods.split(), "POST", "PATCH"]))
+    return method, path + query, draw(BODIES)
+
+
+with Cloud(seed=0) as _cloud:
+    ROUTES = ControlApp(_cloud, "x").routes()
+
+
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(requests(), min_size=1, max_size=4))
+def test_every_request_is_answered_in_words(
+    app: ControlApp, many: list[tuple[str, str, bytes]]
+) -> None:
+    cloud = app.cloud
+    for method, target, body in many:
+        # The path as the bytes that a client would send.
+        raw = target.encode().decode("latin-1")
+        headers = [("Host", "localhost:8000"), ("Authorization", "Bearer token")]
+        answer = app.answer(Request(method, raw, headers, body))
+        if isinstance(answer, Stream):
+            assert answer.on_close is not None
+            answer.on_close()
+            continue
+        assert isinstance(answer, Answer)
+        assert isinstance(answer.body, bytes)
+        bugs = [problem.text for problem in cloud.problems if problem.kind == "bug"]
+        assert answer.status < 500, (method, target, body, bugs)
+        assert bugs == []
+        if answer.status >= 400:
+            assert json.loads(answer.body)["error"]["message"]
+    # Back to the beginning, with the four that are always there.
+    for handle in cloud.handles[4:]:
+        handle.close()
+    for fixture in ("kv_server", "vector_index", "broker", "queue"):
+        if fixture not in [handle.name for handle in cloud.handles]:
+            cloud.start(fixture, {})
+    cloud.begin()
+    assert ask(app, "GET", "/state")[0] == 200
+
+
+def test_a_token_of_any_bytes_is_only_wrong(app: ControlApp) -> None:
+    for header in (
+        "Bearer \xfc",
+        "Bearer \ud800",
+        "Bearer",
+        "",
+        "Basic x",
+        "Bearer " + "x" * 10**6,
+    ):
+        headers = [("Host", "localhost"), ("Authorization", header)]
+        answer = app.answer(Request("GET", f"{PREFIX}/state", headers))
+        assert isinstance(answer, Answer)
+        assert answer.status == 401
+
+
+def test_a_place_that_cannot_be_had_is_refused(app: ControlApp) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for place in ({"port": taken.getsockname()[1]}, {"host": "192.0.2.1"}):
+            body = {"fixture": "kv_server", "settings": place}
+            status, answer = ask(app, "POST", "/handles", body)
+            assert status == 422, answer
+            assert answer["error"]["message"]
+
+
+# -- the end of time -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        {"action": "advance", "by": "100d"},
+        {"action": "advance", "by": {"$": "timedelta", "v": 1e9}},
+        {"action": "move_to", "to": "9999-12-31T23:59:59-01:00"},
+        {"action": "move_to", "to": "+10000-01-01T00:00:00Z"},
+    ],
+)
+def test_a_move_beyond_the_last_instant_is_refused(move: dict[str, Any]) -> None:
+    with Cloud(seed=1, now="9999-12-31T00:00:00Z", delivery="driven") as cloud:
+        app = ControlApp(cloud, "token")
+        status, answer = ask(app, "POST", "/clock", move)
+        assert status == 400, answer
+        assert answer["error"]["message"]
+        assert ask(app, "GET", "/state")[1]["clock"]["now"] == "9999-12-31T00:00:00+00:00"
+
+
+def test_a_clock_that_runs_over_the_last_instant_is_told_as_that() -> None:
+    with Cloud(seed=1, now=NOW, delivery="driven") as cloud:
+        kv = cloud.kv_server()
+        app = ControlApp(cloud, "token")
+        fetch("POST", kv.url, json=["PING"], headers=kv.headers)
+        # What a running clock comes to by itself, a moment after the last move that is allowed.
+        late = 253_402_300_800_000_000
+        cloud.clock._frozen_us = late
+        cloud.clock.call_at(late + 10**12, lambda due_us: None)
+        fetch("POST", kv.url, json=["PING"], headers=kv.headers)
+        for path in ("/state", "/clock", "/journal", "/problems", "/handles/kv_server/view"):
+            status, answer = ask(app, "GET", path)
+            assert status == 200, answer
+        last = "9999-12-31T23:59:59.999999+00:00"
+        clock = ask(app, "GET", "/clock")[1]
+        assert (clock["now"], clock["next_due"]) == (last, None)
+        assert ask(app, "POST", "/clock", {"action": "advance", "by": "1s"})[0] == 400
+        assert archive(cloud)["log"]["entries"][-1]["startedDateTime"] == last
+        assert ask(app, "POST", "/begin", {"now": NOW})[0] == 200
+
+
+# -- small for weeks -------------------------------------------------------------------------------
+
+
+def test_the_control_api_keeps_nothing_of_its_own_requests(app: ControlApp) -> None:
+    for _ in range(50):
+        ask(app, "GET", "/state")
+        ask(app, "GET", "/journal")
+        ask(app, "POST", "/nothing/here", {"x": "y" * 1000})
+    assert len(app.journal) == 0
+    assert app.problems == []
+
+
+def test_the_problems_of_a_server_are_bounded() -> None:
+    problems = Problems()
+    problems.keep, problems.keep_exceptions = 20, 0
+    for number in range(200):
+        try:
+            raise ValueError(number) from KeyError(1)
+        except ValueError as error:
+            problems.report("bug", f"{number} " + "x" * 10**6, exception=error)
+    assert [problem.text.split()[0] for problem in problems] == [str(n) for n in range(180, 200)]
+    assert sum(len(problem.text) for problem in problems) < 500_000
+    # The frames of an exception hold all that the request brought.
+    assert all(problem.exception is not None for problem in problems)
+    assert not any(
+        p.exception.__traceback__ or p.exception.__cause__ for p in problems if p.exception
+    )
+
+
+def test_a_server_of_weeks_forgets_old_problems(serve: Serve) -> None:
+    server = serve("vector")
+    handle = server.summary["handles"][0]
+    url, headers = handle["url"], handle["headers"]
+    with urllib3.PoolManager(retries=False, timeout=20) as pool:
+        for number in range(1100):
+            pool.request("PATCH", f"{url}/nothing/{number}", headers=headers)
+    status, problems = server.ask("GET", "/problems")
+    assert (status, len(problems)) == (200, 1000)
+    assert "/nothing/1099:" in problems[-1]["text"]
+    assert "/nothing/100:" in problems[0]["text"]
+
+
+def test_a_stream_nobody_reads_keeps_nothing() -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        cloud.journal.keep = 10
+        app = ControlApp(cloud, "token")
+        headers = [("Host", "localhost"), ("Authorization", "Bearer token")]
+        stream = app.answer(Request("GET", f"{PREFIX}/journal/stream", headers))
+        assert isinstance(stream, Stream)
+        first = cloud.journal.add_event("x", "first")
+        assert f"id: {first.number}\n".encode() in next(stream.chunks)
+        for _ in range(1000):
+            cloud.journal.add_event("x", "y" * 100)
+        # It goes on with what is still kept, and only that was ever held.
+        kept = [entry.number for entry in cloud.journal.entries]
+        told = [next(stream.chunks) for _ in kept]
+        assert [f"id: {number}\n".encode() in text for number, text in zip(kept, told, strict=True)]
+        assert f"id: {kept[-1]}\n".encode() in told[-1]
+        app.end_streams()
+        assert list(stream.chunks) == []
+
+
+# -- its own bugs ----------------------------------------------------------------------------------
+
+
+def test_a_bug_of_the_control_app_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    with Cloud(seed=1, delivery="driven") as cloud:
+        app = ControlApp(cloud, "token", tell=said.append)
+
+        def broken(self: ControlApp, request: Request) -> object:
+            raise LookupError("lost")
+
+        monkeypatch.setattr(ControlApp, "get_seed", broken)
+        assert ask(app, "GET", "/seed")[0] == 500
+        ((problem,), (text,)) = ask(app, "GET", "/problems")[1], said
+        assert problem["kind"] == "bug"
+        assert problem["text"] == text
+        assert "control: GET /__control__/seed made the fake itself fail: LookupError" in text
+        assert "Traceback" in text
+        app.server_failed(OSError("no sockets"))
+        assert "the server failed: OSError" in said[-1]
+        assert ask(app, "GET", "/state")[1]["problems"] == 2
+
+
+def test_serve_says_its_bugs_on_stderr() -> None:
+    code = (
+        "import sys\n"
+        "from pytest_fakecloud import cli\n"
+        "from pytest_fakecloud.standalone.api import ControlApp\n"
+        "def broken(self, request): raise LookupError('lost')\n"
+        "ControlApp.get_seed = broken\n"
+        "sys.exit(cli.main(['serve', '--json', 'kv']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        server = Server(process, json.loads(process.stdout.readline()))
+        assert server.ask("GET", "/seed")[0] == 500
+        assert "lost" in server.ask("GET", "/problems")[1][0]["text"]
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+    assert "pytest-fakecloud: control: GET /__control__/seed made the fake itself fail" in errors
+    assert "LookupError: lost" in errors
+
+
+# -- other sites -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bound", "allowed", "header", "taken"),
+    [
+        ("127.0.0.1", [], "127.0.0.1:8000", True),
+        ("127.0.0.1", [], "127.8.9.1", True),
+        ("127.0.0.1", [], "localhost:8000", True),
+        ("127.0.0.1", [], "LOCALHOST.", True),
+        ("127.0.0.1", [], "fakes.localhost:80", True),
+        ("127.0.0.1", [], "[::1]:8000", True),
+        ("127.0.0.1", [], None, True),
+        ("127.0.0.1", [], "evil.example", False),
+        ("127.0.0.1", [], "localhost.evil.example", False),
+        ("127.0.0.1", [], "127.0.0.1.evil.example:8000", False),
+        ("127.0.0.1", [], "user@evil.example", False),
+        ("127.0.0.1", [], "192.0.2.7", False),
+        ("127.0.0.1", [], "", False),
+        ("127.0.0.1", [], "[::1", False),
+        ("127.0.0.1", ["fakes", "Other.Example"], "fakes:8000", True),
+        ("127.0.0.1", ["fakes", "Other.Example"], "other.example", True),
+        ("192.0.2.7", [], "192.0.2.7:8000", True),
+        ("192.0.2.7", [], "192.0.2.8:8000", False),
+        ("0.0.0.0", [], "192.0.2.7:8000", True),
+        ("::", [], "[2001:db8::1]:8000", True),
+        ("0.0.0.0", [], socket.gethostname(), True),
+        ("0.0.0.0", [], "evil.example", False),
+    ],
+)
+def test_the_host_is_one_of_the_servers_own(
+    bound: str, allowed: list[str], header: str | None, taken: bool
+) -> None:
+    assert Hosts(bound, allowed).takes(header) is taken
+
+
+def test_a_page_under_another_name_gets_nothing(server: Server) -> None:
+    for path in (
+        "/",
+        "/console/console.js",
+        "/__control__/ready",
+        "/__control__/state",
+        "/nothing",
+    ):
+        headers = {"Host": "evil.example:80", "Authorization": f"Bearer {server.token}"}
+        answer = fetch("GET", f"{server.url}{path}", headers=headers)
+        assert answer.status == 421
+        assert "--allow-host NAME" in json.loads(answer.data)["error"]["message"]
+
+
+def test_hosts_are_allowed_by_option_variable_and_file(serve: Serve, tmp_path: Any) -> None:
+    file = tmp_path / "fakes.toml"
+    file.write_text('allow_host = ["third.example"]\n', encoding="utf-8")
+    for name, server in [
+        ("first.example", serve("kv", "--allow-host", "first.example", "--allow-host", "x")),
+        ("second.example", serve("kv", PYTEST_FAKECLOUD_ALLOW_HOST="x,second.example")),
+        ("third.example", serve("kv", "--config", str(file))),
+    ]:
+        url = f"{server.url}/__control__/ready"
+        assert fetch("GET", url, headers={"Host": f"{name}:9"}).status == 200
+        assert fetch("GET", url, headers={"Host": "fourth.example"}).status == 421
+
+
+def test_every_answer_keeps_other_sites_away(server: Server) -> None:
+    for path in ("/", "/console/rows.js", "/favicon.ico", "/__control__/state", "/nothing"):
+        for method in ("GET", "POST", "BREW"):
+            headers = fetch(method, f"{server.url}{path}").headers
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["X-Frame-Options"] == "DENY"
+            assert headers["Referrer-Policy"] == "no-referrer"
+            assert "Access-Control-Allow-Origin" not in headers
+            policy = headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+
+
+def test_the_page_needs_nothing_that_its_policy_forbids(server: Server) -> None:
+    page = fetch("GET", server.url).data.decode()
+    assert not re.search(r"<style|style=|\son\w+=|javascript:", page)
+    assert not re.search(r"<script(?! src=)", page)
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(parts) == 3
+    for part in parts:
+        answer = fetch("GET", f"{server.url}{part}")
+        assert answer.status == 200
+        kind = "text/css" if part.endswith("css") else "text/javascript"
+        assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
+        script = answer.data.decode()
+        assert not re.search(r"\beval\(|new Function|innerHTML|setAttribute\(\"style", script)
+    for name in ("console.py", "console.html", "..%2Fapi.py", "%2e%2e"):
+        assert fetch("GET", f"{server.url}/console/{name}").status == 404

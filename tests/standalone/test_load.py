@@ -1,0 +1,127 @@
+"""A stand-alone server under load: clients that vanish, a stop in the middle, a bounded journal."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import queue
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from benchmarks.load import TOKEN, Server, start
+from tests.standalone.conftest import Serve, fetch
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are different there")
+CLIENTS = 16
+
+
+def loaded(serve: Serve, entries: int = 200) -> tuple[Any, Server]:
+    running = serve("kv", "--kv-token", TOKEN, "--journal-entries", str(entries))
+    host, _, port = running.summary["handles"][0]["url"].removeprefix("http://").rpartition(":")
+    return running, Server(running.process, (host, int(port)))
+
+
+def until_busy(running: Any) -> None:
+    """Wait until the clients of other processes have been answered."""
+    deadline = time.monotonic() + 30
+    while True:
+        status, rows = running.ask("GET", "/journal")
+        if status == 200 and len(rows) > 100:
+            return
+        assert time.monotonic() < deadline, "no client got through"
+        time.sleep(0.05)
+
+
+def test_every_request_of_many_clients_is_answered(serve: Serve) -> None:
+    _, server = loaded(serve)
+    times, errors = start([server], CLIENTS, 1.0).finish()
+    assert errors == []
+    assert len(times) > CLIENTS
+
+
+def test_a_stop_under_load_takes_less_than_two_seconds(serve: Serve) -> None:
+    running, server = loaded(serve)
+    load = start([server], CLIENTS, 20)
+    until_busy(running)
+    assert server.terminate() < 2
+    assert server.process.returncode == 0
+    load.finish()
+
+
+def test_a_stop_with_open_streams_and_long_polls(serve: Serve) -> None:
+    running = serve("kv", "broker", "--broker", 'topics={"t": 1}')
+    kv, broker = running.summary["handles"]
+    processes = [
+        multiprocessing.get_context("spawn").Process(
+            target=hold, args=(f"{kv['url']}/subscribe/news", kv["headers"])
+        ),
+        multiprocessing.get_context("spawn").Process(
+            target=hold, args=(f"{broker['url']}/consume/g/i/t?timeout=60000", broker["headers"])
+        ),
+    ]
+    for process in processes:
+        process.start()
+    deadline = time.monotonic() + 30
+    while len(running.ask("GET", "/journal")[1]) < 2:
+        assert time.monotonic() < deadline, "the calls did not arrive"
+        time.sleep(0.05)
+    try:
+        assert Server(running.process, ("", 0)).terminate() < 2
+    finally:
+        for process in processes:
+            process.kill()
+            process.join(10)
+
+
+def hold(url: str, headers: dict[str, str]) -> None:
+    """Keep one request open."""
+    with contextlib.suppress(urllib3.exceptions.HTTPError):
+        fetch("GET", url, headers={**headers, "Accept": "text/event-stream"})
+
+
+def test_clients_that_are_killed_leave_nothing_behind(serve: Serve) -> None:
+    running, server = loaded(serve)
+    load = start([server], CLIENTS, 20)
+    until_busy(running)
+    for process in load.processes:
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(10)
+    times, errors = start([server], CLIENTS, 0.5).finish()
+    assert errors == []
+    assert times
+    deadline = time.monotonic() + 10
+    while connections(server) > 2:
+        assert time.monotonic() < deadline, "connections of dead clients stay open"
+        time.sleep(0.05)
+    with pytest.raises(queue.Empty):
+        load.results.get_nowait()
+
+
+def connections(server: Server) -> int:
+    """Sockets of the server besides the two it listens on and the hub's own pair."""
+    folder = Path(f"/proc/{server.process.pid}/fd")
+    if not folder.exists():
+        return 0
+    kinds = []
+    for entry in folder.iterdir():
+        try:
+            kinds.append(str(entry.readlink()))
+        except OSError:
+            continue
+    return sum(kind.startswith("socket:") for kind in kinds) - 4
+
+
+def test_the_journal_of_a_server_is_bounded(serve: Serve) -> None:
+    running, server = loaded(serve, 40)
+    start([server], CLIENTS, 0.5).finish()
+    rows = running.ask("GET", "/journal")[1]
+    assert 40 <= len(rows) <= 50
+    numbers = [row["number"] for row in rows]
+    assert numbers == sorted(numbers)
+    assert numbers[0] > 40

@@ -1,0 +1,701 @@
+"""The same handles over a stand-alone server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import (
+    Broker,
+    Cloud,
+    ContractError,
+    KVServer,
+    Queue,
+    Reply,
+    VectorIndex,
+)
+from pytest_fakecloud.standalone import remote
+from pytest_fakecloud.standalone.codec import (
+    Objects,
+    decode_error,
+    encode,
+    encode_error,
+)
+
+from .conftest import Serve, Server
+
+
+@pytest.fixture
+def cloud(server: Server) -> Iterator[Cloud]:
+    with Cloud.connect(server.summary["console"]) as connected:
+        yield connected
+
+
+def test_handles_are_of_the_same_classes(cloud: Cloud) -> None:
+    kv, vector, broker, queue = cloud.handles
+    assert isinstance(kv, KVServer)
+    assert isinstance(vector, VectorIndex)
+    assert isinstance(broker, Broker)
+    assert isinstance(queue, Queue)
+    assert [handle.name for handle in cloud.handles] == [
+        "kv_server", "vector_index", "broker", "queue",
+    ]  # fmt: skip
+    assert cloud.env["UPSTASH_REDIS_REST_URL"] == kv.url
+
+
+def test_a_test_works_as_in_process(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    client = kv.client()
+    client.set("a", "1", ex=60)
+    assert kv.value("a") == "1"
+    assert kv.ttl("a") == 60
+    cloud.clock.advance("61s")
+    assert client.get("a") is None
+    kv.assert_called("GET", times=1)
+    with pytest.raises(AssertionError, match="expected a call HSET at least once"):
+        kv.assert_called("HSET")
+    with kv.faults.answer(400, {"error": "ERR planned"}) as fault:
+        with pytest.raises(Exception, match="ERR planned"):
+            client.get("a")
+        assert fault.hits == 1
+
+
+def test_values_keep_their_types(cloud: Cloud) -> None:
+    broker = cloud.fixture_handle("broker")
+    produced = broker.produce("orders", "x", key="k")
+    record = broker.records("orders").only()
+    assert (record.offset, record.key, record.value) == (produced.offset, "k", "x")
+    assert broker.topic("orders").partition(produced.partition).only() == record
+    assert cloud.clock.now().tzinfo is not None
+    assert broker.group("nobody").state == "Dead"
+
+
+def test_a_message_is_watched_from_afar(cloud: Cloud) -> None:
+    queue = cloud.fixture_handle("queue")
+    message = queue.publish("http://127.0.0.1:9/gone", json={"a": 1}, retries=1)
+    attempts = cloud.clock.advance("1m")
+    assert attempts
+    assert message.state == "dead_lettered"
+    assert message.json == {"a": 1}
+    assert "backoff" in message.timeline
+    letter = queue.dead_letters().only()
+    assert letter.message.id == message.id
+    queue.assert_dead_lettered(times=1)
+
+
+def test_prepared_answers_cross_to_the_server(cloud: Cloud) -> None:
+    queue = cloud.fixture_handle("queue")
+    later = Reply(202, {"a": 1}, after="5s")
+    route = queue.destinations.answers("https://app.test/hook", 503, later)
+    # The server delivers as time passes; what came by itself counts as what the calls brought.
+    message = queue.publish("https://app.test/hook", body="x")
+    queue.run_until_idle()
+    assert [attempt.status for attempt in message.attempts] == [503, 202]
+    assert [request.body for request in route.deliveries] == [b"x", b"x"]
+    assert message.attempts[-1].body == b'{"a": 1}'
+    queue.destinations.hang("https://app.test")
+    assert [one.where for one in queue.destinations.routes] == ["answers", "hang"]
+    queue.destinations.clear()
+    assert queue.destinations.routes == []
+
+
+def test_snapshots_cross_as_references(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    kv.execute("SET", "a", "1")
+    snapshot = cloud.snapshot()
+    kv.execute("SET", "a", "2")
+    cloud.restore(snapshot)
+    assert kv.value("a") == "1"
+
+
+def test_what_was_started_here_ends_here(server: Server, cloud: Cloud) -> None:
+    with Cloud.connect(server.url, server.token) as second:
+        more = second.vector_index(dimension=2, name="more")
+        more.load({"a": [1, 2]})
+        assert more.vectors().only()["id"] == "a"
+        assert "more" in [handle.name for handle in cloud.handles]
+    assert "more" not in [handle.name for handle in cloud.handles]
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (
+            lambda cloud: cloud.fixture_handle("queue").destinations.call("https://a.test", print),
+            r"argument 2 of call\(\) cannot cross",
+        ),
+        (
+            lambda cloud: cloud.fixture_handle("kv_server").between(commands=[], run=print),
+            "between does not work",
+        ),
+        (
+            lambda cloud: cloud.vector_index(embedding=lambda text: [1.0]),
+            r"embedding= of vector_index\(\) cannot cross to another process",
+        ),
+        (
+            lambda cloud: cloud.fixture_handle("kv_server").faults.drop(when=lambda request: True),
+            r"when= of drop\(\) cannot cross",
+        ),
+        (
+            lambda cloud: cloud.fixture_handle("kv_server").intercept("https://kv.example"),
+            "intercept does not work",
+        ),
+        (lambda cloud: cloud.every_failure(lambda: None), "every_failure does not work"),
+    ],
+)
+def test_what_cannot_cross_is_named(cloud: Cloud, use: object, text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        use(cloud)  # type: ignore[operator]
+
+
+def test_contract_errors_of_the_server_come_back(cloud: Cloud) -> None:
+    with pytest.raises(ContractError, match="is not a duration"):
+        cloud.clock.advance("soon")
+    with pytest.raises(ContractError, match="has no setting 'colour'"):
+        cloud.kv_server(colour="red")
+
+
+def test_awaitable_twins_work(cloud: Cloud) -> None:
+    before = cloud.clock.now()
+    asyncio.run(cloud.clock.aio.advance("1h"))
+    assert (cloud.clock.now() - before).total_seconds() == 3600
+
+
+def test_a_token_is_needed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_FAKECLOUD_TOKEN", raising=False)
+    with pytest.raises(ContractError, match="needs its control token"):
+        Cloud.connect(server.url)
+    with pytest.raises(ContractError, match="refused GET /state"):
+        Cloud.connect(server.url, "wrong")
+    monkeypatch.setenv("PYTEST_FAKECLOUD_TOKEN", server.token)
+    with Cloud.connect(server.url) as cloud:
+        assert len(cloud.handles) == 4
+
+
+def test_no_server_is_said() -> None:
+    with pytest.raises(ContractError, match="no stand-alone server answers"):
+        Cloud.connect("http://127.0.0.1:9", "x")
+
+
+def test_settings_of_one_test_reach_the_server(server: Server, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import datetime
+        import os
+        import pytest
+
+        seen = {}
+
+        @pytest.mark.fakecloud(
+            now="2030-05-05T00:00:00Z", seed=7, env=True,
+            broker={"topics": {"orders": 2}}, kv_server={"max_request_size": 100},
+        )
+        @pytest.mark.parametrize("turn", range(2))
+        def test_settings(fakecloud, broker, kv_server, queue, turn):
+            assert fakecloud.clock.now() == datetime.datetime(2030, 5, 5, tzinfo=datetime.UTC)
+            assert fakecloud.seed == 7
+            assert broker.topic("orders").partitions == 2
+            assert os.environ["UPSTASH_REDIS_REST_URL"] == kv_server.url
+            assert os.environ["UPSTASH_KAFKA_REST_URL"] == broker.url
+            with pytest.raises(Exception, match="max request size"):
+                kv_server.client().set("k", "v" * 200)
+            seen["urls"] = {kv_server.url, broker.url}
+            fakecloud.clock.advance("1d")
+
+        def test_nothing_of_them_is_left(fakecloud, broker, kv_server):
+            assert fakecloud.clock.now() == datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+            assert not seen["urls"] & {handle.url for handle in fakecloud.handles}
+            assert kv_server.client().set("k", "v" * 200)
+
+        class TestClass:
+            @pytest.fixture
+            def fakecloud_settings(self):
+                return {"clock": "running"}
+
+            def test_by_the_settings_fixture(self, fakecloud):
+                assert fakecloud.clock.mode == "running"
+
+        @pytest.mark.fakecloud(tls=True)
+        def test_what_a_process_is_started_with(kv_server):
+            pass
+
+        @pytest.mark.fakecloud(vector_index={"embedding": len})
+        def test_what_cannot_cross(vector_index):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-p", "no:randomly", f"--fakecloud-url={server.summary['console']}",
+    )  # fmt: skip
+    result.assert_outcomes(passed=4, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "fakecloud: tls cannot be set for one test, because the fakes are a stand-alone server's*",
+            "*ContractError: embedding= of vector_index()*",
+        ]
+    )
+
+
+def test_a_suite_runs_against_the_server(
+    server: Server, pytester: pytest.Pytester, serve: Serve
+) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_it(kv_server, broker, fakecloud, turn):
+            assert kv_server.values() == {}
+            kv_server.client().set("a", "1", ex=60)
+            fakecloud.clock.advance("61s")
+            assert kv_server.value("a") is None
+            broker.produce("orders", "x")
+            assert broker.records("orders").only().value == "x"
+            kv_server.execute("SET", "left", "behind")
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        f"--fakecloud-url={server.summary['console']}",
+    )
+    result.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (None, "None is no URL of a stand-alone server"),
+        (b"http://127.0.0.1:1", "is no URL of a stand-alone server"),
+        ("http://[::1", "is no URL: Invalid IPv6 URL"),
+        ("http://127.0.0.1:99999", "no stand-alone server answers"),
+        ("", "no stand-alone server answers"),
+    ],
+)
+def test_what_is_no_url_is_said(url: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        Cloud.connect(url, "x")
+
+
+@pytest.mark.parametrize("token", ["a\nb", "☃", "ü", 5, ["x"]])
+def test_what_can_be_no_token_is_said(server: Server, token: Any) -> None:
+    with pytest.raises(ContractError, match="can be no control token"):
+        Cloud.connect(server.url, token)
+
+
+@contextmanager
+def other_server(answers: Callable[[str], bytes | None]) -> Iterator[str]:
+    """A server of another kind; what it answers depends on the path, None is silence."""
+    stop = threading.Event()
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            answer = answers(self.path)
+            if answer is None:
+                stop.wait(20)
+                return
+            self.send_response(404 if b"not found" in answer else 200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        stop.set()
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[]", b"5", b"null", b'"x"', b"{}", b'["not found"]', b'"not found"', b'{"handles":5}',
+        b'{"seed":1,"handles":[{}]}', b'{"seed":1,"handles":5}', b"<html>",
+    ],
+)  # fmt: skip
+def test_another_kind_of_server_is_said(answer: bytes) -> None:
+    with (
+        other_server(lambda _: answer) as url,
+        pytest.raises(ContractError, match=r"no control API|cannot be read"),
+    ):
+        Cloud.connect(url, "x")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"value": {"$": "unheard of", "v": 1}},
+        {"value": {"$": "data", "c": "pytest_fakecloud.later:X", "v": {}}},
+        {"value": {"$": "data", "c": "pytest_fakecloud.core.journal:Later", "v": {}}},
+        {"value": {"$": "named", "c": "pytest_fakecloud.broker.model:Later", "v": [1]}},
+        {"value": {"$": "datetime", "v": "then"}},
+        {"raise": 5},
+        {},
+    ],
+)
+def test_a_server_of_another_version_is_said(answer: Any) -> None:
+    def answers(path: str) -> bytes:
+        return json.dumps({"seed": 1, "handles": []} if "state" in path else answer).encode()
+
+    with (
+        other_server(answers) as url,
+        Cloud.connect(url, "x") as cloud,
+        pytest.raises(ContractError, match="another version"),
+    ):
+        cloud.journal  # noqa: B018
+
+
+def test_an_error_that_is_not_known_here_keeps_its_words() -> None:
+    for name in ("pytest_fakecloud.later:Trouble", "builtins:ExceptionGroup", "acme:Trouble"):
+        error = decode_error({"c": name, "text": "no way", "fields": {}})
+        assert isinstance(error, RuntimeError)
+        assert str(error) == f"{name.replace(':', '.')}: no way"
+    again = decode_error(encode_error(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why")))
+    assert "can't decode byte 0xff" in str(again)
+    assert isinstance(decode_error(encode_error(KeyError("k"))), KeyError)
+
+
+def test_a_hung_server_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(remote, "CALLS_TAKE_AT_MOST", 0.2)
+    with (
+        other_server(lambda _: None) as url,
+        pytest.raises(ContractError, match=r"did not answer GET /state within 0\.2 s"),
+    ):
+        Cloud.connect(url, "x")
+
+    def answers(path: str) -> bytes | None:
+        return b'{"seed":1,"handles":[]}' if "state" in path else None
+
+    with (
+        other_server(answers) as url,
+        Cloud.connect(url, "x") as cloud,
+        pytest.raises(ContractError, match="did not answer POST /call within"),
+    ):
+        cloud.journal  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?b", "a#b", "..", ".", "%2F", "ü b", "<b>"])
+def test_a_handle_of_any_name_closes(cloud: Cloud, name: str) -> None:
+    handle = cloud.kv_server(name=name)
+    handle.execute("SET", "a", "1")
+    assert handle.value("a") == "1"
+    handle.close()
+    assert name not in [one.name for one in cloud.handles]
+    handle.close()
+
+
+def test_a_handle_that_another_closed_is_gone(server: Server) -> None:
+    with Cloud.connect(server.url, server.token) as cloud:
+        handle = cloud.kv_server(name="mine")
+        server.ask("DELETE", "/handles/mine")
+        with pytest.raises(ContractError, match="there is no handle 'mine'; there are: kv_server"):
+            handle.value("a")
+    with pytest.raises(ContractError, match=r"this connection to .* is closed: make a new one"):
+        cloud.kv_server()
+    with pytest.raises(ContractError, match="is closed"):
+        cloud.handles  # noqa: B018
+
+
+def test_handles_are_equal_when_they_are_the_same(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    assert kv in cloud.handles
+    assert kv != cloud.fixture_handle("queue")
+    assert len({kv, *cloud.handles}) == 4
+
+
+def test_faults_are_looked_at_as_in_process(cloud: Cloud) -> None:
+    faults = cloud.fixture_handle("kv_server").faults
+    assert not faults
+    assert list(faults) == []
+    fault = faults.drop(times=1)
+    assert faults
+    assert len(faults) == 1
+    assert list(faults) == [fault]
+    assert fault in faults
+    with pytest.raises(TypeError, match="object of type 'Clock' has no len"):
+        len(cloud.clock)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda cloud: setattr(cloud.journal, "keep", 5), "keep of .* cannot be set from here"),
+        (lambda cloud: setattr(cloud.handles[0], "token", "x"), "token of <KVServer kv_server at"),
+        (lambda cloud: cloud.handles[0].context, "context does not work over a stand-alone"),
+        (lambda cloud: cloud.handles[0].app, "app does not work over a stand-alone server"),
+        (lambda cloud: cloud.handles[0].execute("SET", endless()), r"argument 2 of execute\(\)"),
+        (lambda cloud: cloud.begin(clock=print), r"clock= of begin\(\) cannot cross"),
+        (lambda cloud: cloud.reseed(object()), "the seed cannot cross"),
+        (lambda cloud: cloud.kv_server(token=b"x"), "token=b'x' of kv_server must be a text"),
+        (lambda cloud: cloud.kv_server(token=cloud.clock), "token=.* must be a text"),
+        (lambda cloud: cloud.kv_server(max_request_size={1}), r"max_request_size=\{1\}: give"),
+    ],
+)
+def test_a_mistake_is_named(cloud: Cloud, use: Callable[[Cloud], object], text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        use(cloud)
+
+
+def endless() -> list[Any]:
+    """A list that holds itself."""
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+def test_an_object_that_cannot_be_shown_crosses_all_the_same() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise AttributeError("not ready")
+
+    assert encode(Shy(), Objects())["repr"] == "<Shy that cannot be shown: not ready>"
+    with pytest.raises(ContractError, match=r"the value cannot cross .*<Shy that cannot"):
+        encode(Shy())
+
+
+def test_a_path_is_the_same_file_for_the_server(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orders.jsonl").write_text('{"topic": "orders", "value": "x"}\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    broker = cloud.fixture_handle("broker")
+    broker.load(Path("orders.jsonl"))
+    assert broker.records("orders").only().value == "x"
+
+
+def test_an_awaitable_that_cannot_cross_is_named_before_anything_runs(cloud: Cloud) -> None:
+    ran: list[int] = []
+
+    async def run() -> None:
+        ran.append(1)
+
+    with pytest.raises(ContractError, match="every_failure does not work over a stand-alone"):
+        asyncio.run(cloud.aio.every_failure(run))
+    assert ran == []
+
+
+def test_a_certificate_that_is_not_trusted_is_said(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("trustme")
+    server = serve("kv", "--tls")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with pytest.raises(ContractError, match=r"cannot be spoken to by TLS .* set SSL_CERT_FILE"):
+        Cloud.connect(server.url, server.token)
+    with pytest.raises(ContractError, match="no stand-alone server answers at http:"):
+        Cloud.connect(server.url.replace("https:", "http:"), server.token)
+    monkeypatch.setenv("SSL_CERT_FILE", server.summary["env"]["SSL_CERT_FILE"])
+    with Cloud.connect(server.url, server.token) as cloud:
+        assert cloud.fixture_handle("kv_server").execute("PING") == "PONG"
+
+
+def suite(pytester: pytest.Pytester, server: Server, text: str) -> pytest.RunResult:
+    """Run the tests of a text against the server."""
+    pytester.makepyfile(text)
+    return pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-p", "no:randomly", f"--fakecloud-url={server.summary['console']}",
+    )  # fmt: skip
+
+
+def test_variables_are_set_for_fakes_that_the_test_starts(
+    serve: Serve, pytester: pytest.Pytester
+) -> None:
+    result = suite(
+        pytester,
+        serve("queue"),
+        """
+        import os
+        import pytest
+
+        @pytest.mark.fakecloud(env=True)
+        def test_by_its_fixture(kv_server):
+            assert os.environ["UPSTASH_REDIS_REST_URL"] == kv_server.url
+
+        @pytest.mark.fakecloud(env=True)
+        def test_by_itself(fakecloud):
+            index = fakecloud.vector_index()
+            assert os.environ["UPSTASH_VECTOR_REST_URL"] == index.url
+
+        def test_nothing_is_left(fakecloud):
+            fakecloud.broker()
+            assert not [name for name in os.environ if name.startswith("UPSTASH_")]
+        """,
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_fake_that_is_gone_is_started_again(serve: Serve, pytester: pytest.Pytester) -> None:
+    result = suite(
+        pytester,
+        serve("kv"),
+        """
+        def test_closed_here(kv_server):
+            kv_server.close()
+
+        def test_a_new_one(kv_server):
+            assert kv_server.execute("PING") == "PONG"
+
+        def test_closed_from_elsewhere(fakecloud, kv_server):
+            fakecloud.handles.where(name=kv_server.name).only().close()
+
+        def test_another_one(kv_server):
+            assert kv_server.execute("PING") == "PONG"
+        """,
+    )
+    result.assert_outcomes(passed=4)
+
+
+def test_a_server_that_dies_does_not_end_the_run(serve: Serve, pytester: pytest.Pytester) -> None:
+    server = serve("kv")
+    result = suite(
+        pytester,
+        server,
+        f"""
+        import os, signal, time
+
+        def test_that_sees_it_die(kv_server):
+            os.kill({server.process.pid}, signal.SIGTERM)
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline:
+                kv_server.execute("PING")
+
+        def test_with_a_fake(kv_server):
+            pass
+
+        def test_without():
+            pass
+        """,
+    )
+    # Every test of the run finds the server gone when it wants to return it to its baseline.
+    result.assert_outcomes(failed=1, errors=2)
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+    result.stdout.fnmatch_lines(
+        ["what the fakes saw cannot be told: no stand-alone server answers at *"]
+    )
+
+
+def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester) -> None:
+    # What xdist tells a worker; the variables of its process reach runs inside of tests too.
+    pytester.makeconftest("def pytest_configure(config): config.workerinput = {'workercount': 2}")
+    result = suite(pytester, server, "def test_it(kv_server): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*tests of several workers (pytest -n) cannot share one *"])
+
+
+def test_workers_may_have_a_server_each(serve: Serve, pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    urls = [serve("kv").summary["console"] for _ in range(2)]
+    pytester.makeconftest(
+        f"""
+        def pytest_configure(config):
+            if hasattr(config, "workerinput"):
+                number = int(config.workerinput["workerid"].removeprefix("gw"))
+                config.option.fakecloud_url = {urls!r}[number]
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("turn", range(8))
+        def test_it(kv_server, turn):
+            for number in range(20):
+                assert kv_server.execute("INCR", "n") == number + 1
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2")
+    result.assert_outcomes(passed=8)
+
+
+def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session\n")
+    pytester.makepyfile(
+        """
+        import os
+        import pytest
+
+        @pytest.mark.fakecloud(env=True)
+        def test_that_wants_them(fakecloud):
+            pass
+
+        def test_that_does_not(fakecloud):
+            fakecloud.vector_index()
+            assert not [name for name in os.environ if name.startswith("UPSTASH_")]
+
+        def test_by_the_fixture(fakecloud_env):
+            pass
+
+        def test_after_the_fixture(fakecloud):
+            fakecloud.vector_index()
+            assert not [name for name in os.environ if name.startswith("UPSTASH_")]
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result.assert_outcomes(passed=4)
+
+
+def test_a_receiver_is_written_and_read_from_afar(cloud: Cloud) -> None:
+    capture = cloud.callback_capture()
+    queue = cloud.fixture_handle("queue")
+    queue.destinations.answers("https://app.test/hook", (200, "done"))
+    queue.publish("https://app.test/hook", body="x", callback=capture.callback_url)
+    queue.run_until_idle()
+    callback = capture.wait_for_callback()
+    assert (callback.status, callback.body, callback.verified) == (200, b"done", True)
+    assert len(capture.callbacks) == 1
+    assert capture.callbacks.only().source_message_id == callback.source_message_id
+    assert [one.status for one in capture.callbacks] == [200]
+    assert capture.callbacks.wait_for(1, timeout=1)[0].status == 200
+    assert capture.callbacks.where(status=404) == []
+    capture.callbacks.assert_received(times=1)
+    with capture.callbacks.faults.answer(503) as fault:
+        assert fault.kind == "answer"
+        assert len(capture.callbacks.faults) == 1
+    capture.expect_request("/other").respond_with_json({"a": 1})
+    assert httpx.get(f"{capture.url}/other").json() == {"a": 1}
+    capture.clear()
+
+
+def test_blocks_of_the_handles_work_from_afar(cloud: Cloud) -> None:
+    broker, index = cloud.fixture_handle("broker"), cloud.vector_index(dimension=2)
+    with broker.reorder():
+        broker.produce("orders", "x")
+    with index.pending() as pending:
+        index.client().upsert([("a", [1.0, 2.0])])
+        assert [item["id"] for item in index.pending()] == ["a"]
+    assert list(pending) == pending
+    assert asyncio.run(broker.aio.wait_for_record("orders", timeout=1)).value == "x"
+    message = cloud.fixture_handle("queue").publish("http://127.0.0.1:9/x", retries=0)
+    assert message.record.id == message.id
+    assert asyncio.run(cloud.fixture_handle("queue").aio.run_until_idle())
+    assert cloud.problems == []
+
+
+def test_what_is_not_offered_from_afar_is_no_attribute(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    with pytest.raises(AttributeError, match="no 'colour' over a stand-alone server; it has: "):
+        kv.colour  # noqa: B018
+    with pytest.raises(AttributeError, match="it has: advance, advance_to_next"):
+        cloud.clock.call_at  # noqa: B018
+    with pytest.raises(AttributeError, match="it has: nothing"):
+        cloud.snapshot().handles  # noqa: B018
+    assert not hasattr(kv, "password")

@@ -1,0 +1,648 @@
+"""What the index does, without HTTP."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.vector.engine import namespace as namespace_module
+from pytest_fakecloud.vector.engine.engine import Engine, merge_patch
+from pytest_fakecloud.vector.errors import VectorError
+from pytest_fakecloud.vector.model import (
+    Change,
+    Kind,
+    NamespaceInfo,
+    Query,
+    Record,
+    Similarity,
+    UpdateMode,
+)
+from pytest_fakecloud.vector.settings import Limits
+
+from ..building import (
+    NOW,
+    ask,
+    engine,
+    floats,
+    ids,
+    put,
+    scored,
+    sparse,
+)
+
+
+def all_ids(index: Engine, namespace: str = "") -> list[str]:
+    return [record.id for record in index.range(namespace, 0, None).records]
+
+
+# -- upsert --------------------------------------------------------------------------------------
+
+
+def test_upsert_replaces_the_whole_record_in_its_place() -> None:
+    index = engine()
+    index.upsert("", [Record("a", floats(1, 0), None, {"x": 1}, "text"), Record("b", floats(1, 0))])
+    put(index, a=(0, 1))
+    (record,) = index.fetch("", ["a"])
+    assert record is not None
+    assert (record.metadata, record.data) == (None, None)
+    assert record.vector is not None
+    assert record.vector.tolist() == [0, 1]
+    assert all_ids(index) == ["a", "b"]
+
+
+def test_the_last_of_one_id_in_a_batch_wins() -> None:
+    index = engine()
+    index.upsert("", [Record("a", floats(1, 0)), Record("a", floats(0, 1))])
+    assert index.describe().namespaces[""] == NamespaceInfo(1, 0)
+    assert ask(index, 0, 1)[0].score == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "status", "text"),
+    [
+        (Record("x", floats(1, 2, 3)), 422, "Invalid vector dimension: 3, expected: 2"),
+        (Record("x", floats()), 422, "Invalid vector dimension: 0, expected: 2"),
+        (
+            Record("x"),
+            422,
+            "A dense index needs the field vector, which is missing in the vector with id 'x'.",
+        ),
+        (
+            Record("x", floats(1, 2), sparse({1: 1})),
+            422,
+            "The vector with id 'x' has a sparseVector, but this is a dense index.",
+        ),
+    ],
+)
+def test_a_bad_record_leaves_the_whole_batch_out(bad: Record, status: int, text: str) -> None:
+    index = engine()
+    with pytest.raises(VectorError) as caught:
+        index.upsert("new", [Record("a", floats(1, 2)), bad])
+    assert (caught.value.status, caught.value.message) == (status, text)
+    assert index.namespaces() == [""]
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "text"),
+    [
+        (Kind.SPARSE, Record("x", floats(1, 2), sparse({1: 1})), "but this is a sparse index"),
+        (Kind.SPARSE, Record("x"), "A sparse index needs the field sparseVector"),
+        (Kind.HYBRID, Record("x", floats(1, 2)), "A hybrid index needs the field sparseVector"),
+        (Kind.HYBRID, Record("x", None, sparse({1: 1})), "A hybrid index needs the field vector"),
+    ],
+)
+def test_records_need_the_vectors_of_the_kind(kind: Kind, record: Record, text: str) -> None:
+    with pytest.raises(VectorError, match=text) as caught:
+        engine(kind=kind).upsert("", [record])
+    assert caught.value.status == 422
+
+
+def test_an_index_without_a_dimension_takes_the_first_vectors() -> None:
+    index = engine(dimension=None)
+    index.create_namespace("early")
+    assert index.describe().dimension == 0
+    assert ask(index, 1, 2, 3) == []
+    with pytest.raises(VectorError, match="dimension: 2, expected: 3"):
+        index.upsert("", [Record("a", floats(1, 2, 3)), Record("b", floats(1, 2))])
+    assert index.describe().dimension == 0
+    with pytest.raises(VectorError, match="dimension: 0, expected: at least 1"):
+        index.upsert("", [Record("a", floats())])
+    put(index, a=(1, 2, 3))
+    assert index.describe().dimension == 3
+    put(index, "early", b=(1, 2, 3))
+    with pytest.raises(VectorError, match="Invalid vector dimension: 2, expected: 3"):
+        ask(index, 1, 2)
+    index.reset_all()
+    with pytest.raises(VectorError, match="dimension: 2, expected: 3"):
+        put(index, a=(1, 2))
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    index = engine()
+    index.upsert("new", [])
+    assert index.namespaces() == [""]
+
+
+# -- update --------------------------------------------------------------------------------------
+
+
+def test_update_changes_what_is_given() -> None:
+    index = engine()
+    index.upsert("", [Record("a", floats(1, 0), None, {"x": 1}, "text")])
+    assert index.update("", Change("a", vector=floats(0, 1)))
+    assert index.update("", Change("a", data="new"))
+    (record,) = index.fetch("", ["a"])
+    assert record is not None
+    assert (record.metadata, record.data) == ({"x": 1}, "new")
+    assert scored(ask(index, 0, 1)) == [("a", "1.0")]
+
+
+def test_update_overwrites_or_patches_metadata() -> None:
+    index = engine()
+    metadata = {"x": 1, "deep": {"a": 1, "b": 2}}
+    index.upsert("", [Record("a", floats(1, 0), None, metadata), Record("none", floats(1, 0))])
+    patch = {"x": None, "deep": {"b": 3, "c": 4}, "new": [1]}
+    index.update("", Change("a", metadata=patch, mode=UpdateMode.PATCH))
+    index.update("", Change("none", metadata={"x": None, "y": 1}, mode=UpdateMode.PATCH))
+    a, none = index.fetch("", ["a", "none"])
+    assert a is not None
+    assert none is not None
+    assert a.metadata == {"deep": {"a": 1, "b": 3, "c": 4}, "new": [1]}
+    assert none.metadata == {"y": 1}
+    assert metadata == {"x": 1, "deep": {"a": 1, "b": 2}}
+    index.update("", Change("a", metadata={"only": 1}))
+    assert index.fetch("", ["a"])[0].metadata == {"only": 1}  # type: ignore[union-attr]
+
+
+def test_a_patch_may_not_make_metadata_larger_than_its_limit() -> None:
+    index = engine()
+    before = {"a": "x" * 40_000}
+    index.upsert("", [Record("a", floats(1, 0), None, before, "text")])
+    patch = Change("a", metadata={"b": "x" * 40_000}, data="new", mode=UpdateMode.PATCH)
+    with pytest.raises(VectorError, match="Metadata size limit exceeded: 80015 bytes") as caught:
+        index.update("", patch)
+    assert caught.value.status == 400
+    (record,) = index.fetch("", ["a"])
+    assert record is not None
+    assert (record.metadata, record.data) == (before, "text")
+    replacing = Change("a", metadata={"a": None, "b": "y"}, mode=UpdateMode.PATCH)
+    assert index.update("", replacing)
+    unlimited = engine(limits=Limits(metadata_bytes=None))
+    unlimited.upsert("", [Record("a", floats(1, 0), None, before)])
+    assert unlimited.update("", patch)
+
+
+def test_update_of_a_missing_record_is_false() -> None:
+    index = engine()
+    assert not index.update("", Change("a", data="x"))
+    assert not index.update("missing", Change("a", data="x"))
+    assert index.namespaces() == [""]
+
+
+def test_a_hybrid_update_carries_both_vectors_or_neither() -> None:
+    index = engine(kind=Kind.HYBRID)
+    index.upsert("", [Record("a", floats(1, 0), sparse({1: 1.0}))])
+    for change in (Change("a", vector=floats(0, 1)), Change("a", sparse=sparse({2: 1.0}))):
+        with pytest.raises(VectorError, match="both vector and sparseVector, or neither"):
+            index.update("", change)
+    assert index.update("", Change("a", data="text"))
+    assert index.update("", Change("a", vector=floats(0, 1), sparse=sparse({2: 1.0})))
+    assert ids(index.query("", [Query(None, sparse({2: 1.0}))])[0]) == ["a"]
+    assert ids(index.query("", [Query(None, sparse({1: 1.0}))])[0]) == []
+
+
+def test_update_checks_dimension_and_kind() -> None:
+    index = engine()
+    put(index, a=(1, 0))
+    with pytest.raises(VectorError, match="dimension: 1, expected: 2"):
+        index.update("", Change("a", vector=floats(1)))
+    with pytest.raises(VectorError, match="The update with id 'a' has a sparseVector"):
+        index.update("", Change("a", sparse=sparse({1: 1.0})))
+
+
+JSON = st.recursive(
+    st.none() | st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def patched(target: Any, patch: Any) -> Any:
+    """The pseudo-code of RFC 7396, section 2."""
+    if isinstance(patch, dict):
+        if not isinstance(target, dict):
+            target = {}
+        target = dict(target)
+        for name, value in patch.items():
+            if value is None:
+                if name in target:
+                    del target[name]
+            else:
+                target[name] = patched(target.get(name), value)
+        return target
+    return patch
+
+
+@settings(max_examples=150, deadline=None)
+@given(target=JSON, patch=JSON)
+def test_merge_patch_is_rfc_7396(target: Any, patch: Any) -> None:
+    before = repr((target, patch))
+    assert merge_patch(target, patch) == patched(target, patch)
+    assert repr((target, patch)) == before
+
+
+# -- delete and reset ----------------------------------------------------------------------------
+
+
+def filled() -> Engine:
+    index = engine()
+    for namespace in ("", "ns"):
+        index.upsert(
+            namespace,
+            [
+                Record(f"{'even' if n % 2 == 0 else 'odd'}-{n}", floats(1, n), None, {"n": n})
+                for n in range(6)
+            ],
+        )
+    return index
+
+
+def test_delete_by_ids_prefix_and_filter() -> None:
+    index = filled()
+    assert index.delete("", ["even-0", "missing", "even-0"]) == 1
+    assert index.delete_prefix("", "odd-") == 3
+    assert index.delete_matching("", "n >= 4") == 1
+    assert all_ids(index) == ["even-2"]
+    assert len(all_ids(index, "ns")) == 6
+    assert index.delete("missing", ["a"]) == 0
+    assert index.delete_prefix("missing", "") == 0
+    assert index.delete_matching("missing", "n = 1") == 0
+    assert index.delete_prefix("ns", "") == 6
+    assert index.namespaces() == ["", "ns"]
+
+
+def test_delete_by_filter_sees_pending_metadata() -> None:
+    index = filled()
+    index.hold_pending()
+    index.update("", Change("even-0", metadata={"n": 99}))
+    assert index.delete_matching("", "n = 99") == 1
+    assert "even-0" not in all_ids(index)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "n ="])
+def test_a_bad_filter_deletes_nothing(text: str) -> None:
+    index = filled()
+    with pytest.raises(VectorError) as caught:
+        index.delete_matching("", text)
+    assert caught.value.status == 400
+    assert len(all_ids(index)) == 6
+
+
+def test_reset_empties_and_keeps_the_namespace() -> None:
+    index = filled()
+    index.reset("")
+    assert (all_ids(index), len(all_ids(index, "ns"))) == ([], 6)
+    index.reset("missing")
+    index.reset_all()
+    assert index.namespaces() == ["", "ns"]
+    assert all_ids(index, "ns") == []
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+def test_namespaces_are_apart() -> None:
+    index = engine()
+    put(index, "b", x=(1, 0))
+    put(index, "a", x=(0, 1))
+    assert index.namespaces() == ["", "b", "a"]
+    assert scored(ask(index, 1, 0, namespace="b")) == [("x", "1.0")]
+    assert scored(ask(index, 1, 0, namespace="a")) == [("x", "0.5")]
+    assert ask(index, 1, 0) == []
+    assert ask(index, 1, 0, namespace="missing") == []
+    assert index.fetch("missing", ["x"]) == [None]
+    assert index.fetch_prefix("missing", "") == []
+    assert index.range("missing", 0, 5).next_cursor == ""
+    assert index.random("missing") is None
+
+
+def test_delete_namespace() -> None:
+    index = filled()
+    index.delete_namespace("ns")
+    assert index.namespaces() == [""]
+    with pytest.raises(VectorError) as caught:
+        index.delete_namespace("ns")
+    assert (caught.value.status, caught.value.message) == (
+        404,
+        "Namespace ns for the index vector_index does not exist",
+    )
+    with pytest.raises(VectorError, match="default namespace cannot be deleted"):
+        index.delete_namespace("")
+
+
+def test_rename_namespace() -> None:
+    index = filled()
+    put(index, "other", z=(1, 1))
+    assert index.rename_namespace("ns", "new")
+    assert index.namespaces() == ["", "new", "other"]
+    assert len(all_ids(index, "new")) == 6
+    assert not index.rename_namespace("new", "other")
+    assert all_ids(index, "other") == ["z"]
+    assert index.rename_namespace("new", "new")
+    assert index.rename_namespace("new", "other", delete_existing=True)
+    assert index.namespaces() == ["", "other"]
+    assert len(all_ids(index, "other")) == 6
+    with pytest.raises(VectorError, match="Namespace new for the index"):
+        index.rename_namespace("new", "x")
+    for old, new in (("", "x"), ("other", "")):
+        with pytest.raises(VectorError) as caught:
+            index.rename_namespace(old, new)
+        assert caught.value.status == 400
+
+
+# -- fetch, range, random ------------------------------------------------------------------------
+
+
+def test_fetch_keeps_order_and_length() -> None:
+    index = filled()
+    found = index.fetch("", ["odd-1", "missing", "odd-1", "even-0"])
+    assert [record and record.id for record in found] == ["odd-1", None, "odd-1", "even-0"]
+
+
+def test_fetch_by_prefix_stops_at_its_limit() -> None:
+    index = engine(limits=Limits(prefix_fetch=3))
+    index.upsert("", [Record(f"id-{n}", floats(1, n)) for n in range(5)])
+    assert [r.id for r in index.fetch_prefix("", "id-")] == ["id-0", "id-1", "id-2"]
+
+
+def test_range_pages_by_position() -> None:
+    index = engine()
+    index.upsert("", [Record(f"id-{n}", floats(1, n)) for n in range(20)])
+    page = index.range("", 0, 5)
+    assert page.next_cursor == "5"
+    assert [r.id for r in page.records] == [f"id-{n}" for n in range(5)]
+    assert index.range("", 15, 5).next_cursor == ""
+    assert index.range("", 16, 5).next_cursor == ""
+    assert index.range("", 20, 5).records == []
+    assert index.range("", 10**18, 5).records == []
+
+
+def test_range_by_prefix_ends_when_no_match_remains() -> None:
+    index = filled()
+    page = index.range("", 0, 2, "even-")
+    assert ([r.id for r in page.records], page.next_cursor) == (["even-0", "even-2"], "3")
+    page = index.range("", 3, 1, "even-")
+    assert ([r.id for r in page.records], page.next_cursor) == (["even-4"], "")
+
+
+SCAN_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("page"), st.integers(1, 6)),
+        st.tuples(st.just("delete"), st.integers(0, 30)),
+        st.tuples(st.just("insert"), st.integers(31, 60)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SCAN_STEPS)
+def test_a_scan_under_changes_misses_and_repeats_nothing(steps: list[tuple[str, int]]) -> None:
+    """What is there from start to end is seen exactly once, whatever is deleted meanwhile."""
+    index = engine()
+    index.upsert("", [Record(str(n), floats(1, n)) for n in range(30)])
+    old, namespace_module.MINIMUM_HOLES = namespace_module.MINIMUM_HOLES, 2
+    try:
+        deleted: set[str] = set()
+        seen: list[str] = []
+        cursor = "0"
+        for word, number in [*steps, *[("page", 7)] * 10]:
+            if word == "delete":
+                index.delete("", [str(number)])
+                deleted.add(str(number))
+            elif word == "insert":
+                index.upsert("", [Record(str(number), floats(1, number))])
+            elif cursor:
+                page = index.range("", int(cursor), number)
+                seen += [record.id for record in page.records]
+                cursor = page.next_cursor
+        assert len(seen) == len(set(seen))
+        throughout = [str(n) for n in range(30) if str(n) not in deleted]
+        assert [id for id in seen if id in throughout] == throughout
+    finally:
+        namespace_module.MINIMUM_HOLES = old
+
+
+def test_random_picks_every_record_from_the_seed() -> None:
+    picks = []
+    for _ in range(2):
+        index = filled()
+        index.delete("", ["even-2"])
+        picks.append([index.random("").id for _ in range(60)])  # type: ignore[union-attr]
+    assert picks[0] == picks[1]
+    assert set(picks[0]) == {"even-0", "odd-1", "odd-3", "even-4", "odd-5"}
+    assert engine().random("") is None
+
+
+# -- query ---------------------------------------------------------------------------------------
+
+
+def test_queries_filter_on_metadata() -> None:
+    index = filled()
+    assert ids(ask(index, 1, 0, filter="n >= 2 AND n != 3", top_k=2)) == ["even-2", "even-4"]
+    with pytest.raises(VectorError, match=r"Invalid filter\. At line 1:2"):
+        ask(index, 1, 0, filter="n ~ 2")
+
+
+def test_a_batch_of_queries_answers_each() -> None:
+    index = filled()
+    queries = [
+        Query(floats(1, 0), top_k=1),
+        Query(floats(0, 1), top_k=2),
+        Query(floats(1, 0), top_k=5, filter="n = 5"),
+    ]
+    assert [ids(hits) for hits in index.query("", queries)] == [
+        ["even-0"],
+        ["odd-5", "even-4"],
+        ["odd-5"],
+    ]
+    assert index.query("", []) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "text"),
+    [
+        (Kind.DENSE, Query(), "needs the field vector, which is missing in the query"),
+        (Kind.SPARSE, Query(), "needs the field sparseVector, which"),
+        (Kind.HYBRID, Query(), "needs the field vector and/or sparseVector, which"),
+        (Kind.DENSE, Query(None, sparse({1: 1})), "The query has a sparseVector"),
+        (Kind.SPARSE, Query(floats(1, 2)), "The query has a vector, but this is a sparse"),
+        (Kind.HYBRID, Query(floats(1, 2, 3)), "dimension: 3, expected: 2"),
+    ],
+)
+def test_queries_need_vectors_of_the_kind(kind: Kind, query: Query, text: str) -> None:
+    index = engine(kind=kind)
+    for run in (lambda: index.query("", [query]), lambda: index.start_query("", query, 1)):
+        with pytest.raises(VectorError, match=text) as caught:
+            run()
+        assert caught.value.status == 422
+
+
+def test_hits_carry_what_was_stored_then() -> None:
+    index = engine()
+    put(index, a=(1, 0))
+    hit = ask(index, 1, 0)[0]
+    put(index, a=(0, 1))
+    assert hit.record.vector is not None
+    assert hit.record.vector.tolist() == [1, 0]
+    assert ask(index, 1, 0, with_vectors=False)[0].record.vector is None
+
+
+# -- quotas and limits ---------------------------------------------------------------------------
+
+
+def test_daily_quotas_end_with_the_day() -> None:
+    clock = Clock("2026-01-01T22:00:00Z")
+    index = engine(clock, limits=Limits(daily_queries=2, daily_updates=3))
+    put(index, a=(1, 0), b=(1, 0))
+    index.update("", Change("a", data="x"))
+    with pytest.raises(VectorError, match="Exceeded daily update limit: 3") as caught:
+        put(index, c=(1, 0))
+    assert caught.value.status == 429
+    assert all_ids(index) == ["a", "b"]
+    ask(index, 1, 0)
+    with pytest.raises(VectorError, match="Exceeded daily query limit: 2"):
+        index.query("", [Query(floats(1, 0))] * 2)
+    ask(index, 1, 0)
+    with pytest.raises(VectorError, match="daily query"):
+        ask(index, 1, 0)
+    clock.advance("2h")
+    put(index, c=(1, 0))
+    ask(index, 1, 0)
+
+
+def test_limits_on_namespaces_dimension_and_filters() -> None:
+    index = engine(dimension=None, limits=Limits(namespaces=2, dimension=3, filter_bytes=20))
+    put(index, "one", a=(1, 0))
+    with pytest.raises(VectorError, match="Namespace count limit exceeded: 3, maximum: 2"):
+        put(index, "two", a=(1, 0))
+    with pytest.raises(VectorError, match="Vector dimension limit exceeded: 4, maximum: 3"):
+        put(engine(dimension=None, limits=Limits(dimension=3)), a=(1, 0, 0, 0))
+    with pytest.raises(VectorError, match="Filter size limit exceeded: 24 bytes, maximum: 20"):
+        ask(index, 1, 0, filter="a = 'ééééééééé'")
+
+
+# -- info ----------------------------------------------------------------------------------------
+
+
+def test_info() -> None:
+    index = filled()
+    index.hold_pending()
+    put(index, "ns", new=(1, 1))
+    info = index.info()
+    assert info.namespaces == {"": NamespaceInfo(6, 0), "ns": NamespaceInfo(6, 1)}
+    assert (info.kind, info.similarity, info.dimension) == (Kind.DENSE, Similarity.COSINE, 2)
+    assert info.index_size == 13 * (2 * 4 + 16)
+
+
+# -- snapshots -----------------------------------------------------------------------------------
+
+
+def test_a_snapshot_is_independent_of_what_comes_after() -> None:
+    index = engine(dimension=None, limits=Limits(daily_updates=10))
+    empty = index.snapshot()
+    put(index, "ns", a=(1, 0, 0))
+    full = index.snapshot()
+    index.delete("ns", ["a"])
+    put(index, "ns", b=(0, 1, 0), c=(0, 0, 1))
+    for _ in range(2):
+        index.restore(full)
+        assert all_ids(index, "ns") == ["a"]
+        assert scored(ask(index, 1, 0, 0, namespace="ns")) == [("a", "1.0")]
+        put(index, "ns", d=(0, 1, 0))
+    index.restore(empty)
+    assert index.namespaces() == [""]
+    assert index.describe().dimension == 0
+    index.upsert("", [Record(str(n), floats(1, 0)) for n in range(10)])
+    with pytest.raises(VectorError, match="daily update"):
+        put(index, more=(1, 0))
+
+
+# -- the whole against a model -------------------------------------------------------------------
+
+COORDINATES = st.integers(-2, 2)
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("upsert"), st.integers(0, 7), COORDINATES, COORDINATES),
+        st.tuples(st.just("delete"), st.integers(0, 7)),
+        st.tuples(st.just("update"), st.integers(0, 7), COORDINATES, COORDINATES),
+        st.tuples(st.just("query"), st.integers(1, 9), COORDINATES, COORDINATES),
+        st.tuples(st.just("reset")),
+        st.tuples(st.just("roundtrip")),
+    ),
+    max_size=50,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(OPERATIONS)
+def test_any_sequence_of_operations_answers_like_a_dict(operations: list[tuple[Any, ...]]) -> None:
+    index = engine(similarity=Similarity.EUCLIDEAN)
+    model: dict[str, tuple[int, int]] = {}
+    for word, *rest in operations:
+        if word == "upsert":
+            model[str(rest[0])] = (rest[1], rest[2])
+            put(index, **{str(rest[0]): (rest[1], rest[2])})
+        elif word == "delete":
+            assert index.delete("", [str(rest[0])]) == int(str(rest[0]) in model)
+            model.pop(str(rest[0]), None)
+        elif word == "update":
+            there = str(rest[0]) in model
+            assert index.update("", Change(str(rest[0]), floats(*rest[1:]))) is there
+            if there:
+                model[str(rest[0])] = (rest[1], rest[2])
+        elif word == "reset":
+            index.reset("")
+            model.clear()
+        elif word == "roundtrip":
+            index.restore(index.snapshot())
+        else:
+            top_k, x, y = rest
+            places = {id: place for place, id in enumerate(model)}
+            far = {id: (px - x) ** 2 + (py - y) ** 2 for id, (px, py) in model.items()}
+            best = sorted(model, key=lambda id: (far[id], places[id]))[:top_k]
+            expected = [(id, str(np.float32(1 / (1 + far[id])))) for id in best]
+            assert scored(ask(index, x, y, top_k=top_k)) == expected
+        assert all_ids(index) == list(model)
+
+
+# -- threads -------------------------------------------------------------------------------------
+
+
+def test_threads_may_do_everything_at_once() -> None:
+    index = engine(Clock(NOW))
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(60):
+                id = f"{number}-{step}"
+                put(index, **{id: (1, step)})
+                hits = ask(index, 1, step, top_k=5)
+                assert hits == sorted(hits, key=lambda hit: -hit.score)
+                index.range("", 0, 10)
+                if step % 2:
+                    assert index.delete("", [id]) == 1
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert failures == []
+    assert sorted(all_ids(index)) == sorted(f"{n}-{s}" for n in range(6) for s in range(0, 60, 2))
+
+
+def test_an_upsert_over_the_quota_leaves_no_namespace_behind() -> None:
+    index = engine(limits=Limits(daily_updates=1))
+    with pytest.raises(VectorError, match="Exceeded daily update limit"):
+        put(index, "new", a=(1, 0), b=(0, 1))
+    assert index.namespaces() == [""]
+
+
+def test_a_count_is_that_of_a_whole_range() -> None:
+    index = engine()
+    put(index, a=(0, 1), b=(1, 0), c=(1, 1))
+    index.delete("", ["b"])
+    index.hold_pending()
+    put(index, a=(1, 0), d=(0, 1))
+    assert index.count("") == len(all_ids(index)) == 3
+    assert index.count("nowhere") == 0

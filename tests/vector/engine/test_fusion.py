@@ -1,0 +1,139 @@
+"""Fusion, and the vendor's published numbers digit for digit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.engine.fusion import fuse, normalised, reciprocal_ranks
+from pytest_fakecloud.vector.engine.similarity import Ranking
+from pytest_fakecloud.vector.model import (
+    Fusion,
+    Kind,
+    Query,
+    Record,
+    Similarity,
+    Weighting,
+)
+
+from ..building import (
+    engine,
+    floats,
+    ids,
+    scored,
+    sparse,
+)
+
+
+def ranking(scores: dict[int, float]) -> Ranking:
+    return Ranking(np.array(list(scores), np.intp), np.array(list(scores.values()), np.float32))
+
+
+@pytest.fixture
+def published() -> Engine:
+    """The three records the published numbers are about."""
+    index = engine(kind=Kind.HYBRID)
+    index.upsert(
+        "",
+        [
+            Record("id0", floats(0.1, 0.2), sparse({0: 0.1, 1: 0.2})),
+            Record("id1", floats(0.2, 0.3), sparse({1: 0.2, 2: 0.3})),
+            Record("id2", floats(0.3, 0.4), sparse({2: 0.3, 3: 0.4})),
+        ],
+    )
+    return index
+
+
+@pytest.mark.parametrize(
+    ("query", "hits"),
+    [
+        (
+            Query(floats(0.1, 0.1), sparse({3: 0.1, 4: 0.2}), 1),
+            [("id2", "0.033333335")],
+        ),
+        (
+            Query(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 1),
+            [("id0", "0.032795697")],
+        ),
+        (
+            Query(None, sparse({2: 0.5, 3: 0.5}), 1, weighting=Weighting.IDF, fusion=Fusion.DBSF),
+            [("id2", "0.26666638")],
+        ),
+        (
+            Query(None, sparse({0: 0.1, 1: 0.2}), 10, weighting=Weighting.IDF),
+            [("id0", "0.028608438"), ("id1", "0.018800145")],
+        ),
+    ],
+)
+def test_published_numbers(published: Engine, query: Query, hits: list[tuple[str, str]]) -> None:
+    assert scored(published.query("", [query])[0]) == hits
+
+
+def test_published_numbers_of_a_resumable_query(published: Engine) -> None:
+    query = Query(
+        floats(0.1, 0.1), sparse({0: 0.1}), 2, weighting=Weighting.IDF, fusion=Fusion.DBSF
+    )
+    uuid, first = published.start_query("", query, 3_600_000_000)
+    assert scored(first) == [("id2", "0.617851"), ("id0", "0.5")]
+    assert scored(published.next_hits(uuid, 1)[0]) == [("id1", "0.5")]
+    assert published.next_hits(uuid, 1)[0] == []
+
+
+def test_one_component_of_a_hybrid_index_gives_its_raw_scores(published: Engine) -> None:
+    dense = published.query("", [Query(floats(0.3, 0.4))])[0]
+    assert scored(dense)[0] == ("id2", "1.0")
+    alone = published.query("", [Query(None, sparse({3: 2.0}))])[0]
+    assert scored(alone) == [("id2", "0.8")]
+
+
+def test_reciprocal_ranks_start_at_60() -> None:
+    assert reciprocal_ranks(ranking({4: 9.0, 2: 1.0})).tolist() == [
+        np.float32(1 / 60),
+        np.float32(1 / 61),
+    ]
+
+
+@pytest.mark.parametrize("scores", [{}, {0: 3.0}, {0: 2.0, 1: 2.0, 2: 2.0}, {0: 3e38, 1: -3e38}])
+def test_without_a_spread_every_score_is_a_half(scores: dict[int, float]) -> None:
+    assert normalised(ranking(scores)).tolist() == [0.5] * len(scores)
+
+
+def test_fused_ties_keep_row_order() -> None:
+    both = fuse([ranking({5: 1.0, 3: 0.5}), ranking({3: 1.0, 5: 0.5})], Fusion.RRF, 10)
+    assert both.rows.tolist() == [3, 5]
+    assert both.scores[0] == both.scores[1]
+    apart = fuse([ranking({7: 1.0}), ranking({1: 1.0})], Fusion.DBSF, 1)
+    assert apart.rows.tolist() == [1]
+
+
+def test_a_hybrid_query_looks_deeper_than_top_k(published: Engine) -> None:
+    query = Query(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 3)
+    assert ids(published.query("", [query])[0])[0] == "id0"
+
+
+@pytest.mark.parametrize("similarity", ["EUCLIDEAN", "DOT_PRODUCT"])
+def test_dbsf_fuses_every_similarity(similarity: str) -> None:
+    index = engine(kind=Kind.HYBRID, similarity=Similarity(similarity))
+    index.upsert(
+        "",
+        [Record(str(row), floats(row, 1), sparse({row % 2: 1.0 + row})) for row in range(6)],
+    )
+    hits = index.query("", [Query(floats(5, 1), sparse({1: 1.0}), 6, fusion=Fusion.DBSF)])[0]
+    assert ids(hits)[0] == "5"
+    assert all(np.isfinite(hit.score) for hit in hits)
+
+
+@pytest.mark.parametrize("similarity", list(Similarity))
+def test_dbsf_of_numbers_at_the_ends_of_float32(similarity: Similarity) -> None:
+    index = engine(kind=Kind.HYBRID, similarity=similarity)
+    values = (3e38, -3e38, 1e-45, 0.0, 1.0)
+    index.upsert(
+        "",
+        [Record(f"{x} {y}", floats(x, y), sparse({0: x, 1: y})) for x in values for y in values],
+    )
+    for x in values:
+        query = Query(floats(x, -x), sparse({0: x, 1: -x}), 25, fusion=Fusion.DBSF)
+        hits = index.query("", [query])[0]
+        assert len(hits) == 25
+        assert all(np.isfinite(hit.score) for hit in hits)

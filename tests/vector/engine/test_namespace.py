@@ -1,0 +1,126 @@
+"""Rows, slots and holes, against a list that is easy to believe."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.vector.engine import namespace as module
+from pytest_fakecloud.vector.engine.namespace import Namespace
+from pytest_fakecloud.vector.model import NamespaceInfo, Record
+
+from ..building import floats, sparse
+
+
+def record(id: str, number: float = 1) -> Record:
+    return Record(
+        id, floats(number, 1), sparse({int(number): 1.0}), {"n": number}, f"text {number}"
+    )
+
+
+@pytest.fixture(autouse=True)
+def few_holes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction after a handful of deletions instead of 64."""
+    monkeypatch.setattr(module, "MINIMUM_HOLES", 2)
+
+
+def contents(home: Namespace) -> list[tuple[str, float, str | None]]:
+    return [
+        (r.id, float(r.vector[0]) if r.vector is not None else 0.0, r.data) for _, r in home.scan()
+    ]
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 9), st.integers(0, 5), st.booleans()),
+        st.tuples(st.just("delete"), st.integers(0, 9)),
+        st.tuples(st.just("copy")),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ACTIONS)
+def test_any_sequence_of_changes_leaves_what_a_dict_would(
+    actions: list[tuple[object, ...]],
+) -> None:
+    home = Namespace(2)
+    newest: dict[str, Record] = {}
+    visible: dict[str, Record] = {}
+    for action in actions:
+        if action[0] == "put":
+            _, id, number, ready = action
+            assert isinstance(number, int)
+            new = record(str(id), number)
+            home.put(new, ready=bool(ready))
+            newest[str(id)] = new
+            if ready:
+                visible[str(id)] = new
+        elif action[0] == "delete":
+            id = str(action[1])
+            assert home.delete(id) is (newest.pop(id, None) is not None)
+            visible.pop(id, None)
+        else:
+            home = home.copy()
+        assert contents(home) == [
+            (r.id, float(r.vector[0]), r.data) for r in newest.values() if r.vector is not None
+        ]
+        assert home.info() == NamespaceInfo(len(visible), len(home.staged))
+        rows = set(range(home.row_count)) - set(home.hidden.tolist())
+        assert {home.record(row).id: home.record(row).data for row in rows} == {
+            id: r.data for id, r in visible.items()
+        }
+        found, _ = home.sparse_index.scores(
+            sparse(dict.fromkeys(range(6), 1.0)), home.row_count, None
+        )
+        assert set(found.tolist()) == rows
+        slots = [slot for slot, _ in home.scan()]
+        assert slots == sorted(set(slots))
+        assert home.row_count <= max(2 * len(newest), len(newest) + 2) + 1
+
+
+def test_slots_are_never_used_again() -> None:
+    home = Namespace(2)
+    for number in range(20):
+        home.put(record(str(number)))
+    for number in range(15):
+        home.delete(str(number))
+    home.put(record("0"))
+    assert [(slot, r.id) for slot, r in home.scan(16)] == [
+        (16, "16"), (17, "17"), (18, "18"), (19, "19"), (20, "0"),
+    ]  # fmt: skip
+    assert [r.id for _, r in home.scan(prefix="1")] == ["15", "16", "17", "18", "19"]
+    assert home.nth(0).id == "15"
+    assert home.nth(5).id == "0"
+
+
+def test_release_leaves_newer_changes_staged() -> None:
+    home = Namespace(2)
+    first, second = record("a", 1), record("a", 2)
+    home.put(first, ready=False)
+    home.put(second, ready=False)
+    home.release([first, record("gone")])
+    assert home.info() == NamespaceInfo(0, 1)
+    home.release([second])
+    assert home.info() == NamespaceInfo(1, 0)
+    assert home.record(0).data == "text 2"
+
+
+def test_a_staged_replacement_counts_as_ready_and_pending() -> None:
+    home = Namespace(2)
+    home.put(record("a", 1))
+    home.put(record("a", 2), ready=False)
+    assert home.info() == NamespaceInfo(1, 1)
+    assert home.record(0).data == "text 1"
+    fetched = home.get("a")
+    assert fetched is not None
+    assert fetched.data == "text 2"
+
+
+def test_size_counts_vectors() -> None:
+    home = Namespace(2)
+    assert home.size() == 0
+    home.put(record("a"))
+    assert home.size() == 4 * 2 + 16 + 8

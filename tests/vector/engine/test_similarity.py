@@ -1,0 +1,234 @@
+"""Exact scores and their order, against an obvious reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pytest_fakecloud.vector.engine import similarity
+from pytest_fakecloud.vector.engine.matrix import Matrix
+from pytest_fakecloud.vector.engine.similarity import (
+    Ranking,
+    Search,
+    rank_dense,
+    threshold,
+)
+from pytest_fakecloud.vector.model import Floats, Similarity
+
+from ..building import floats
+
+NOTHING = np.empty(0, np.intp)
+EVERY_SIMILARITY = st.sampled_from(list(Similarity))
+# Few different numbers make many equal scores; the wide ones leave float32's comfortable range.
+COARSE = st.integers(-3, 3).map(float)
+WIDE = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def matrix_of(vectors: Floats) -> Matrix:
+    matrix = Matrix(vectors.shape[1])
+    for vector in vectors:
+        matrix.append(vector)
+    return matrix
+
+
+def reference(name: Similarity, vectors: Floats, query: Floats) -> list[np.float32]:
+    """The published formulas, row by row in float64."""
+    scores = []
+    for row in vectors.astype(np.float64):
+        asked = query.astype(np.float64)
+        if name is Similarity.EUCLIDEAN:
+            score = 1 / (1 + float(np.sum((row - asked) ** 2)))
+        else:
+            dot = float(np.sum(row * asked))
+            norm = float(np.sqrt(np.sum(row**2)) * np.sqrt(np.sum(asked**2)))
+            score = (1 + dot) / 2 if name is Similarity.DOT_PRODUCT else None
+            if score is None:
+                score = (1 + (dot / norm if norm else 0.0)) / 2
+        scores.append(np.float32(np.clip(score, -3.4028235e38, 3.4028235e38)))
+    return scores
+
+
+def expected(
+    name: Similarity, vectors: Floats, query: Floats, depth: int, rows: list[int] | None = None
+) -> tuple[list[int], list[np.float32]]:
+    scores = reference(name, vectors, query)
+    rows = list(range(len(vectors))) if rows is None else rows
+    best = sorted(rows, key=lambda row: (-scores[row], row))[:depth]
+    return best, [scores[row] for row in best]
+
+
+def unpacked(ranking: Ranking) -> tuple[list[int], list[np.float32]]:
+    return ranking.rows.tolist(), list(ranking.scores)
+
+
+def vector_sets(numbers: st.SearchStrategy[float], most: int = 60) -> st.SearchStrategy[Floats]:
+    shapes = st.tuples(st.integers(1, most), st.integers(1, 4))
+    return shapes.flatmap(lambda shape: hnp.arrays(np.float32, shape, elements=numbers))
+
+
+@settings(max_examples=150, deadline=None)
+@given(vectors=vector_sets(COARSE), name=EVERY_SIMILARITY, depth=st.integers(1, 70), data=st.data())
+def test_order_and_scores_are_those_of_the_formulas(
+    vectors: Floats, name: Similarity, depth: int, data: st.DataObject
+) -> None:
+    query = data.draw(hnp.arrays(np.float32, vectors.shape[1], elements=COARSE))
+    ranking = rank_dense(matrix_of(vectors), name, [Search(query, depth)], NOTHING)[0]
+    assert unpacked(ranking) == expected(name, vectors, query, depth)
+
+
+@settings(max_examples=100, deadline=None)
+@given(vectors=vector_sets(WIDE, 20), name=EVERY_SIMILARITY, depth=st.integers(1, 20))
+def test_numbers_at_the_ends_of_float32_are_scored_exactly(
+    vectors: Floats, name: Similarity, depth: int
+) -> None:
+    query = vectors[-1]
+    ranking = rank_dense(matrix_of(vectors), name, [Search(query, depth)], NOTHING)[0]
+    rows, scores = expected(name, vectors, query, depth)
+    assert np.isfinite(ranking.scores).all()
+    assert np.allclose(ranking.scores, scores, rtol=1e-6)
+    assert len(set(ranking.rows.tolist())) == len(rows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=EVERY_SIMILARITY, seed=st.integers(0, 2**32 - 1), rows=st.integers(400, 3000))
+def test_many_rows_of_few_values_keep_insertion_order_among_ties(
+    name: Similarity, seed: int, rows: int
+) -> None:
+    """Enough rows for block maxima and for filters that look more than once."""
+    generator = np.random.default_rng(seed)
+    vectors = generator.integers(-2, 3, (rows, 3)).astype(np.float32)
+    query = generator.integers(-2, 3, 3).astype(np.float32)
+    hidden = np.flatnonzero(generator.random(rows) < 0.2)
+    wanted = generator.integers(1, 40)
+    seen = set(range(rows)) - set(hidden.tolist())
+    kept = {row for row in seen if row % wanted == 0}
+    searches = [
+        Search(query, 7),
+        Search(query, 7, accept=lambda row: row in kept),
+        Search(query, rows),
+    ]
+    plain, filtered, everything = rank_dense(matrix_of(vectors), name, searches, hidden)
+    assert unpacked(plain) == expected(name, vectors, query, 7, sorted(seen))
+    assert unpacked(filtered) == expected(name, vectors, query, 7, sorted(kept))
+    assert unpacked(everything) == expected(name, vectors, query, rows, sorted(seen))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    vector=hnp.arrays(
+        np.float32, st.integers(1, 48), elements=st.floats(-1e6, 1e6, width=32)
+    ).filter(np.any)
+)
+def test_a_vector_is_exactly_1_similar_to_itself(vector: Floats) -> None:
+    matrix = matrix_of(np.stack([vector, vector * np.float32(2)]))
+    ranking = rank_dense(matrix, Similarity.COSINE, [Search(vector, 2)], NOTHING)[0]
+    assert ranking.scores[0] == 1
+    assert ranking.rows[0] == 0
+
+
+def test_collinear_vectors_tie_and_the_first_comes_first() -> None:
+    matrix = matrix_of(np.array([[1, 1], [2, 2], [3, 3]], np.float32))
+    ranking = rank_dense(matrix, Similarity.COSINE, [Search(floats(5, 5), 1)], NOTHING)[0]
+    assert unpacked(ranking) == ([0], [np.float32(1)])
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "score"),
+    [
+        (Similarity.COSINE, (1, 0), 0.5),
+        (Similarity.COSINE, (0, 2), 1.0),
+        (Similarity.COSINE, (0, -1), 0.0),
+        (Similarity.COSINE, (0, 0), 0.5),
+        (Similarity.DOT_PRODUCT, (0, 0.5), 0.75),
+        (Similarity.EUCLIDEAN, (0, 3), 0.2),
+        (Similarity.EUCLIDEAN, (0, 1), 1.0),
+    ],
+)
+def test_scores_of_the_three_functions(name: Similarity, query: Any, score: float) -> None:
+    matrix = matrix_of(np.array([[0, 1]], np.float32))
+    ranking = rank_dense(matrix, name, [Search(floats(*query), 1)], NOTHING)[0]
+    assert ranking.scores.tolist() == [np.float32(score)]
+
+
+def test_a_batch_of_searches_answers_like_each_alone() -> None:
+    generator = np.random.default_rng(5)
+    vectors = generator.standard_normal((500, 8), np.float32)
+    matrix = matrix_of(vectors)
+    searches = [Search(generator.standard_normal(8, np.float32), 9) for _ in range(40)]
+    for name in Similarity:
+        together = rank_dense(matrix, name, searches, NOTHING)
+        alone = [rank_dense(matrix, name, [search], NOTHING)[0] for search in searches]
+        assert [unpacked(r) for r in together] == [unpacked(r) for r in alone]
+
+
+def test_a_filter_is_asked_about_few_rows_when_many_pass() -> None:
+    vectors = np.random.default_rng(1).standard_normal((5000, 8), np.float32)
+    asked: list[int] = []
+
+    def accept(row: int) -> bool:
+        asked.append(row)
+        return row % 2 == 0
+
+    rank_dense(matrix_of(vectors), Similarity.COSINE, [Search(vectors[0], 5, accept)], NOTHING)
+    assert len(asked) <= 2 * similarity.FIRST_LOOK
+
+
+def test_a_budget_bounds_what_a_filter_is_asked_about() -> None:
+    vectors = np.array([[1, row] for row in range(100)], np.float32)
+    search = Search(floats(1, 0), 10, accept=lambda row: row % 10 == 9, budget=25)
+    ranking = rank_dense(matrix_of(vectors), Similarity.COSINE, [search], NOTHING)[0]
+    assert ranking.rows.tolist() == [9, 19]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 3000), depth=st.integers(1, 300))
+def test_threshold_is_the_depth_th_largest_key(seed: int, count: int, depth: int) -> None:
+    keys = np.random.default_rng(seed).integers(-50, 50, count).astype(np.float32)
+    ordered = np.sort(keys)[::-1]
+    assert threshold(keys, depth) == (ordered[depth - 1] if depth <= count else -np.inf)
+
+
+@pytest.mark.parametrize("name", list(Similarity))
+@pytest.mark.parametrize("one_thread", [0, 1 << 22])
+def test_long_vectors_by_either_product(
+    name: Similarity, one_thread: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(similarity, "ONE_THREAD", one_thread)
+    generator = np.random.default_rng(7)
+    vectors = generator.standard_normal((300, similarity.SHORT), np.float32)
+    vectors[200] = vectors[100]
+    matrix = matrix_of(vectors)
+    for query in vectors[100], generator.standard_normal(similarity.SHORT).astype(np.float32):
+        found = rank_dense(matrix, name, [Search(query, 40)], NOTHING)[0]
+        assert unpacked(found) == expected(name, vectors, query, 40)
+
+
+def test_without_a_product_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(np, "vecdot", raising=False)
+    vectors = np.eye(similarity.SHORT, dtype=np.float32)
+    found = rank_dense(matrix_of(vectors), Similarity.COSINE, [Search(vectors[5], 2)], NOTHING)[0]
+    assert found.rows.tolist() == [5, 0]
+
+
+@pytest.mark.parametrize("name", list(Similarity))
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rows_that_float32_products_put_in_a_wrong_order(name: Similarity, batch: int) -> None:
+    """Hundreds of rows a rounding error apart: only the exact scores know which come first."""
+    generator = np.random.default_rng(11)
+    base = generator.standard_normal(96)
+    base /= np.linalg.norm(base)
+    noise = generator.standard_normal((600, 96)) * 3e-8
+    vectors = (base + noise).astype(np.float32)
+    query = base.astype(np.float32)
+    matrix = matrix_of(vectors)
+    for found in rank_dense(matrix, name, [Search(query, 5)] * batch, NOTHING):
+        assert unpacked(found) == expected(name, vectors, query, 5)
+    keeps = set(range(1, 600, 2))
+    search = Search(query, 5, accept=keeps.__contains__)
+    for found in rank_dense(matrix, name, [search] * batch, NOTHING):
+        assert unpacked(found) == expected(name, vectors, query, 5, sorted(keeps))
