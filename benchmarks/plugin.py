@@ -26,7 +26,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud import Transport
-from pytest_fakecloud.transport.changes import changes
+from pytest_fakecloud.transport.patches import changes
 
 from .timing import compare, line
 

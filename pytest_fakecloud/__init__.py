@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from .core.clock import Clock
     from .core.errors import ContractError
     from .kv.handle import KVServer
-    from .queue.capture.capture import Callback, CallbackCapture, Destination
-    from .queue.delivery.driving import NotIdle
+    from .queue.capture.handle import Callback, CallbackCapture, Destination
+    from .queue.delivery.drivers import NotIdle
     from .queue.delivery.replies import DeliveredRequest, Reply
     from .queue.handle import Queue
-    from .queue.inspection import PublishedMessage
     from .queue.model import Attempt
     from .queue.settings import Loop
+    from .queue.views import PublishedMessage
     from .vector.handle import VectorIndex
 
 __all__ = [
@@ -55,16 +55,16 @@ __all__ = [
 _HOMES = {
     "Attempt": "queue.model",
     "Broker": "broker.handle",
-    "Callback": "queue.capture.capture",
-    "CallbackCapture": "queue.capture.capture",
+    "Callback": "queue.capture.handle",
+    "CallbackCapture": "queue.capture.handle",
     "Clock": "core.clock",
     "Cloud": "cloud",
     "ContractError": "core.errors",
     "DeliveredRequest": "queue.delivery.replies",
-    "Destination": "queue.capture.capture",
+    "Destination": "queue.capture.handle",
     "KVServer": "kv.handle",
     "Loop": "queue.settings",
-    "NotIdle": "queue.delivery.driving",
+    "NotIdle": "queue.delivery.drivers",
     "PublishedMessage": "queue.views",
     "Queue": "queue.handle",
     "Reply": "queue.delivery.replies",

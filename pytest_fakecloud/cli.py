@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .core.asserting import brief
 from .core.errors import ContractError
 from .core.journal import KEEP_BYTES
 from .core.private_files import make_private
+from .core.wording import brief
 from .settings import MOST_PORT
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
             # What the command says by its exit code is worth more than that of a lost file.
             code = code or (0 if written else EXIT_CANNOT_START)
         if code:
-            from .reporting.report import section
+            from .reporting.section import section
 
             print(section(cloud), file=sys.stderr)
         return code
@@ -441,7 +441,7 @@ def _make_writable(journal: Path) -> None:
 
 
 def _write_journal(cloud: Cloud, journal: Path) -> bool:
-    from .standalone.record import write
+    from .standalone.recordings import write
 
     try:
         write(cloud, journal)

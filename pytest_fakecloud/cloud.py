@@ -17,8 +17,8 @@ from .core.clock import STANDS, Clock, Mode
 from .core.dispatch import Dispatcher
 from .core.errors import ContractError, check_function, shown
 from .core.ids import Ids
-from .core.instants import Instant
 from .core.journal import Found, Journal
+from .core.timeparse import Instant
 from .handle import (
     Context,
     Delivery,
@@ -27,15 +27,15 @@ from .handle import (
 )
 from .http.app import Problem, Problems
 from .settings import PLACE_SETTINGS, check_settings
-from .transport.changes import changes
+from .transport.patches import changes
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
     from .failures import Failures
     from .kv.handle import KVServer
-    from .queue.capture.capture import CallbackCapture, Destination
+    from .queue.capture.handle import CallbackCapture, Destination
     from .queue.handle import Queue
-    from .standalone.record import Differences
+    from .standalone.recordings import Differences
     from .standalone.remote import RemoteCloud
     from .transport.intercept import Interception
     from .transport.tls import Authority
@@ -51,8 +51,8 @@ SERVICES: Mapping[str, tuple[str, str]] = {
     "vector_index": ("pytest_fakecloud.vector.handle", "VectorIndex"),
     "broker": ("pytest_fakecloud.broker.handle", "Broker"),
     "queue": ("pytest_fakecloud.queue.handle", "Queue"),
-    "callback_capture": ("pytest_fakecloud.queue.capture.capture", "CallbackCapture"),
-    "destination": ("pytest_fakecloud.queue.capture.capture", "Destination"),
+    "callback_capture": ("pytest_fakecloud.queue.capture.handle", "CallbackCapture"),
+    "destination": ("pytest_fakecloud.queue.capture.handle", "Destination"),
 }
 """Fixture name to the module and class of its handle; imported when first asked for."""
 
@@ -394,7 +394,7 @@ class Cloud:
         """
         if not isinstance(file, str | Path):
             raise ContractError(f"{shown(file)} is no file: give the path of an HTTP archive (HAR)")
-        from .standalone.record import replay
+        from .standalone.recordings import replay
 
         return replay(self, file, **options)
 

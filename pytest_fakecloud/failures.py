@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from .core.asserting import never_awaited
 from .core.errors import ContractError, shown
 from .core.journal import Call, Found
+from .core.wording import never_awaited
 
 if TYPE_CHECKING:
     from .cloud import Cloud

@@ -15,9 +15,9 @@ from .core.auth import new_token
 from .core.clock import Clock, Mode
 from .core.errors import ContractError, check_function, shown
 from .core.ids import Ids
-from .core.instants import Instant
 from .core.journal import Call, Found, Journal
-from .faults.faults import FaultPlan
+from .core.timeparse import Instant
+from .faults.plan import FaultPlan
 from .http.app import App, Problem, Problems
 from .http.hub import default_hub
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .broker.handle import Broker
     from .cloud import Cloud
     from .kv.handle import KVServer
-    from .queue.capture.capture import CallbackCapture, Destination
+    from .queue.capture.handle import CallbackCapture, Destination
     from .queue.handle import Queue
     from .vector.handle import VectorIndex
 
@@ -237,7 +237,7 @@ def _failure(run: Run) -> BaseException | None:
 def _warn_of_refused_clients(cloud: Cloud) -> None:
     if not any(call.status == 401 for call in cloud.journal.calls()):
         return
-    from .reporting.report import refused
+    from .reporting.section import refused
 
     for _, why in refused(cloud, every_call=True):
         _warn(why)
@@ -279,8 +279,8 @@ def _explain(
     names = [item.nodeid, f"{item.nodeid} (session)"]
     if run.recordings and (in_call or (call.when == "setup" and report.failed)):
         from .core.errors import telling
-        from .reporting.timeline import file_name
-        from .standalone.record import write as record
+        from .reporting.page import file_name
+        from .standalone.recordings import write as record
 
         for cloud, name in zip(clouds, names, strict=False):
             with telling(f"the recording of {name} could not be written", _warn):
@@ -305,11 +305,11 @@ def _told(
     report: pytest.TestReport,
 ) -> str:
     from .core.errors import telling
-    from .reporting.report import section
+    from .reporting.section import section
 
     links: list[str] = []
     if run.timelines and report.failed:
-        from .reporting.timeline import write
+        from .reporting.page import write
 
         with telling("(it could not be written", lambda line: links.append(f"{line})")):
             links.append(str(write(cloud, run.timelines, name, str(report.longrepr))))

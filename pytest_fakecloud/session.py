@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from .cloud import Cloud
     from .standalone.remote import RemoteCloud
-    from .transport.changes import Changes
+    from .transport.patches import Changes
 
 __all__ = [
     "SERVICE_NAMES",
@@ -298,7 +298,7 @@ class Run:
         # Taking back what a cloud changes in the process and doing it again for the next test's is
         # a good part of what a fake costs a test.
         if self._kept is None:
-            from .transport.changes import changes
+            from .transport.patches import changes
 
             self._kept = changes(
                 shares_tls_context=settings["share_tls_context"],

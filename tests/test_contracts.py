@@ -15,7 +15,7 @@ import pytest
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.instants import instant_us
+from pytest_fakecloud.core.timeparse import instant_us
 
 NOON = "2026-01-01T12:00:00Z"
 

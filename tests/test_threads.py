@@ -19,9 +19,9 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.http.app import Request
-from pytest_fakecloud.reporting.report import rows
+from pytest_fakecloud.reporting.section import rows
 
 SECONDS = 0.4
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal
 
 from ..core.aio import Twin
 from ..core.errors import ContractError
-from ..core.instants import Duration, duration_us, monotonic
 from ..core.journal import Found
-from ..faults.faults import FaultPlan
+from ..core.timeparse import Duration, duration_us, monotonic
+from ..faults.plan import FaultPlan
 from ..handle import Context, Handle
 from .engine.engine import Engine
 from .engine.log import PartitionLog
@@ -196,7 +196,7 @@ class Broker(Handle):
             return super().__new__(cls)
         string("engine", engine, optional=True)
         try:
-            from .kafka.kafka_handle import KafkaBroker
+            from .kafka.handle import KafkaBroker
         except ModuleNotFoundError as error:
             raise ContractError(
                 f"engine={engine.partition('://')[0]!r} needs confluent-kafka: "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ContractError
-from ..core.instants import instant_us
+from ..core.timeparse import instant_us
 from .model import INT64_MAX, Header, Message
 from .settings import string, whole
 

@@ -8,9 +8,9 @@ from difflib import SequenceMatcher
 from math import isfinite
 from typing import Any
 
-from ..core.asserting import Predicate, brief, differences
 from ..core.errors import ContractError
 from ..core.journal import Call
+from ..core.wording import Predicate, brief, differences
 from .loading import Headers, header_list
 from .model import Record
 from .settings import (

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
 from ..http.app import Answer, App, Request
-from ..http.reading import decode_segment, json_value
+from ..http.readers import decode_segment, json_value
 from ..http.routing import Route
 from .errors import BrokerError, illegal_argument
 from .fields import (

@@ -15,7 +15,7 @@ from .clock import (
     Fired,
     Lane,
 )
-from .instants import Duration, Instant
+from .timeparse import Duration, Instant
 
 __all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .errors import ContractError, check_function, shown
-from .instants import (
+from .timeparse import (
     LAST_US,
     Duration,
     Instant,

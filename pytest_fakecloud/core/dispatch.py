@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..http.workers import WorkerPool
 from .clock import Clock, Lane
-from .instants import monotonic
+from .timeparse import monotonic
 
 __all__ = ["AT_ONCE", "Dispatcher"]
 

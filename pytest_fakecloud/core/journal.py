@@ -12,9 +12,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
-from .asserting import check_times
 from .errors import ContractError, check_function
-from .instants import to_datetime
+from .timeparse import to_datetime
+from .wording import check_times
 
 __all__ = ["KEEP_BYTES", "Call", "CutBytes", "Event", "Found", "Journal"]
 

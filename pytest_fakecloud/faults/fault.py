@@ -11,7 +11,7 @@ from ..core.errors import ContractError, shown
 
 if TYPE_CHECKING:
     from ..http.app import Request, Response
-    from .faults import FaultPlan
+    from .plan import FaultPlan
 
 __all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Serve", "count"]
 

@@ -13,12 +13,12 @@ import orjson
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Call, Journal
-from .reading import query_items
+from .readers import query_items
 from .routing import Found, Route, RouteTable
 
 if TYPE_CHECKING:
     from ..core.clock import Clock
-    from ..faults.faults import FaultPlan
+    from ..faults.plan import FaultPlan
 
 __all__ = ["Answer", "App", "Effect", "Problem", "Problems", "Request", "Response", "Stream"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
-from ..core.instants import monotonic
+from ..core.timeparse import monotonic
 from .connection import Connection, ConnectionHandler
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
-from ..core.instants import monotonic
+from ..core.timeparse import monotonic
 from .app import (
     Answer,
     App,

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..handle import Context, Handle, Snapshot
-from .acl.acl import tester
+from .acl.users import tester
 from .algorithms.glob import matcher
-from .between import Between, Place
-from .contents import (
-    Scalar,
-    commands_for,
-    encode,
-    plain,
-    python_value,
-)
 from .engine.engine import Engine
 from .errors import CommandError
 from .model import (
@@ -29,12 +21,20 @@ from .model import (
     Limits,
     Session,
 )
+from .python_values import (
+    Scalar,
+    commands_for,
+    encode,
+    plain,
+    python_value,
+)
+from .races import Between, Place
 from .reply import Blocked
 from .rest.routes import Credentials, KVApp
 
 if TYPE_CHECKING:
-    from .redis.redis_engine import RedisEngine
-    from .resp.resp_port import DatabasePort
+    from .redis.engine import RedisEngine
+    from .resp.port import DatabasePort
 
 __all__ = ["KVServer"]
 
@@ -200,7 +200,7 @@ class KVServer(Handle):
         return f"{scheme}://default:{self._password}@{host}:{port}"
 
     def _open_port(self) -> DatabasePort:
-        from .resp.resp_port import DatabasePort
+        from .resp.port import DatabasePort
 
         port = DatabasePort(self.engine, self.app)
         port.mount = mount = self.context.mount(self.app, protocol=port.serve)
@@ -377,7 +377,7 @@ def _real_engine(
     documented_only: bool,
 ) -> Engine:
     try:
-        from .redis.redis_engine import RedisEngine
+        from .redis.engine import RedisEngine
     except ModuleNotFoundError as error:
         raise ContractError(
             f"engine={url.partition('://')[0]!r} needs redis-py: "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.errors import ContractError
-from ..core.instants import Duration, duration_us
+from ..core.timeparse import Duration, duration_us
 from .model import Headers
 from .wire.headers import as_wire, unprefixed
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from ..core.errors import ContractError
-from ..core.instants import instant_us, to_datetime
+from ..core.timeparse import instant_us, to_datetime
 from .arguments import text
 from .model import Headers
 

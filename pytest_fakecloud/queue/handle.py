@@ -12,17 +12,18 @@ from urllib.parse import urlsplit
 from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.ids import BASE62
-from ..core.instants import Duration, Instant, duration_us
+from ..core.timeparse import Duration, Instant, duration_us
 from ..handle import Context, Handle, Snapshot
+from .actions import ByHand
 from .arguments import (
     bytes_of,
     number,
     one_of,
     text,
 )
-from .by_hand import ByHand
+from .assertions import Looking
 from .delivery.destinations import Destinations
-from .delivery.driving import (
+from .delivery.drivers import (
     Attempts,
     Driver,
     NotIdle,
@@ -34,7 +35,6 @@ from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
 from .engine.limits import plan
 from .loading import load
-from .looking import Looking
 from .model import (
     Attempt,
     Delivery,
@@ -43,13 +43,13 @@ from .model import (
     SigningKeys,
 )
 from .rest.routes import QueueApp
-from .rest.routes_workflow import WorkflowRoutes
-from .rest.routes_workflow_history import WorkflowHistoryRoutes
+from .rest.workflow import WorkflowRoutes
+from .rest.workflow_history import WorkflowHistoryRoutes
 from .settings import Loop, Settings
 from .timeline import attempt_note, handler_traceback
 from .wire.headers import as_text
 from .wire.signing import Signer, explain
-from .workflow.workflow import WorkflowRuns
+from .workflow.runs import WorkflowRuns
 
 #: The vendor's public development credentials: its own dev server and clients know them.
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.clock import Clock
 from ..core.ids import Ids
+from .actions import ByHand
 from .arguments import (
     keywords,
     known_keys,
@@ -18,9 +19,8 @@ from .arguments import (
     section,
     text,
 )
-from .by_hand import ByHand
 from .engine.engine import Engine
-from .workflow.workflow import WorkflowRuns
+from .workflow.runs import WorkflowRuns
 
 if TYPE_CHECKING:
     from .handle import Queue

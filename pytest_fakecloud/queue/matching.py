@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.asserting import check_times, differences
 from ..core.errors import ContractError
 from ..core.journal import Found
+from ..core.wording import check_times, differences
 from .arguments import ANY
 from .asking import (
     Sort,
@@ -18,8 +18,8 @@ from .asking import (
     differing,
     header_differences,
 )
-from .inspection import PublishedMessage
 from .model import KINDS
+from .views import PublishedMessage
 
 _SORTS: dict[str, Sort] = {
     "url": "text",

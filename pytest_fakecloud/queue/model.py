@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from ..core.instants import to_datetime
+from ..core.timeparse import to_datetime
 
 Headers = list[tuple[str, str]]
 Kind = Literal["message", "callback", "failure_callback"]

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ..core.instants import to_datetime
+from ..core.timeparse import to_datetime
 from .model import (
     SECOND,
     Attempt,

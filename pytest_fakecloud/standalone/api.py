@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from ..core.auth import bearer_token, new_token, same
 from ..core.clock import Signal
 from ..core.errors import ContractError, ServiceError
-from ..core.instants import monotonic
 from ..core.journal import Call, Entry, Journal
-from ..faults.faults import FaultPlan
+from ..core.timeparse import monotonic
+from ..faults.plan import FaultPlan
 from ..handle import Handle
 from ..http.app import (
     Answer,
@@ -32,9 +32,9 @@ from ..http.app import (
     Response,
     Stream,
 )
-from ..http.reading import decode_segment, json_value
+from ..http.readers import decode_segment, json_value
 from ..http.routing import Found, Route
-from ..reporting.report import rows
+from ..reporting.section import rows
 from .codec import (
     Objects,
     Unreadable,

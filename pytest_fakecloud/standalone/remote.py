@@ -19,8 +19,8 @@ from ..cloud import (
 from ..core.aio import Twin
 from ..core.clock import Mode
 from ..core.errors import ContractError
-from ..core.instants import Instant, instant_us, to_datetime
 from ..core.journal import Found
+from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import Gone, Handle
 from .api import PREFIX
 from .codec import decode, decode_error, encode
@@ -531,7 +531,7 @@ class RemoteCloud(Cloud):
 
     def replay(self, file: str | Path, **options: Any) -> Any:
         """Send a recorded session to the server's fakes and compare the answers."""
-        from .record import replay
+        from .recordings import replay
 
         return replay(self, file, **options)
 

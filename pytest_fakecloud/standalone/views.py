@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.instants import LAST_US, to_datetime
+from ..core.timeparse import LAST_US, to_datetime
 from ..handle import Handle
 
 __all__ = ["attempt_view", "dead_letter", "describe", "message_view", "told", "view"]

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..core.journal import Call
-from ..faults.faults import FaultPlan
+from ..faults.plan import FaultPlan
 
 __all__ = [
     "Surface",

@@ -11,15 +11,15 @@ from urllib.parse import unquote
 import numpy as np
 import orjson
 
-from ..core.asserting import (
+from ..core.errors import ContractError
+from ..core.journal import Call, Found, Journal
+from ..core.wording import (
     SHOWN,
     Predicate,
     brief,
     check_times,
     differences,
 )
-from ..core.errors import ContractError
-from ..core.journal import Call, Found, Journal
 from .embedding import is_sequence
 from .errors import VectorError
 from .fields import as_floats, from_array

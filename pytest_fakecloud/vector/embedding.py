@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.asserting import never_awaited
 from ..core.errors import ContractError
+from ..core.wording import never_awaited
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
 from .model import Floats, Kind, SparseVector

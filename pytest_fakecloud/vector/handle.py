@@ -10,8 +10,8 @@ import orjson
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
-from ..core.instants import Duration, duration_us
 from ..core.journal import Found
+from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle
 from .assertions import (
     QUERIES,

@@ -21,7 +21,7 @@ import orjson
 from ..core.auth import bearer_token, same
 from ..core.errors import ServiceError
 from ..http.app import Answer, App, Request
-from ..http.reading import decode_segment
+from ..http.readers import decode_segment
 from ..http.routing import Route
 from . import errors
 from .embedding import Embedder

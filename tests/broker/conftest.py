@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 
 START = "2026-01-01T00:00:00+00:00"

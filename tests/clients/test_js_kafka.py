@@ -16,7 +16,7 @@ import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.cloud import Cloud
-from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.http.hub import default_hub
 
 from . import node
@@ -71,7 +71,7 @@ CANNOT = ["virtual time", "groups without delay", "offsets by time"]
 def on_kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The settings of a broker over the mock cluster."""
     pytest.importorskip("confluent_kafka")
-    from pytest_fakecloud.broker.kafka import kafka_engine as kafka_engine
+    from pytest_fakecloud.broker.kafka import engine as kafka_engine
 
     from ..broker.kafka.mock_cluster import SETTINGS, MockCluster, library
 

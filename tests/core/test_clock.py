@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Clock, Lane
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.instants import (
+from pytest_fakecloud.core.timeparse import (
     LAST_US,
     instant_us,
     monotonic,

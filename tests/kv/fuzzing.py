@@ -16,7 +16,7 @@ from collections import Counter
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.resp.resp_parser import CommandReader, ProtocolFault
+from pytest_fakecloud.kv.resp.parser import CommandReader, ProtocolFault
 
 COUNTS = ["-1", "0", "1", "2", "3", "03", "+3", "3 ", "x", "", "2147483647", "2147483648", "9" * 25]
 LENGTHS = ["-1", "0", "1", "03", "x", "", "16384", "16385", "536870912", "536870913", "9" * 25, "٣"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.scripting.limits import Limits
 from tests.kv.comparison.wire import Error, Status
-from tests.kv.resp.test_resp_port import Client
+from tests.kv.resp.test_port import Client
 
 OK = Status(b"OK")
 FOR_EVER = "while true do end"

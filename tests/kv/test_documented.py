@@ -15,7 +15,7 @@ from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.table.documented import DOCUMENTED
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.comparison.wire import Error
-from tests.kv.resp.test_resp_port import Client
+from tests.kv.resp.test_port import Client
 
 LACKING = [
     "LCS a b", "SORT a", "SORT_RO a", "OBJECT ENCODING a", "SUBSTR a 0 1", "SWAPDB 0 0",

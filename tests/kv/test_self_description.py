@@ -11,7 +11,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from tests.kv.comparison.servers import RealServer, available
 from tests.kv.comparison.wire import Status
-from tests.kv.resp.test_resp_port import Client
+from tests.kv.resp.test_port import Client
 
 SETTING = ["SET k v", "SET e v EX 100", "LPUSH l 1 2", "SELECT 3", "SET other v", "SELECT 0"]
 SECTIONS = ["Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Modules",

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.capture.capture import CallbackCapture
+from pytest_fakecloud.queue.capture.handle import CallbackCapture
 from pytest_fakecloud.queue.handle import Queue
 
 from .scene import DEST

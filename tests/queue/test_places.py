@@ -31,7 +31,7 @@ import trio
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest, DestinationTimeout
-from pytest_fakecloud.queue.delivery.driving import Attempts
+from pytest_fakecloud.queue.delivery.drivers import Attempts
 
 from . import matrix_app
 

@@ -24,7 +24,7 @@ from pytest_fakecloud.http.app import (
 )
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.hosts import Hosts
-from pytest_fakecloud.standalone.record import archive
+from pytest_fakecloud.standalone.recordings import archive
 
 from .conftest import Serve, Server, fetch
 from .test_codec import CASES, ask

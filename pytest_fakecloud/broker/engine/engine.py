@@ -39,8 +39,8 @@ from ..model import (
 )
 from ..settings import Settings, string, whole
 from .groups.commits import Commits
+from .groups.coordinator import Coordinator
 from .groups.delivery import Delivery
-from .groups.groups import Coordinator
 from .groups.members import Group, Happening, Instance
 from .groups.table import GroupTable
 from .log import PartitionLog, Topic

@@ -3,14 +3,11 @@
 # ruff: noqa: F401
 
 from . import list, pubsub, transactions
-from .hash import hash as fields
-from .hash import hash_expiry as hash_expiry
-from .json import json as documents
-from .json import json_about as about
-from .json import json_change as change
+from .hash import expiry as hash_expiry
+from .hash import fields
+from .json import about, change, documents
 from .keys import expiry, generic, sort
-from .scripting import function as functions
-from .scripting import scripting as scripts
+from .scripting import functions, scripts
 from .server import (
     acl,
     client,
@@ -21,38 +18,7 @@ from .server import (
     server,
     statistics,
 )
-from .set import set as set_members
-from .sorted_set import (
-    geo,
-)
-from .sorted_set import (
-    set_algebra as algebra,
-)
-from .sorted_set import (
-    sorted_set as members,
-)
-from .sorted_set import (
-    sorted_set_pop as pop,
-)
-from .stream import (
-    stream as entries,
-)
-from .stream import (
-    stream_groups as groups,
-)
-from .stream import (
-    stream_info as info,
-)
-from .stream import (
-    stream_pending as pending,
-)
-from .string import (
-    bitmap,
-    hyperloglog,
-)
-from .string import (
-    string as values,
-)
-from .string import (
-    string_number as numbers,
-)
+from .set import members as set_members
+from .sorted_set import algebra, geo, members, pop
+from .stream import entries, groups, info, pending
+from .string import bitmap, hyperloglog, numbers, values

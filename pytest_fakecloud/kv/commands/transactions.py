@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import errors
-from ..acl.acl import Denied
+from ..acl.users import Denied
 from ..errors import CommandError
 from ..model import Session
 from ..reply import NIL_ARRAY, OK, Reply

@@ -12,7 +12,8 @@ from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from .. import commands as _commands
-from ..acl.acl import (
+from ..acl.log import AclLog
+from ..acl.users import (
     ANONYMOUS,
     AclUser,
     Denied,
@@ -20,7 +21,6 @@ from ..acl.acl import (
     first_user,
     read_only_user,
 )
-from ..acl.acl_log import AclLog
 from ..errors import (
     NOT_IN_TRANSACTION,
     WRONGPASS,

@@ -21,11 +21,11 @@ from ...http.app import (
 )
 from ...http.routing import Route
 from .. import errors
-from ..between import Betweens
 from ..engine.engine import Engine
 from ..engine.quota import NO_QUOTA, Quota
 from ..errors import CommandError, RestError
 from ..model import Limits, Session, User
+from ..races import Betweens
 from ..reply import (
     OK,
     Reply,
@@ -39,7 +39,7 @@ from .requests import (
     command_of_path,
     commands_of_body,
 )
-from .streams import EventStream, monitor_stream, subscription_stream
+from .sse import EventStream, monitor_stream, subscription_stream
 
 __all__ = ["Credentials", "KVApp"]
 

@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...core.instants import give_way, monotonic
-from ..acl.acl import Denied
+from ...core.timeparse import give_way, monotonic
+from ..acl.users import Denied
 from ..errors import CommandError, one_line
 from ..reply import Reply
 from ..values.dumping import VERSION, verify

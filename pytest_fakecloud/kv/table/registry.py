@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from .table import NOT_OVER_REST, ROWS
+from .rows import NOT_OVER_REST, ROWS
 
 if TYPE_CHECKING:
     from ..model import Session

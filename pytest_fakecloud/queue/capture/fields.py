@@ -17,7 +17,7 @@ from ..asking import (
 )
 
 if TYPE_CHECKING:
-    from .captured import Callback
+    from .callbacks import Callback
 
 _FIELDS: dict[str, Sort] = {
     "status": "number",

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ...core.instants import monotonic
+from ...core.timeparse import monotonic
 
 __all__ = ["DEFAULT_CAP", "Deadlines"]
 

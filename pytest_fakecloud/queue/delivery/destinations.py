@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError
-from ...core.instants import Duration
 from ...core.journal import Found
+from ...core.timeparse import Duration
 from ..model import Delivery, Outcome
 from ..wire.signing import published_text
 from .deadlines import Deadlines

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...core.errors import ContractError
-from ...faults.fault_kinds import AnswerFault
-from ...faults.faults import Fault, FaultPlan
+from ...faults.kinds import AnswerFault
+from ...faults.plan import Fault, FaultPlan
 from ...http.app import Answer, Request
 from ..arguments import number, one_of
 from ..asking import agrees, check

@@ -15,7 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError
 from urllib3.exceptions import TimeoutError as SocketTimeout
 
-from ...core.instants import monotonic
+from ...core.timeparse import monotonic
 from ..model import Delivery, Headers, Outcome
 from ..wire.headers import HOP_BY_HOP
 from .deadlines import Deadlines

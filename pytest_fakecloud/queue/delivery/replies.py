@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError
-from ...core.instants import Duration, duration_us
+from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes
 from ..model import (
     Delivery,

@@ -192,7 +192,7 @@ def _mocked(delivery: Delivery) -> Outcome | str:
     """Return what an active mock answers, or in words why none does ("" without mocks)."""
     if "responses" not in sys.modules:
         return ""
-    from .mocked import through_responses
+    from .responses_mock import through_responses
 
     return through_responses(delivery)
 

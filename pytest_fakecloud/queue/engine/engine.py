@@ -37,19 +37,19 @@ from ..model import (
     WorkflowHooks,
 )
 from ..settings import Mishaps, Settings
-from .allowance import Allowance
-from .attempting import Attempting
-from .dlq import DeadLetters
+from .admission import Gates
+from .attempts import Attempting
+from .dead_letters import DeadLetters
 from .fifo import Queues
 from .flow import FlowControl
-from .gates import Gates
-from .groups import UrlGroups
 from .history import History
 from .limits import Limits
 from .logs import Logs
 from .publishing import Publisher
-from .saved import Saved, put_back, save
+from .quota import Allowance
 from .schedules import Schedules
+from .snapshot import Saved, put_back, save
+from .url_groups import UrlGroups
 
 #: Planned attempts below which those that are out of date are left alone.
 _COMPACT = 64

@@ -28,8 +28,8 @@ from ..wire.headers import (
     read_given,
     read_settings,
 )
-from .allowance import check_public
-from .schedule import Schedule, as_scheduled
+from .cron import Schedule, as_scheduled
+from .quota import check_public
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -21,7 +21,7 @@ from ..errors import (
     quota,
 )
 from ..model import PublishSettings
-from .schedule import Cron, Schedule, as_scheduled
+from .cron import Cron, Schedule, as_scheduled
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ...http.app import Answer, Request
-from ...http.reading import decode_segment, json_value
+from ...http.readers import decode_segment, json_value
 from ..engine.publishing import Accepted
 from ..errors import bad_request, not_found
 from ..model import Headers

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ...core.auth import bearer_token, same
 from ...http.app import Answer, App, Request
-from ...http.reading import decode_segment, json_value
+from ...http.readers import decode_segment, json_value
 from ...http.routing import Route
 from .. import errors
 from ..delivery.named import LLM_URL
@@ -35,6 +35,8 @@ from ..wire.headers import (
     check_name,
     first_setting,
 )
+from .admin import SCHEDULES, AdministrationRoutes
+from .history import HistoryRoutes
 from .payloads import (
     accepted_record,
     destination_of,
@@ -44,9 +46,7 @@ from .payloads import (
     refuse_empty_id,
     segment,
 )
-from .routes_admin import SCHEDULES, AdministrationRoutes
-from .routes_history import HistoryRoutes
-from .routes_v1 import FirstEra
+from .v1 import FirstEra
 
 #: Changes that may be asked for with a GET.
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from ..engine.cron import Schedule
 from ..engine.fifo import OrderedQueue
-from ..engine.groups import Endpoint, UrlGroup
-from ..engine.schedule import Schedule
+from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import (
     SECOND,
     Headers,

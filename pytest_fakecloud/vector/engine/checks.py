@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from .. import errors
-from ..filter.filter import Predicate, compile_filter
+from ..filter.predicate import Predicate, compile_filter
 from ..model import (
     Change,
     Kind,

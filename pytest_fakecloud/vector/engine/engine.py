@@ -21,7 +21,7 @@ from ...core.clock import Clock
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from .. import errors
-from ..filter.filter import Predicate
+from ..filter.predicate import Predicate
 from ..model import (
     DEFAULT_NAMESPACE,
     Change,

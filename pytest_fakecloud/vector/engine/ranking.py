@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.ids import RandomStream
-from ..filter.filter import Predicate
+from ..filter.predicate import Predicate
 from ..model import (
     Floats,
     Fusion,

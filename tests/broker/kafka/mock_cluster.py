@@ -12,7 +12,7 @@ from typing import Any
 
 import confluent_kafka
 
-from pytest_fakecloud.broker.kafka.kafka_cluster import Cluster
+from pytest_fakecloud.broker.kafka.cluster import Cluster
 
 __all__ = ["SETTINGS", "MockCluster", "library"]
 

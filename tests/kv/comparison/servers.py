@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pytest_fakecloud.core.instants import monotonic
+from pytest_fakecloud.core.timeparse import monotonic
 
 from . import wire
 

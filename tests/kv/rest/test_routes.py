@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import Answer, Request
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.rest.streams import EventStream
+from pytest_fakecloud.kv.rest.sse import EventStream
 
 NOW = "2026-01-01T23:59:50Z"
 EVENTS = {"Accept": "text/event-stream"}
@@ -887,7 +887,7 @@ class TestJournal:
 
 
 def test_a_stream_nobody_reads_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_fakecloud.kv.rest.streams.EVENTS_LIMIT", 1_000_000)
+    monkeypatch.setattr("pytest_fakecloud.kv.rest.sse.EVENTS_LIMIT", 1_000_000)
     streams: list[EventStream] = []
     original = EventStream.put
 
@@ -911,7 +911,7 @@ def test_a_stream_nobody_reads_ends(server: KVServer, monkeypatch: pytest.Monkey
 
 
 def test_a_stream_somebody_reads_goes_on(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_fakecloud.kv.rest.streams.EVENTS_LIMIT", 10_000)
+    monkeypatch.setattr("pytest_fakecloud.kv.rest.sse.EVENTS_LIMIT", 10_000)
     headers = {**server.headers, **EVENTS}
     with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
         lines = answer.iter_lines()

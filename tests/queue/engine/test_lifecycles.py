@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.instants import to_datetime
+from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.limits import Limits
-from pytest_fakecloud.queue.engine.saved import Saved
+from pytest_fakecloud.queue.engine.snapshot import Saved
 from pytest_fakecloud.queue.model import (
     DAY,
     SECOND,

@@ -12,10 +12,10 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.dispatch import Dispatcher
 from pytest_fakecloud.queue.delivery.sender import Sender
+from pytest_fakecloud.queue.engine.admission import Gates
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.fifo import OrderedQueue
 from pytest_fakecloud.queue.engine.flow import FlowKey
-from pytest_fakecloud.queue.engine.gates import Gates
 from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 

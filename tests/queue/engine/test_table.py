@@ -16,9 +16,9 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import Reply
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.rest.routes_admin import AdministrationRoutes
-from pytest_fakecloud.queue.rest.routes_history import HistoryRoutes
-from pytest_fakecloud.queue.rest.routes_v1 import FirstEra
+from pytest_fakecloud.queue.rest.admin import AdministrationRoutes
+from pytest_fakecloud.queue.rest.history import HistoryRoutes
+from pytest_fakecloud.queue.rest.v1 import FirstEra
 from pytest_fakecloud.queue.wire import filters, headers
 
 from ..scene import (

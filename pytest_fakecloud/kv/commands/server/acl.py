@@ -6,19 +6,19 @@ import secrets
 
 from ....core.auth import new_token
 from ... import errors
-from ...acl.acl import (
-    AclUser,
-    Denied,
-    RestToken,
-    members_of,
-    password_hash,
-)
-from ...acl.acl_rules import (
+from ...acl.rules import (
     CATEGORIES,
     JSON_CATEGORY,
     apply_rules,
     describe_user,
     user_details,
+)
+from ...acl.users import (
+    AclUser,
+    Denied,
+    RestToken,
+    members_of,
+    password_hash,
 )
 from ...errors import CommandError
 from ...model import Session

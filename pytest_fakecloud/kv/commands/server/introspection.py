@@ -14,12 +14,6 @@ from ...reply import (
     SetReply,
     Status,
 )
-from ...table.command_tips import (
-    DEPRECATED,
-    INTERNAL,
-    NOTES,
-    TIPS,
-)
 from ...table.registry import (
     COMMANDS,
     LOOKUP,
@@ -28,6 +22,12 @@ from ...table.registry import (
     KeySpec,
     command,
     specs,
+)
+from ...table.tips import (
+    DEPRECATED,
+    INTERNAL,
+    NOTES,
+    TIPS,
 )
 from .help import help_reply, summary
 

@@ -14,7 +14,7 @@ from ...reply import NIL_ARRAY, PrintedDouble, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_float, parse_int
 from ...values.zset import ScoreRange, SortedSet
-from .sorted_set import add_scores, store
+from .members import add_scores, store
 
 _SEVENTEEN = Decimal(1).scaleb(-17)
 

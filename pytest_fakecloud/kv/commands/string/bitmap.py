@@ -11,7 +11,7 @@ from ...model import Session
 from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
-from .string import grow
+from .values import grow
 
 __all__: list[str] = []
 

@@ -1,0 +1,202 @@
+"""Reading a real cluster without a group: records from an offset on, offsets, whole topics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as Place
+
+from ...core.clock import Clock, Signal
+from ...core.timeparse import monotonic
+from .. import errors
+from ..model import (
+    Header,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+)
+from ..settings import Settings
+from .cluster import Address, translated, when_away
+from .topics import KafkaTopics
+
+__all__ = ["KafkaFetching", "Waits"]
+
+_STEP = 0.05
+
+
+class Waits:
+    """The calls that wait now: ``waiting`` has the signal of each, ``epoch`` grows to end them."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Signal] = []
+        self.epoch = 0
+
+    def interrupt(self) -> None:
+        """End every waiting call now, with nothing found."""
+        self.epoch += 1
+        for signal in list(self.waiting):
+            signal.notify()
+
+
+class KafkaFetching:
+    """Reads with a client of its own for each call, which is quicker than one that is moved."""
+
+    def __init__(
+        self,
+        topics: KafkaTopics,
+        cluster: Any,
+        address: Address,
+        settings: Settings,
+        clock: Clock,
+        waits: Waits,
+    ) -> None:
+        self._topics = topics
+        self._cluster = cluster
+        self._address = address
+        self._settings = settings
+        self._clock = clock
+        self._waits = waits
+
+    def fetch(self, wanted: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+        """Records from distinct positions on, at most 1 MiB from each; waits for the first."""
+        for topic, partition, _ in wanted:
+            self._topics.check_partition(topic, partition)
+        signal = self._clock.signal()
+        self._waits.waiting.append(signal)
+        try:
+            until = monotonic() + timeout_ms / 1000
+            reachable = self._reachable(wanted, until)
+            left_ms = max(0, int((until - monotonic()) * 1000))
+            return self._fetch(reachable, left_ms if timeout_ms else 0) if reachable else []
+        finally:
+            self._waits.waiting.remove(signal)
+
+    def _reachable(
+        self, wanted: Sequence[TopicPartitionOffset], until: float
+    ) -> list[TopicPartitionOffset]:
+        """The positions the logs have, waited for where one may lie behind the end."""
+        pause, epoch = threading.Event(), self._waits.epoch
+        while True:
+            found = []
+            for at, (start, end) in zip(wanted, self._topics.ends(wanted), strict=True):
+                beyond = at.offset > end
+                if at.offset < start or (beyond and self._settings.fetch_beyond_end == "error"):
+                    raise errors.out_of_range(*at, start, end)
+                if not beyond:
+                    found.append(at)
+            if found or monotonic() > until or epoch != self._waits.epoch:
+                return found
+            pause.wait(_STEP)
+
+    def _fetch(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+        away = threading.Event()
+        reader = Consumer(
+            self._address.settings(
+                {
+                    "error_cb": when_away(away.set),
+                    "group.id": self._topics.real("fetch"),
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "error",
+                    "enable.partition.eof": True,
+                    "fetch.wait.max.ms": max(1, min(timeout_ms, 500)),
+                    "max.partition.fetch.bytes": self._settings.max_partition_bytes,
+                }
+            )
+        )
+        with closing(reader):
+            reader.assign([Place(self._topics.real(t), p, o) for t, p, o in wanted])
+            found = self._read(reader, wanted, timeout_ms, away)
+        if self._settings.fetch_single_topic and found:
+            found = [record for record in found if record.topic == found[0].topic]
+        return found
+
+    def _read(
+        self,
+        reader: Any,
+        wanted: Sequence[TopicPartitionOffset],
+        timeout_ms: int,
+        away: threading.Event,
+    ) -> list[Record]:
+        parts: dict[tuple[str, int], list[Record]] = {(t, p): [] for t, p, _ in wanted}
+        sizes = dict.fromkeys(parts, 0)
+        open_ends = set(parts)
+        # Even a fetch that may not wait gets what the cluster has; that takes one round trip.
+        until = monotonic() + max(
+            timeout_ms / 1000, self._address.timeout if timeout_ms == 0 else 0
+        )
+        epoch = self._waits.epoch
+        while epoch == self._waits.epoch and (left := until - monotonic()) > 0:
+            message = reader.poll(min(left, _STEP))
+            if away.is_set():
+                away.clear()
+                self._topics.look(fresh=True)
+            if message is None:
+                continue
+            tp = (self._topics.shown(message.topic() or ""), message.partition())
+            problem = message.error()
+            if problem is None:
+                size = len(message)
+                if parts[tp] and sizes[tp] + size > self._settings.max_partition_bytes:
+                    open_ends.discard(tp)
+                elif tp in open_ends:
+                    parts[tp].append(self.record(message))
+                    sizes[tp] += size
+            elif problem.code() == KafkaError._PARTITION_EOF:
+                open_ends.discard(tp)
+            else:
+                raise translated(problem)
+            if not open_ends:
+                if timeout_ms == 0 or any(parts.values()):
+                    break
+                # Nothing anywhere: the first record that comes ends the wait.
+                open_ends = set(parts)
+        return [record for part in parts.values() for record in part]
+
+    def record(self, message: Any) -> Record:
+        """A message of librdkafka's as a record."""
+        key = message.key()
+        return Record(
+            self._topics.shown(message.topic()),
+            message.partition(),
+            message.offset(),
+            message.timestamp()[1],
+            None if key is None else _text(key),
+            _text(message.value() or b""),
+            tuple(Header(name, _text(value or b"")) for name, value in message.headers() or ()),
+        )
+
+    def offsets(
+        self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
+    ) -> list[TopicPartitionOffset]:
+        """The first offset at or after a time in ms, or an end of the log, in request order."""
+        for tp in partitions:
+            self._topics.check_partition(*tp)
+        places = [(self._topics.real(topic), partition) for topic, partition in partitions]
+        found = self._cluster.offsets(dict.fromkeys(places, at))
+        absent = self._settings.no_such_time
+        return [
+            TopicPartitionOffset(*tp, found[place] if found[place] >= 0 else absent)
+            for tp, place in zip(partitions, places, strict=True)
+        ]
+
+    def records(self, name: str) -> list[Record]:
+        """All records of a topic in (partition, offset) order."""
+        found: list[Record] = []
+        starts, ends = self._topics.bounds(name)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            at = start
+            while at < end:
+                page = self.fetch([TopicPartitionOffset(name, number, at)], 0)
+                if not page:
+                    break
+                found += page
+                at = page[-1].offset + 1
+        return found
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,321 @@
+"""The groups of a handle over a real cluster: its instances, and what groups have committed.
+
+Offsets count as consumed when a request takes the records, not when librdkafka reads them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from ...core.clock import Clock
+from ...core.timeparse import monotonic
+from .. import errors
+from ..errors import BrokerError
+from ..model import (
+    ConsumerConfig,
+    GroupAssignments,
+    TopicPartition,
+    TopicPartitionOffset,
+)
+from ..settings import Settings
+from .cluster import Address
+from .fetching import Waits
+from .instance import KafkaInstance
+from .topics import KafkaTopics
+
+__all__ = ["KafkaGroups"]
+
+
+class KafkaGroups:
+    """The instances this server has a client for, by group and name; ``tell`` takes events."""
+
+    def __init__(
+        self,
+        topics: KafkaTopics,
+        cluster: Any,
+        address: Address,
+        settings: Settings,
+        clock: Clock,
+        waits: Waits,
+    ) -> None:
+        self.tell: Any = None
+        self._topics = topics
+        self._cluster = cluster
+        self._address = address
+        self._settings = settings
+        self._clock = clock
+        self._waits = waits
+        self._lock = threading.Lock()
+        self._instances: dict[tuple[str, str], KafkaInstance] = {}
+        self._groups: set[str] = set()
+
+    # -- consuming -------------------------------------------------------------------------------
+
+    def consume(
+        self,
+        group: str,
+        instance: str,
+        topics: Sequence[str],
+        timeout_ms: int,
+        headers: Mapping[str, str],
+    ) -> list[Any]:
+        """The next messages for an instance, which the first call creates."""
+        for topic in topics:
+            self._topics.check(topic)
+        until = self._clock.now_us() + timeout_ms * 1000
+        member = self._enter(group, instance, headers)
+        if not member.turn.acquire(blocking=False):
+            if self._settings.concurrent_consume == "error":
+                raise errors.concurrent_consume(group, instance)
+            if not member.turn.acquire(timeout=timeout_ms / 1000):
+                return []
+        try:
+            if not member.topics or self._settings.resubscribe == "rebalance":
+                member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
+            return self._await(member, until)
+        finally:
+            member.turn.release()
+
+    def _enter(self, group: str, instance: str, headers: Mapping[str, str]) -> KafkaInstance:
+        with self._lock:
+            member = self._instances.get((group, instance))
+            if member is None:
+                config = ConsumerConfig.read(
+                    headers, session_timeout_ms=self._settings.session_timeout_ms
+                )
+                self._check_limit(group)
+                member = self._make(group, instance, config)
+                self._instances[group, instance] = member
+                self._groups.add(group)
+            return member
+
+    def _check_limit(self, group: str) -> None:
+        scope = self._settings.instance_limit
+        if scope is None:
+            return
+        active = sum(scope == "cluster" or name == group for name, _ in self._instances)
+        limit = sum(len(topic.logs) for topic in self._topics.known.values())
+        if active + 1 > limit:
+            raise errors.too_many_instances(active, limit)
+
+    def _make(self, group: str, instance: str, config: ConsumerConfig) -> KafkaInstance:
+        reset = "error" if config.auto_offset_reset == "none" else config.auto_offset_reset
+        settings: dict[str, Any] = {
+            "group.id": self._topics.real(group),
+            "partition.assignment.strategy": "range",
+            "enable.auto.commit": config.auto_commit,
+            # librdkafka takes 0 for never, the Java client for as often as it can.
+            "auto.commit.interval.ms": max(1, config.auto_commit_interval_ms),
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": reset,
+            "session.timeout.ms": config.session_timeout_ms,
+            "max.poll.interval.ms": max(300_000, config.session_timeout_ms),
+            "fetch.wait.max.ms": 500,
+        }
+        if self._address.static:
+            settings["group.instance.id"] = instance
+        key = (group, instance)
+
+        def tell(kind: str, text: str, data: dict[str, Any]) -> None:
+            if self.tell is not None:
+                self.tell(
+                    kind,
+                    f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}",
+                    group=group,
+                    instance=instance,
+                    **data,
+                )
+
+        def gone(member: KafkaInstance) -> None:
+            with self._lock:
+                if self._instances.get(key) is member:
+                    del self._instances[key]
+
+        try:
+            return KafkaInstance(
+                self._clock,
+                config,
+                self._address.settings(settings),
+                keep=self._settings.max_poll_records,
+                idle_ms=self._settings.idle_close_ms,
+                tell=tell,
+                gone=gone,
+                held=lambda tp: self._cluster.group_offsets(self._topics.real(group), [tp]).get(tp),
+                unasked=lambda offsets: self._told(
+                    group, instance, offsets, automatic=config.auto_commit
+                ),
+            )
+        except KafkaException as error:
+            raise errors.illegal_argument(f"The cluster's client refuses: {error}") from None
+
+    def _await(self, member: KafkaInstance, until: int) -> list[Any]:
+        epoch = (self._waits.epoch, member.epoch)
+
+        def poll() -> list[Any] | None:
+            if epoch != (self._waits.epoch, member.epoch) or member.stopped:
+                return []
+            if member.in_doubt:
+                self._ask_for(member)
+            most, most_bytes = self._settings.max_poll_records, self._settings.max_partition_bytes
+            return member.take(most, most_bytes) or None
+
+        self._waits.waiting.append(member.signal)
+        try:
+            return self._clock.wait(member.signal, poll, until) or []
+        finally:
+            self._waits.waiting.remove(member.signal)
+
+    def _ask_for(self, member: KafkaInstance) -> None:
+        # In this order, so that a doubt that comes meanwhile is not forgotten.
+        member.in_doubt = False
+        try:
+            self._topics.look(fresh=True)
+        except BrokerError:
+            member.in_doubt = True
+            raise
+
+    def delete(self, group: str, instance: str) -> None:
+        """Stop an instance and take it out of its group.
+
+        A static member (``static=true`` in the address) keeps its partitions until its session ends.
+        """
+        with self._lock:
+            member = self._instances.pop((group, instance), None)
+        if member is None:
+            raise errors.unknown_instance(group, instance)
+        member.stop()
+        member.join(self._address.timeout)
+
+    # -- committing ------------------------------------------------------------------------------
+
+    def commit(self, group: str, instance: str, wanted: Sequence[TopicPartitionOffset]) -> None:
+        """Store distinct offsets verbatim, or with none given what was last delivered."""
+        for topic, partition, _ in wanted:
+            self._topics.check_partition(topic, partition)
+        with self._lock:
+            member = self._instances.get((group, instance))
+        if member is None:
+            if self._settings.commit_by_unknown == "error":
+                raise errors.unknown_instance(group, instance)
+            self.store(group, wanted)
+            return
+        if member.state == "expired":
+            raise errors.unknown_member(group, instance)
+        if member.state == "rebalancing":
+            raise errors.rebalance_in_progress(group)
+        real = {(self._topics.real(t), p): o for t, p, o in wanted} or member.delivered()
+        if not real:
+            return
+        if member.state == "joining":
+            # The group takes it from anybody as long as it has no members.
+            self._store(group, real)
+        else:
+            assigned = member.assigned
+            for topic, partition in real:
+                if (topic, partition) not in assigned:
+                    raise errors.not_assigned(group, instance, self._topics.shown(topic), partition)
+            member.commit(real, self._address.timeout)
+        member.committed(real)
+        self._told(group, instance, real)
+
+    def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+        """Commit for a group without being a member of it."""
+        self._store(group, {(self._topics.real(t), p): o for t, p, o in offsets})
+
+    def _store(self, group: str, real: Mapping[tuple[str, int], int]) -> None:
+        with self._lock:
+            self._groups.add(group)
+        if real:
+            self._cluster.commit(self._topics.real(group), real)
+
+    def _told(
+        self,
+        group: str,
+        instance: str,
+        real: Mapping[tuple[str, int], int],
+        *,
+        automatic: bool = False,
+    ) -> None:
+        if self.tell is None:
+            return
+        offsets = [(self._topics.shown(topic), number, at) for (topic, number), at in real.items()]
+        shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in offsets)
+        self.tell(
+            "auto commit" if automatic else "commit",
+            f"group {group!r}: {instance!r} committed {shown}" + " automatically" * automatic,
+            group=group,
+            instance=instance,
+            offsets=offsets,
+        )
+
+    def committed(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> list[TopicPartitionOffset]:
+        """Committed offsets of the group in request order."""
+        for tp in partitions:
+            self._topics.check_partition(*tp)
+        held = self.all_committed(group)
+        if not held and not self.members(group) and self._settings.unknown_group == "error":
+            raise errors.unknown_group(group)
+        never = self._settings.never_committed
+        return [TopicPartitionOffset(*tp, held.get(tp, never)) for tp in partitions]
+
+    def all_committed(self, group: str) -> dict[TopicPartition, int]:
+        """Everything a group has committed to topics of this handle."""
+        own = [
+            (self._topics.real(name), number)
+            for name, count in self._topics.counts().items()
+            for number in range(count)
+        ]
+        held = self._cluster.group_offsets(self._topics.real(group), own) if own else {}
+        return {
+            TopicPartition(self._topics.shown(t), number): at for (t, number), at in held.items()
+        }
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def consumers(self) -> list[GroupAssignments]:
+        """The groups with instances known here, by name."""
+        with self._lock:
+            instances = dict(self._instances)
+        found: dict[str, dict[str, dict[str, list[int]]]] = {}
+        for (group, name), member in sorted(instances.items()):
+            topics: dict[str, list[int]] = {}
+            for topic, partition in sorted(member.assigned):
+                topics.setdefault(self._topics.shown(topic), []).append(partition)
+            found.setdefault(group, {})[name] = topics
+        return [GroupAssignments(group, members) for group, members in found.items()]
+
+    def members(self, group: str) -> dict[str, KafkaInstance]:
+        """The instances of a group known here, by name."""
+        with self._lock:
+            return {name: member for (g, name), member in self._instances.items() if g == group}
+
+    def names(self) -> list[str]:
+        """The groups somebody consumed or committed with here."""
+        with self._lock:
+            return sorted(self._groups)
+
+    def stop_all(self) -> Callable[[float], None]:
+        """Begin to end all instances; returns what waits for that, at most so many seconds."""
+        with self._lock:
+            members, self._instances = list(self._instances.values()), {}
+        for member in members:
+            member.stop()
+
+        def join(seconds: float) -> None:
+            until = monotonic() + seconds
+            for member in members:
+                member.join(max(0.0, until - monotonic()))
+
+        return join
+
+    def forget(self) -> list[str]:
+        """Forget the groups; their real names."""
+        with self._lock:
+            groups, self._groups = [self._topics.real(name) for name in self._groups], set()
+        return groups

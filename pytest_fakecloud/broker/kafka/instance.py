@@ -1,0 +1,341 @@
+"""One consumer instance over a real cluster: a client of librdkafka and the thread that polls it.
+
+The thread polls all the time, so the instance takes part in rebalances and keeps its place between
+two consume requests; what it reads waits here, and counts as delivered only when a request takes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Literal
+
+from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Place
+
+from ...core.clock import Clock
+from ...core.timeparse import monotonic
+from .. import errors
+from ..errors import BrokerError
+from ..model import ConsumerConfig
+from .cluster import Unavailable, translated, when_away
+
+__all__ = ["KafkaInstance"]
+
+_LOOK = 0.02
+"""Seconds between two looks for records when there were none."""
+_SOON = 0.001
+"""The same while a request waits for a confirmation, which comes by that way too."""
+_PATIENCE = 5.0
+"""Seconds a request waits for what it asked the thread to do; none of it needs the cluster."""
+Told = Callable[[str, str, dict[str, Any]], None]
+
+
+class KafkaInstance:
+    """An instance of a group: its topics, what is assigned to it, what waits to be delivered.
+
+    ``settings`` are the consumer's, ``keep`` how many records may wait here, ``tell`` takes events;
+    ``held`` tells what the group has committed to a partition, ``unasked`` takes what was committed
+    without anybody waiting for it; names are the cluster's own. ``signal`` is notified when there is
+    something new.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        config: ConsumerConfig,
+        settings: dict[str, Any],
+        *,
+        keep: int,
+        idle_ms: int | None,
+        tell: Told,
+        gone: Callable[[KafkaInstance], None],
+        held: Callable[[tuple[str, int]], int | None],
+        unasked: Callable[[dict[tuple[str, int], int]], None],
+    ) -> None:
+        self.config = config
+        self.topics: tuple[str, ...] = ()
+        self.signal = clock.signal()
+        self.turn = threading.Lock()
+        """Held by the consume request that is being served."""
+        self.epoch = 0
+        """Grows when what waits was thrown away: a request that waits then ends."""
+        self.stopped = False
+        self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
+        """``joining`` until its first assignment; ``expired`` when the group went on without it."""
+        self.in_doubt = False
+        """Whether the cluster has seemed to be away since it last answered somebody who asked."""
+        self._keep = keep
+        self._idle = None if idle_ms is None else idle_ms / 1000
+        self._tell = tell
+        self._gone = gone
+        self._held = held
+        self._unasked = unasked
+        self._lock = threading.Lock()
+        self._waiting: deque[Any] = deque()
+        self._assigned: set[tuple[str, int]] = set()
+        self._delivered: dict[tuple[str, int], int] = {}
+        self._problems: set[tuple[str, int]] = set()
+        self._paused = False
+        self._used = monotonic()
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._woken = threading.Event()
+        self._commits: deque[tuple[dict[tuple[str, int], int], Future[Any]]] = deque()
+        """What was asked to be committed, and who waits for the confirmation."""
+        callbacks = {"on_commit": self._confirm, "error_cb": when_away(self._doubt)}
+        self._consumer = Consumer({**settings, **callbacks})
+        self._thread = threading.Thread(target=self._run, name="fakecloud consumer", daemon=True)
+
+    # -- what requests do ------------------------------------------------------------------------
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Read these topics from now on."""
+        self._used = monotonic()
+        if tuple(topics) == self.topics:
+            return
+        first, self.topics = not self.topics, tuple(topics)
+        if first:
+            self._thread.start()
+        self.ask(
+            lambda consumer: consumer.subscribe(
+                list(topics),
+                on_assign=self._assign,
+                on_revoke=self._revoke,
+                on_lost=self._lose,
+            )
+        )
+
+    def ask(self, what: Callable[[Any], Any]) -> Any:
+        """What ``what(consumer)`` returns or raises, called in the thread.
+
+        A client of Kafka is for one thread; others who call it wait for as long as that one polls.
+        """
+        answer: Future[Any] = Future()
+
+        def task() -> None:
+            try:
+                answer.set_result(what(self._consumer))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._tasks.append(task)
+        self._woken.set()
+        if self.stopped:
+            raise Unavailable("the instance has ended")
+        try:
+            return answer.result(_PATIENCE)
+        except TimeoutError:
+            raise Unavailable("the cluster does not answer") from None
+
+    def commit(self, offsets: dict[tuple[str, int], int], seconds: float) -> None:
+        """Commit as the member it is, and wait so long for the confirmation.
+
+        Raises ``BrokerError``. The thread goes on polling meanwhile: librdkafka's own waiting commit
+        would last as long as a session while the cluster is away.
+        """
+        places = [Place(*tp, offset) for tp, offset in offsets.items()]
+        answer: Future[Any] = Future()
+        waiting = (dict(offsets), answer)
+        with self._lock:
+            self._commits.append(waiting)
+        try:
+            self.ask(lambda consumer: consumer.commit(offsets=places, asynchronous=True))
+            problem = answer.result(seconds)
+        except KafkaException as error:
+            raise translated(error) from None
+        except TimeoutError:
+            raise Unavailable("it does not confirm the commit") from None
+        finally:
+            with self._lock:
+                self._commits.remove(waiting)
+        if problem is not None:
+            raise translated(problem)
+
+    def _confirm(self, error: Any, places: list[Any]) -> None:
+        # Automatic commits come by here too; one of the very same offsets is as good.
+        offsets = {(place.topic, place.partition): place.offset for place in places}
+        problem = error or next((place.error for place in places if place.error), None)
+        with self._lock:
+            for wanted, answer in self._commits:
+                if wanted == offsets and not answer.done():
+                    answer.set_result(problem)
+                    return
+        stored = {tp: at for tp, at in offsets.items() if at >= 0}
+        if problem is None and stored:
+            self._unasked(stored)
+
+    def take(self, most: int, most_bytes: int) -> list[Any]:
+        """The next messages, which count as delivered; raises what keeps a partition from reading."""
+        found: list[Any] = []
+        with self._lock:
+            problem = None if self._waiting else next(iter(self._problems), None)
+        if problem is not None:
+            raise self._problem(problem)
+        with self._lock:
+            sizes: dict[tuple[str, int], int] = {}
+            rest: deque[Any] = deque()
+            while self._waiting and len(found) < most:
+                message = self._waiting.popleft()
+                tp = (message.topic(), message.partition())
+                size = len(message)
+                have = sizes.get(tp)
+                if have is not None and have + size > most_bytes:
+                    # Whatever follows in this partition has to wait too.
+                    sizes[tp] = most_bytes
+                    rest.append(message)
+                    continue
+                sizes[tp] = size + (have or 0)
+                found.append(message)
+                self._delivered[tp] = message.offset() + 1
+            rest.extend(self._waiting)
+            self._waiting = rest
+            stored = [Place(*tp, self._delivered[tp]) for tp in sizes]
+        self._used = monotonic()
+        if stored and self.config.auto_commit:
+            # What was taken away meanwhile, whoever has it now reads again.
+            # Where that cannot be told the records are given nevertheless: they come again.
+            with suppress(KafkaException, BrokerError):
+                self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
+        return found
+
+    def delivered(self) -> dict[tuple[str, int], int]:
+        """What an empty commit stores."""
+        with self._lock:
+            return dict(self._delivered)
+
+    @property
+    def assigned(self) -> set[tuple[str, int]]:
+        """The partitions that are its own now."""
+        with self._lock:
+            return set(self._assigned)
+
+    def committed(self, offsets: dict[tuple[str, int], int]) -> None:
+        """Go on from a committed offset where there was none to go on from."""
+        with self._lock:
+            healed = self._problems & set(offsets)
+            self._problems -= healed
+        if healed:
+            self.ask(lambda consumer: self._go_on(consumer, {tp: offsets[tp] for tp in healed}))
+
+    def _go_on(self, consumer: Any, offsets: dict[tuple[str, int], int]) -> None:
+        # A partition that lost its place is not being fetched, and only an assignment changes that.
+        places = []
+        for place in consumer.position(consumer.assignment()):
+            tp = (place.topic, place.partition)
+            known = place.offset if place.offset >= 0 else OFFSET_STORED
+            places.append(Place(*tp, offsets.get(tp, known)))
+        consumer.assign(places)
+
+    def stop(self) -> None:
+        """Begin to leave the group and to end; requests that wait here end at once."""
+        self.stopped = True
+        self._woken.set()
+        self.signal.close()
+
+    def join(self, seconds: float) -> None:
+        """Wait until it has left and ended, at most so long: a cluster that is away keeps it."""
+        if self._thread.ident is None:
+            self._consumer.close()
+        elif self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self.stopped:
+                self._woken.clear()
+                while self._tasks:
+                    self._tasks.popleft()()
+                self._hold_back()
+                found = self._consumer.consume(self._keep, 0)
+                if found:
+                    self._receive(found)
+                    continue
+                self._woken.wait(_SOON if self._commits else _LOOK)
+                if self._idle is not None and monotonic() - self._used > self._idle:
+                    self.stopped = True
+                    self._gone(self)
+        except (KafkaException, RuntimeError) as error:
+            self.stopped = True
+            self._tell("lost", f"the client of the cluster ended: {error}", {})
+            self._gone(self)
+        finally:
+            while self._tasks:
+                self._tasks.popleft()()
+            with self._lock:
+                unconfirmed = [answer for _, answer in self._commits if not answer.done()]
+            for answer in unconfirmed:
+                answer.set_exception(Unavailable("the instance has ended"))
+            self._consumer.close()
+            self.signal.close()
+
+    def _receive(self, messages: list[Any]) -> None:
+        with self._lock:
+            for message in messages:
+                problem = message.error()
+                tp = (message.topic(), message.partition())
+                if problem is None:
+                    if tp in self._assigned:
+                        self._waiting.append(message)
+                elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self._problems.add(tp)
+        self.signal.notify()
+
+    def _doubt(self) -> None:
+        self.in_doubt = True
+        self.signal.notify()
+
+    def _hold_back(self) -> None:
+        with self._lock:
+            full, low = len(self._waiting) >= self._keep, len(self._waiting) <= self._keep // 2
+        if full and not self._paused:
+            self._consumer.pause(self._consumer.assignment())
+            self._paused = True
+        elif low and self._paused:
+            self._consumer.resume(self._consumer.assignment())
+            self._paused = False
+
+    def _assign(self, consumer: Any, places: list[Any]) -> None:
+        with self._lock:
+            self._assigned = {(place.topic, place.partition) for place in places}
+            self._delivered.clear()
+            self._problems.clear()
+            self.state = "active"
+        self._paused = False
+        self._tell("assigned", _shown(places), {"partitions": len(places)})
+        self.signal.notify()
+
+    def _revoke(self, consumer: Any, places: list[Any]) -> None:
+        self._give_up("rebalancing")
+        self._tell("revoked", _shown(places), {"partitions": len(places)})
+
+    def _lose(self, consumer: Any, places: list[Any]) -> None:
+        self._give_up("expired")
+        self._tell("expire", f"its session is over; lost {_shown(places)}", {})
+
+    def _give_up(self, state: Literal["rebalancing", "expired"]) -> None:
+        with self._lock:
+            self._assigned.clear()
+            self._waiting.clear()
+            self._delivered.clear()
+            self._problems.clear()
+            self.state = state
+            self.epoch += 1
+        self.signal.notify()
+
+    def _problem(self, tp: tuple[str, int]) -> BrokerError:
+        held = self._held(tp)
+        if held is None:
+            return errors.no_offset(*tp)
+        return BrokerError(
+            "offset_out_of_range",
+            f"Offset out of range: {held} is outside of the log of {tp[0]}-{tp[1]}",
+        )
+
+
+def _shown(places: list[Any]) -> str:
+    return ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places)) or "nothing"

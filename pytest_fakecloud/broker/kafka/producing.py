@@ -1,0 +1,176 @@
+"""Producing to a real cluster: where messages go, and their confirmations.
+
+Partitions are chosen here (Java's murmur2 for keys, one partition for the keyless of a request), so
+they are those of the in-memory engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from ...core.clock import Clock
+from ...core.ids import RandomStream
+from ..engine.placement import Placement
+from ..model import Message, Metadata
+from ..settings import Settings
+from .cluster import Address, Unavailable, translated
+from .topics import KafkaTopics
+
+__all__ = ["KafkaProducing"]
+
+CREATE_TIME = 1
+_LOOK = 0.02
+"""Seconds the thread waits for confirmations at a time; what closing may have to wait for."""
+_MORE = 5.0
+"""Seconds a request waits longer than a message may take: librdkafka rounds up."""
+
+
+class KafkaProducing:
+    """The one producer of a handle, and the thread that takes its confirmations."""
+
+    def __init__(
+        self,
+        topics: KafkaTopics,
+        address: Address,
+        settings: Settings,
+        clock: Clock,
+        stream: RandomStream,
+    ) -> None:
+        self.by_tester: set[tuple[str, int, int]] = set()
+        """Where the records are that a tester put in."""
+        self._topics = topics
+        self._settings = settings
+        self._clock = clock
+        self._placement = Placement(topics.known, settings, stream)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._patience = address.timeout + _MORE
+        self._producer = Producer(
+            address.settings(
+                {
+                    "acks": "all",
+                    "linger.ms": 0,
+                    "partitioner": "murmur2_random",
+                    "message.timeout.ms": max(1, int(address.timeout * 1000)),
+                    "message.max.bytes": max(1_000_000, settings.limits.max_message_bytes + 65536),
+                }
+            )
+        )
+        self._thread = threading.Thread(target=self._run, name="fakecloud producer", daemon=True)
+        self._thread.start()
+
+    def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
+        """Append the messages; their places in request order.
+
+        All are checked before any is sent. Raises ``BrokerError`` as the in-memory engine does, and
+        503 when the cluster does not confirm them all.
+        """
+        self._look_up(messages)
+        whole = not by_client or self._settings.batches == "atomic"
+        with self._lock:
+            places, _, problem = self._placement.plan(messages, self._clock.now_ms(), whole=whole)
+        if problem is not None and (whole or not places):
+            raise problem
+        sent = _Batch(len(places))
+        for index, (message, place) in enumerate(zip(messages, places, strict=False)):
+            self._send(sent, index, message, place)
+        found = sent.wait(self._patience)
+        confirmed = [
+            Metadata(
+                place.topic, m.partition(), m.offset(), _timestamp(m.timestamp(), place.timestamp)
+            )
+            for place, m in zip(places, found, strict=True)
+        ]
+        if not by_client:
+            self.by_tester.update((at.topic, at.partition, at.offset) for at in confirmed)
+        if problem is not None:
+            raise problem
+        return confirmed
+
+    def _look_up(self, messages: Sequence[Message]) -> None:
+        # What is still missing after this is for the placement to refuse, in its order.
+        known = self._topics.look()
+        for message in messages:
+            topic = known.get(message.topic)
+            if topic is None or (message.partition or 0) >= len(topic.logs):
+                self._topics.look(fresh=True)
+                return
+
+    def _send(self, sent: _Batch, index: int, message: Message, place: Metadata) -> None:
+        key = message.key
+        if key == "" and self._settings.empty_key == "absent":
+            key = None
+        try:
+            self._producer.produce(
+                self._topics.real(place.topic),
+                _bytes(message.value),
+                None if key is None else _bytes(key),
+                place.partition,
+                on_delivery=sent.delivered(index),
+                timestamp=place.timestamp,
+                headers=[(h.key, _bytes(h.value)) for h in message.headers] or None,
+            )
+        except (KafkaException, BufferError) as error:
+            sent.failed(index, error)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._producer.poll(_LOOK)
+
+    def interrupt(self) -> None:
+        """Fail what the cluster has not confirmed by now."""
+        self._producer.purge()
+
+    def close(self) -> None:
+        """End the thread and the client."""
+        self._closed = True
+        self._thread.join(1)
+        self._producer.flush(0.1)
+
+
+class _Batch:
+    """The confirmations of one produce call."""
+
+    def __init__(self, count: int) -> None:
+        self._found: list[Any] = [None] * count
+        self._missing = count
+        self._error: Any = None
+        self._changed = threading.Condition()
+
+    def delivered(self, index: int) -> Any:
+        """The callback for one message."""
+
+        def note(error: Any, message: Any) -> None:
+            with self._changed:
+                self._found[index] = message
+                self._missing -= 1
+                self._error = self._error or error
+                self._changed.notify_all()
+
+        return note
+
+    def failed(self, index: int, error: Any) -> None:
+        """Note a message that could not even be sent."""
+        self.delivered(index)(error, None)
+
+    def wait(self, seconds: float) -> list[Any]:
+        """All confirmations; raises the first error, or 503 when they do not come."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._missing, seconds):
+                raise Unavailable(f"{self._missing} message(s) were not confirmed in time")
+        if self._error is not None:
+            raise translated(self._error)
+        return self._found
+
+
+def _timestamp(found: tuple[int, int], sent: int) -> int:
+    kind, ms = found
+    return ms if kind == CREATE_TIME else sent
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")

@@ -1,0 +1,205 @@
+"""The topics of a handle over a real cluster: their names there, their partitions, their ends.
+
+With ``isolation="prefix"`` real names begin with a prefix of the handle's own, so any number of
+suites share a cluster. Topics are looked up before they are used, since asking a cluster about one
+may create it; how they are is taken as current for a second.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from ...core.errors import ContractError
+from ...core.timeparse import monotonic
+from .. import errors
+from ..engine.log import Topic
+from ..errors import as_misuse
+from ..settings import Settings, string, whole
+from .cluster import Address, real_only
+
+__all__ = ["KafkaTopics"]
+
+_FRESH = 1.0
+"""Seconds for which the list of topics is taken as current."""
+_STEP = 0.05
+
+
+class KafkaTopics:
+    """Names and topics; all names are the handle's unless said to be real.
+
+    ``known`` are the topics as last seen, with empty logs: enough to place messages. ``kept`` tells
+    data that outlive the handle, because others share them.
+    """
+
+    def __init__(
+        self,
+        cluster: Any,
+        address: Address,
+        settings: Settings,
+        isolation: Literal["prefix", "none"],
+    ) -> None:
+        self.known: dict[str, Topic] = {}
+        self.kept = isolation == "none" or address.prefix is not None
+        self._cluster = cluster
+        self._patience = address.timeout
+        self._settings = settings
+        self._mark = "" if isolation == "none" else address.prefix or _mark()
+        self._generation = 0
+        self._known_at = float("-inf")
+        self._lock = threading.Lock()
+
+    # -- names -----------------------------------------------------------------------------------
+
+    @property
+    def prefix(self) -> str:
+        """What the real names of topics and groups begin with."""
+        if self.kept or not self._generation:
+            return self._mark
+        return f"{self._mark}{self._generation}."
+
+    def real(self, name: str) -> str:
+        """The name the cluster knows a topic or a group by."""
+        return self.prefix + name
+
+    def shown(self, name: str) -> str:
+        """The handle's name for a topic or a group of the cluster's."""
+        return name.removeprefix(self.prefix)
+
+    def public(self, text: str) -> str:
+        """A text of the cluster's without the prefix."""
+        return text.replace(self.prefix, "") if self.prefix else text
+
+    def rename(self) -> None:
+        """Begin anew: everything has other real names from now on."""
+        self._generation += 1
+        self._known_at = float("-inf")
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, int]:
+        """Partition counts by topic name, as the cluster has them now."""
+        return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
+
+    def look(self, *, fresh: bool = False) -> dict[str, Topic]:
+        """The known topics, asked for again when that was a while ago."""
+        if fresh or monotonic() - self._known_at > _FRESH:
+            prefix, found = self.prefix, self._cluster.topics()
+            largest = self._settings.limits.max_message_bytes
+            with self._lock:
+                counts = {self.shown(n): c for n, c in found.items() if n.startswith(prefix)}
+                for name in set(self.known) - set(counts):
+                    del self.known[name]
+                for name, count in counts.items():
+                    known = self.known.get(name)
+                    if known is None or len(known.logs) != count:
+                        topic = Topic(name, count, max_message_bytes=largest)
+                        topic.turn = known.turn if known is not None else 0
+                        self.known[name] = topic
+                self._known_at = monotonic()
+        return self.known
+
+    def check(self, name: str) -> int:
+        """The partition count of a topic; raises the refusal for one that is not there."""
+        topic = self.look().get(name) or self.look(fresh=True).get(name)
+        if topic is None:
+            raise errors.missing_topic(name, sorted(self.known))
+        return len(topic.logs)
+
+    def check_partition(self, name: str, partition: int) -> None:
+        """Raise the refusal for a partition that is not there."""
+        if 0 <= partition < self.check(name):
+            return
+        count = self.counts()[name]
+        if not 0 <= partition < count:
+            raise errors.unknown_partition(name, partition, count)
+
+    def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
+        """The start and the end of the log of each (topic, partition, …)."""
+        places = [(self.real(tp[0]), tp[1]) for tp in wanted]
+        starts = self._cluster.offsets(dict.fromkeys(places, "earliest"))
+        ends = self._cluster.offsets(dict.fromkeys(places, "latest"))
+        return [(starts[place], ends[place]) for place in places]
+
+    def bounds(self, name: str) -> tuple[list[int], list[int]]:
+        """The starts and the ends of a topic's logs, by partition."""
+        ends = self.ends([(name, number) for number in range(self.check(name))])
+        return [start for start, _ in ends], [end for _, end in ends]
+
+    # -- arranging -------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> None:
+        """Create a topic; raises ``ContractError`` for a bad name, an existing one, bad counts."""
+        if first_offset:
+            raise real_only("first_offset= (an offset forced into the log)")
+        string("a topic's name", name)
+        real = self.real(name)
+        if not errors.can_name_a_topic(name):
+            raise ContractError(str(errors.invalid_topic(name)))
+        if not errors.TOPIC_NAME.fullmatch(real):
+            raise ContractError(str(errors.invalid_topic(real)))
+        whole(f"partitions of topic {name!r}", partitions, 1)
+        whole("retention_bytes", retention_bytes, 0, optional=True)
+        whole("max_message_bytes", max_message_bytes, 1, optional=True)
+        if name in self.counts():
+            raise ContractError(f"topic {name!r} exists already; add_partitions() makes it larger")
+        limits = self._settings.limits
+        config = {
+            "retention.ms": retention_ms if retention_ms is not None else limits.retention_ms,
+            "retention.bytes": (
+                retention_bytes if retention_bytes is not None else limits.retention_bytes
+            ),
+            "max.message.bytes": max_message_bytes,
+        }
+        given = {key: str(value) for key, value in config.items() if value is not None}
+        with as_misuse():
+            self._cluster.create_topic(real, partitions, given)
+        self._until(lambda: name in self.counts(), f"topic {name!r} did not appear")
+
+    def add_partitions(self, name: str, count: int) -> int:
+        """Give a topic that many more partitions; its count after."""
+        whole("add_partitions' count", count, 1)
+        total = self.check(name) + count
+        with as_misuse():
+            self._cluster.add_partitions(self.real(name), total)
+        self._until(lambda: self.counts()[name] == total, f"topic {name!r} did not grow")
+        return total
+
+    def delete_records(self, name: str, partition: int | None, before: int) -> int:
+        """Forget the records below an offset, in one partition or all; how many were forgotten."""
+        count = self.check(name)
+        if partition is not None:
+            self.check_partition(name, partition)
+        numbers = range(count) if partition is None else [partition]
+        starts, ends = self.bounds(name)
+        wanted = {
+            (self.real(name), number): min(before, ends[number])
+            for number in numbers
+            if min(before, ends[number]) > starts[number]
+        }
+        with as_misuse():
+            self._cluster.delete_records(wanted)
+        return sum(offset - starts[number] for (_, number), offset in wanted.items())
+
+    def _until(self, condition: Callable[[], bool], text: str) -> None:
+        until = monotonic() + self._patience
+        pause = threading.Event()
+        while not condition():
+            if monotonic() > until:
+                raise ContractError(f"{text} within {self._patience} s")
+            pause.wait(_STEP)
+
+
+def _mark() -> str:
+    return f"fakecloud-{secrets.token_hex(5)}."

@@ -1,0 +1,319 @@
+"""The kinds of faults there are, each what it makes of ``serve()``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..core.errors import ContractError, shown
+from ..http.app import (
+    Answer,
+    Effect,
+    Headers,
+    Request,
+    Response,
+    Stream,
+)
+from .fault import (
+    CUT,
+    SPOIL,
+    WAIT,
+    Fault,
+    Serve,
+)
+
+if TYPE_CHECKING:
+    from ..core.ids import RandomStream
+    from .plan import FaultPlan
+
+__all__ = [
+    "AnswerFault",
+    "CallFault",
+    "CutFault",
+    "DelayFault",
+    "DownFault",
+    "LoseAnswerFault",
+    "RandomFault",
+    "RateLimitFault",
+    "SequenceFault",
+    "TruncateFault",
+    "lost",
+    "truncated",
+]
+
+Apply = Callable[[Serve], Response]
+
+
+class AnswerFault(Fault):
+    """Answers in the endpoint's place."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        answer: Callable[[], Answer],
+        description: str,
+        matchers: Mapping[str, Any],
+        kind: str = "answer",
+    ) -> None:
+        super().__init__(plan, kind, description, matchers)
+        self._answer = answer
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        return self._answer()
+
+
+class CutFault(Fault):
+    """Does something to the connection before the engine is reached."""
+
+    order = CUT
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        kind: str,
+        effect: Effect,
+        description: str,
+        matchers: Mapping[str, Any],
+    ) -> None:
+        super().__init__(plan, kind, description, matchers)
+        self._effect = effect
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        return self._effect
+
+
+class DownFault(CutFault):
+    """The service is down."""
+
+    # A client that is refused a connection leaves no trace, so nobody can say it never fired.
+    must_fire = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody at all gets in, so that it need not even listen."""
+        return self.times is None and not (self.skip or self.route or self.facts or self.when)
+
+
+class LoseAnswerFault(Fault):
+    """Lets the engine do it and sends nothing."""
+
+    order = SPOIL
+
+    def __init__(self, plan: FaultPlan, reset: bool, matchers: Mapping[str, Any]) -> None:
+        super().__init__(plan, "lose_answer", "lose_answer", matchers)
+        self._reset = reset
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        return lost(serve(), self._reset)
+
+
+class TruncateFault(Fault):
+    """Sends a part of the answer; ``keep`` bytes or chunks, None for the usual."""
+
+    order = SPOIL
+
+    def __init__(self, plan: FaultPlan, keep: int | None, matchers: Mapping[str, Any]) -> None:
+        super().__init__(plan, "truncate", "truncate", matchers)
+        self._keep = keep
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        return truncated(serve(), self._keep)
+
+
+class DelayFault(Fault):
+    """Makes requests wait for so many real seconds."""
+
+    order = WAIT
+
+    def __init__(self, plan: FaultPlan, seconds: float, matchers: Mapping[str, Any]) -> None:
+        super().__init__(plan, "delay", f"delay {seconds:g} s", matchers)
+        self._seconds = seconds
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        self.plan.pause(self._seconds)
+        return serve()
+
+
+class SequenceFault(Fault):
+    """Takes one step after the other."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        steps: Sequence[Apply],
+        description: str,
+        matchers: Mapping[str, Any],
+    ) -> None:
+        super().__init__(plan, "sequence", description, matchers)
+        self._steps = steps
+        if self.times is None:
+            self.times = len(steps)
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        return self._steps[(hit - 1) % len(self._steps)](serve)
+
+
+class RandomFault(Fault):
+    """Takes a step at a share of the requests."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        rate: float,
+        step: Apply,
+        stream: RandomStream,
+        description: str,
+        matchers: Mapping[str, Any],
+    ) -> None:
+        super().__init__(plan, "random", description, matchers)
+        self._rate = rate
+        self._step = step
+        self._stream = stream
+
+    def wants(self, request: Any) -> bool:
+        # A draw that never came up is luck and no mistake; one that was never made is.
+        self.must_fire = False
+        return self._stream.random() < self._rate
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        return self._step(serve)
+
+
+class RateLimitFault(Fault):
+    """Lets so many requests pass in each span of the fake's clock."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        requests: int,
+        per_us: int,
+        answer: Callable[[Headers], Answer],
+        matchers: Mapping[str, Any],
+    ) -> None:
+        super().__init__(
+            plan, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
+        )
+        self._limit = requests
+        self._per_us = per_us
+        self._answer = answer
+        self._window_us = 0
+        self._used = 0
+
+    def wants(self, request: Any) -> bool:
+        now = self.plan.clock.now_us()
+        if now >= self._window_us + self._per_us or self._window_us == 0:
+            self._window_us = now
+            self._used = 0
+        self._used += 1
+        return self._used > self._limit
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        end_us = self._window_us + self._per_us
+        left = max(1, -(-(end_us - self.plan.clock.now_us()) // 1_000_000))
+        return self._answer(
+            [
+                ("Retry-After", str(left)),
+                ("RateLimit-Limit", str(self._limit)),
+                ("RateLimit-Remaining", "0"),
+                ("RateLimit-Reset", str(left)),
+            ]
+        )
+
+
+class CallFault(Fault):
+    """Calls the test's function before or after the endpoint."""
+
+    order = WAIT
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        function: Callable[..., object],
+        moment: Literal["before", "after"],
+        dumped: Callable[[Answer], Answer],
+        matchers: Mapping[str, Any],
+    ) -> None:
+        name = getattr(function, "__name__", type(function).__name__)
+        super().__init__(plan, "call", f"call {name} {moment}", matchers)
+        self._function = function
+        self._moment = moment
+        self._dumped = dumped
+        self._takes_request = _takes_argument(function)
+
+    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+        if self._moment == "before":
+            result = self._run(request)
+            return result if isinstance(result, Answer) else serve()
+        response = serve()
+        if isinstance(response, Answer):
+            request.call.status = response.status
+        result = self._run(request)
+        return result if isinstance(result, Answer) else response
+
+    def _run(self, request: Request) -> object:
+        try:
+            result = self._function(request) if self._takes_request else self._function()
+        except BaseException as error:  # what pytest.fail() raises is no Exception
+            raise ContractError(f"the function of {shown(self)} failed: {shown(error)}") from error
+        if inspect.iscoroutine(result):
+            result.close()
+            raise ContractError(f"the function of {shown(self)} is to be awaited: give a plain one")
+        if isinstance(result, Answer):
+            try:
+                return self._dumped(result)
+            except ContractError as error:
+                raise ContractError(f"the answer of {shown(self)}: {error}") from error
+        return result
+
+
+def lost(response: Response, reset: bool = False) -> Response:
+    """The end of a connection whose answer is not sent."""
+    if isinstance(response, Stream):
+        _close_stream(response)
+        return Effect("lose", reset=reset)
+    if isinstance(response, Effect):
+        return response
+    return Effect("lose", response, reset=reset)
+
+
+def truncated(response: Response, keep: int | None = None) -> Response:
+    """The first ``keep`` bytes of an answer (half of them), or chunks of a stream (one)."""
+    if isinstance(response, Effect):
+        return response
+    if isinstance(response, Stream):
+        response.chunks = _first(response.chunks, 1 if keep is None else keep)
+        return response
+    size = len(response.body) if isinstance(response.body, bytes) else 0
+    return Effect("truncate", response, min(size // 2 if keep is None else keep, max(0, size - 1)))
+
+
+def _first(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
+    try:
+        for _ in range(count):
+            yield next(chunks)
+        raise ConnectionAbortedError("the answer was truncated")
+    except StopIteration:
+        return
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+
+
+def _close_stream(stream: Stream) -> None:
+    close = getattr(stream.chunks, "close", None)
+    if close is not None:
+        close()
+    if stream.on_close is not None:
+        stream.on_close()
+
+
+def _takes_argument(function: Callable[..., object]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters
+    )

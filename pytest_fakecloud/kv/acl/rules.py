@@ -1,0 +1,323 @@
+"""The language of ACL rules: reading it into a user, and writing a user down in it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .. import errors
+from ..errors import CommandError
+from ..reply import Map, SetReply
+from ..table.registry import LOOKUP, CommandSpec, specs
+from .users import (
+    AclUser,
+    KeyPattern,
+    Selector,
+    members_of,
+    password_hash,
+)
+
+__all__ = ["CATEGORIES", "apply_rules", "describe_user", "user_details"]
+
+_CATEGORY_WORDS = (
+    "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin "
+    "fast slow blocking dangerous connection transaction scripting"
+)
+CATEGORIES = tuple(_CATEGORY_WORDS.split())
+"""Every category without its sign, in the order ACL CAT gives them."""
+JSON_CATEGORY = "json"
+_HASH = re.compile(rb"[0-9a-f]{64}")
+
+
+class _Invalid(Exception):
+    """A rule that cannot be read; the reason as the error text ends."""
+
+
+def apply_rules(user: AclUser, rules: list[bytes]) -> None:
+    """Apply rules to a user in order: all of them, or none when one raises ``CommandError``."""
+    draft = user.draft()
+    for rule in _merged(rules):
+        try:
+            _apply(draft, rule)
+        except _Invalid as error:
+            raise CommandError(errors.bad_acl_rule(rule, str(error))) from None
+    user.adopt(draft)
+
+
+def _merged(rules: list[bytes]) -> list[bytes]:
+    """The rules, with each selector in parentheses as one of them."""
+    found: list[bytes] = []
+    open_rule: bytes | None = None
+    first = b""
+    for rule in rules:
+        if open_rule is not None:
+            open_rule += b" " + rule
+        elif rule.startswith(b"("):
+            open_rule = first = rule
+        else:
+            found.append(rule)
+            continue
+        if open_rule.endswith(b")") and open_rule != b"(":
+            found.append(open_rule)
+            open_rule = None
+    if open_rule is not None:
+        raise CommandError(errors.unmatched_parenthesis(first))
+    return found
+
+
+def _apply(user: AclUser, rule: bytes) -> None:
+    word = rule.lower()
+    if not rule:
+        return
+    if word in (b"on", b"off"):
+        user.on = word == b"on"
+    elif word in (b"sanitize-payload", b"skip-sanitize-payload"):
+        user.sanitizes = word == b"sanitize-payload"
+    elif word in (b"nopass", b"resetpass"):
+        user.passwordless = word == b"nopass"
+        user.hashes.clear()
+    elif rule[:1] in (b">", b"#"):
+        _add_password(user, rule)
+    elif rule[:1] in (b"<", b"!"):
+        _remove_password(user, rule)
+    elif rule.startswith(b"("):
+        selector = Selector()
+        for part in rule[1:-1].split():
+            _apply_to_selector(user, selector, part)
+        user.selectors.append(selector)
+    elif word == b"clearselectors":
+        del user.selectors[1:]
+    elif word == b"reset":
+        user.on = user.passwordless = False
+        user.hashes.clear()
+        user.sanitizes = True
+        user.selectors = [Selector()]
+    else:
+        _apply_to_selector(user, user.root, rule)
+
+
+def _hash_of(rule: bytes) -> str:
+    if rule[:1] in (b">", b"<"):
+        return password_hash(rule[1:])
+    if not _HASH.fullmatch(rule[1:]):
+        raise _Invalid(errors.ACL_BAD_HASH)
+    return rule[1:].decode()
+
+
+def _add_password(user: AclUser, rule: bytes) -> None:
+    hash = _hash_of(rule)
+    if hash not in user.hashes:
+        user.hashes.append(hash)
+    user.passwordless = False
+
+
+def _remove_password(user: AclUser, rule: bytes) -> None:
+    hash = _hash_of(rule)
+    if hash not in user.hashes:
+        raise _Invalid(errors.ACL_NO_PASSWORD)
+    user.hashes.remove(hash)
+
+
+def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
+    word = rule.lower()
+    sign = rule[:1]
+    if word in (b"allkeys", b"~*"):
+        selector.all_keys, selector.keys = True, []
+    elif word == b"resetkeys":
+        selector.all_keys, selector.keys = False, []
+    elif word in (b"allchannels", b"&*"):
+        selector.all_channels, selector.channels = True, []
+    elif word == b"resetchannels":
+        selector.all_channels, selector.channels = False, []
+    elif word in (b"allcommands", b"+@all"):
+        selector.allow_all_commands()
+    elif word in (b"nocommands", b"-@all"):
+        selector.refuse_all_commands()
+    elif sign in (b"~", b"%"):
+        _add_keys(selector, rule)
+    elif sign == b"&":
+        _add_channel(selector, rule[1:])
+    elif rule[:2] in (b"+@", b"-@"):
+        category = rule[2:].decode("utf-8", "replace").lower()
+        if category not in CATEGORIES and category != JSON_CATEGORY:
+            raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
+        selector.set_category(f"@{category}", sign == b"+")
+    elif sign in (b"+", b"-"):
+        _set_command(user, selector, rule[1:], sign == b"+")
+    else:
+        raise _Invalid(errors.ACL_SYNTAX)
+
+
+def _has_space(pattern: bytes) -> bool:
+    return any(byte in b" \t\n\r\v\f\0" for byte in pattern)
+
+
+def _add_keys(selector: Selector, rule: bytes) -> None:
+    flags, _, pattern = rule.partition(b"~")
+    if rule[:1] == b"%":
+        letters = flags[1:].upper()
+        if not letters or rule.find(b"~") < 0 or len(set(letters)) != len(letters):
+            raise _Invalid(errors.ACL_SYNTAX)
+        if set(letters) - set(b"RW"):
+            raise _Invalid(errors.ACL_SYNTAX)
+    else:
+        letters = b"RW"
+    reads, writes = ord("R") in letters, ord("W") in letters
+    if selector.all_keys:
+        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
+    if _has_space(pattern):
+        raise _Invalid(errors.ACL_SYNTAX)
+    for at, known in enumerate(selector.keys):
+        if known.pattern == pattern:
+            selector.keys[at] = KeyPattern(pattern, known.reads or reads, known.writes or writes)
+            return
+    selector.keys.append(KeyPattern(pattern, reads, writes))
+
+
+def _add_channel(selector: Selector, pattern: bytes) -> None:
+    if selector.all_channels:
+        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_CHANNELS)
+    if _has_space(pattern):
+        raise _Invalid(errors.ACL_SYNTAX)
+    if pattern not in selector.channels:
+        selector.channels.append(pattern)
+
+
+def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) -> None:
+    parent_name, bar, child = name.partition(b"|")
+    parent = LOOKUP.get(parent_name.upper()) if parent_name else None
+    if parent is None:
+        raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
+    if not bar:
+        selector.set_command(parent, allowed)
+        return
+    # The vendor's service knows whole commands only.
+    if not child or user.dialect == "vendor":
+        raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
+    if parent.subcommands is not None:
+        if b"|" in child:
+            raise _Invalid(errors.ACL_FIRST_WORD_OF_SUBCOMMAND)
+        found = parent.subcommands.get(child.upper())
+        if found is None:
+            raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
+        selector.set_command(found, allowed)
+    elif not allowed:
+        raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
+    elif parent not in selector.commands:
+        selector.allow_first_word(parent, child.lower())
+
+
+# -- writing down --------------------------------------------------------------------------------
+
+
+def _commands(selector: Selector) -> str:
+    """The commands of a selector as rules: categories where they fit best, then single commands.
+
+    Equivalent to the rules that were given, not necessarily the same.
+    """
+    everything = list(specs())
+    additive = not selector.future
+    sign, inverse = ("+", "-") if additive else ("-", "+")
+    target = {spec for spec in everything if (spec in selector.commands) == additive}
+    rules = ["-@all" if additive else "+@all"]
+    made: set[CommandSpec] = set()
+    left, wrong = set(target), {spec for spec in everything if spec not in target}
+    categories = {name: set(members_of(f"@{name}")) for name in (*CATEGORIES, JSON_CATEGORY)}
+    while categories:
+        fits = {
+            name: (len(members & wrong), -len(members & left))
+            for name, members in categories.items()
+            if len(members & left) > len(members & wrong)
+        }
+        if not fits:
+            break
+        best = min(fits, key=fits.__getitem__)
+        members = categories.pop(best)
+        rules.append(f"{sign}@{best}")
+        made |= members
+        left -= members
+        wrong -= members
+    rules += _single(target, made, sign, inverse)
+    for spec in everything:
+        rules += [
+            f"+{spec.full_name}|{word.decode('utf-8', 'replace')}"
+            for word in selector.first_words.get(spec, ())
+        ]
+    return " ".join(rules)
+
+
+def _single(target: set[CommandSpec], made: set[CommandSpec], sign: str, inverse: str) -> list[str]:
+    """Rules for single commands that make ``made`` the target; a container stands for its own."""
+    rules: list[str] = []
+    reached = set(made)
+    for spec in specs():
+        if spec.container is not None:
+            continue
+        children = list((spec.subcommands or {}).values())
+        if (spec in target) != (spec in reached):
+            rules.append(f"{sign if spec in target else inverse}{spec.full_name}")
+            for member in (spec, *children):
+                (reached.add if spec in target else reached.discard)(member)
+        for child in children:
+            if (child in target) != (child in reached):
+                rules.append(f"{sign if child in target else inverse}{child.full_name}")
+    return rules
+
+
+def _keys(selector: Selector) -> list[bytes]:
+    found = [b"~*"] if selector.all_keys else []
+    for key in selector.keys:
+        both = key.reads and key.writes
+        found.append((b"~" if both else b"%R~" if key.reads else b"%W~") + key.pattern)
+    return found
+
+
+def _channels(selector: Selector) -> list[bytes]:
+    if selector.all_channels:
+        return [b"&*"]
+    return [b"&" + pattern for pattern in selector.channels]
+
+
+def _flags(user: AclUser) -> list[bytes]:
+    flags = [b"on" if user.on else b"off"]
+    if user.passwordless:
+        flags.append(b"nopass")
+    if user.sanitizes is not None:
+        flags.append(b"sanitize-payload" if user.sanitizes else b"skip-sanitize-payload")
+    return flags
+
+
+def _selector_line(selector: Selector) -> bytes:
+    channels = _channels(selector)
+    if not selector.all_channels:
+        channels.insert(0, b"resetchannels")
+    return b" ".join([*_keys(selector), *channels, _commands(selector).encode()])
+
+
+def describe_user(user: AclUser) -> bytes:
+    """A user as a line of ACL LIST."""
+    words = [b"user", user.name.encode("utf-8", "surrogateescape"), *_flags(user)]
+    words += [b"#" + hash.encode() for hash in user.hashes]
+    words.append(_selector_line(user.root))
+    words += [b"(" + _selector_line(selector) + b")" for selector in user.selectors[1:]]
+    return b" ".join(words)
+
+
+def _selector_details(selector: Selector) -> list[Any]:
+    return [
+        *(b"commands", _commands(selector).encode()),
+        *(b"keys", b" ".join(_keys(selector))),
+        *(b"channels", b" ".join(_channels(selector))),
+    ]
+
+
+def user_details(user: AclUser) -> Map:
+    """A user as ACL GETUSER shows it."""
+    return Map(
+        [
+            *(b"flags", SetReply(_flags(user))),
+            *(b"passwords", [hash.encode() for hash in user.hashes]),
+            *_selector_details(user.root),
+            *(b"selectors", [Map(_selector_details(each)) for each in user.selectors[1:]]),
+        ]
+    )

@@ -1,0 +1,120 @@
+"""JSON documents: the types, lengths and names in them, and documents as nested replies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...reply import Reply, Status
+from ...table.registry import Args, command
+from ...values.json import type_word, write_json
+from ..server.help import help_reply
+from .matches import (
+    document_of,
+    find,
+    no_path,
+    of_kind,
+    optional_path,
+    read,
+)
+
+if TYPE_CHECKING:
+    from ...model import Session
+
+__all__: list[str] = []
+
+
+@command("JSON.TYPE")
+def json_type(session: Session, args: Args) -> Reply:
+    """The type of what a path finds."""
+    path = optional_path(args, "json.type")
+    document = document_of(session, args[0])
+    if document is None:
+        return None
+    words = [type_word(match.value).encode() for match in find(path, document.root)]
+    if not path.legacy:
+        return words
+    return words[0] if words else None
+
+
+@command("JSON.STRLEN")
+def json_strlen(session: Session, args: Args) -> Reply:
+    """The length of strings, in bytes."""
+    path = optional_path(args, "json.strlen")
+    return read(session, args[0], path, "string", of_kind(str, lambda text: len(text.encode())))
+
+
+@command("JSON.ARRLEN")
+def json_arrlen(session: Session, args: Args) -> Reply:
+    """The length of arrays."""
+    return read(session, args[0], optional_path(args, "json.arrlen"), "array", of_kind(list, len))
+
+
+@command("JSON.OBJLEN")
+def json_objlen(session: Session, args: Args) -> Reply:
+    """The number of members of objects."""
+    return read(session, args[0], optional_path(args, "json.objlen"), "object", of_kind(dict, len))
+
+
+@command("JSON.OBJKEYS")
+def json_objkeys(session: Session, args: Args) -> Reply:
+    """The names of the members of objects."""
+    path = optional_path(args, "json.objkeys")
+    names = of_kind(dict, lambda value: [name.encode() for name in value])
+    return read(session, args[0], path, "object", names)
+
+
+@command("JSON.RESP")
+def json_resp(session: Session, args: Args) -> Reply:
+    """What a path finds, as a nested reply."""
+    path = optional_path(args, "json.resp")
+    document = document_of(session, args[0])
+    if document is None:
+        return None
+    matches = find(path, document.root)
+    if not path.legacy:
+        return [_resp(match.value) for match in matches]
+    if not matches:
+        raise no_path(path)
+    return _resp(matches[0].value)
+
+
+def _resp(value: Any) -> Reply:
+    kind = value.__class__
+    if kind is dict:
+        nested: list[Reply] = [Status(b"{")]
+        for name, item in value.items():
+            nested += [name.encode(), _resp(item)]
+        return nested
+    if kind is list:
+        return [Status(b"["), *map(_resp, value)]
+    if kind is bool:
+        return Status(b"true" if value else b"false")
+    if kind is str:
+        return bytes(value.encode())
+    if kind is float or (kind is int and value >= 2**63):
+        return write_json(value)
+    return None if value is None else int(value)
+
+
+@command("JSON.DEBUG MEMORY")
+def json_debug_memory(session: Session, args: Args) -> Reply:
+    """About how many bytes what a path finds takes.
+
+    Decided here: its text and 8 bytes a value.
+    """
+    path = optional_path(args, "json.debug|memory")
+    document = document_of(session, args[0])
+    if document is None:
+        return 0 if path.legacy else []
+    sizes = [8 + len(write_json(match.value)) for match in find(path, document.root)]
+    if not path.legacy:
+        return list(sizes)
+    if not sizes:
+        raise no_path(path)
+    return sizes[0]
+
+
+@command("JSON.DEBUG HELP")
+def json_debug_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of JSON.DEBUG."""
+    return help_reply(session, "JSON.DEBUG")

@@ -1,0 +1,204 @@
+"""JSON documents: changing numbers, strings, booleans and arrays in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import CommandError, wrong_arity
+from ...reply import Reply
+from ...table.registry import Args, command
+from ...table.syntax import parse_int
+from ...values.json import copy_json, equal, write_json
+from .matches import (
+    ABSENT,
+    DOT,
+    NOT_A_NUMBER,
+    OUT_OF_BOUNDS,
+    change,
+    check_depth,
+    existing,
+    find,
+    of_kind,
+    read,
+    read_path,
+    read_value,
+    replace,
+    wrong_type,
+)
+
+if TYPE_CHECKING:
+    from ...model import Session
+    from ...values.json_path import Path
+
+__all__: list[str] = []
+
+# -- numbers, strings, booleans ------------------------------------------------------------------
+
+
+def _number(text: bytes) -> int | float:
+    value = read_value(text)
+    if value.__class__ not in (int, float):
+        raise CommandError(b"ERR expected a number")
+    number: int | float = value
+    return number
+
+
+def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int | float]) -> Reply:
+    path, operand = read_path(args[1]), _number(args[2])
+
+    def operation(value: Any) -> Any:
+        if value.__class__ not in (int, float):
+            return ABSENT
+        try:
+            result = compute(value, operand)
+            if result.__class__ is int and not -(2**63) <= result < 2**63:
+                result = float(result)
+        except OverflowError:
+            raise CommandError(NOT_A_NUMBER) from None
+        if not math.isfinite(result):
+            raise CommandError(NOT_A_NUMBER)
+        return result
+
+    results, path = replace(session, args[0], path, "number", operation)
+    if path.legacy:
+        numbers = [result for result in results if result is not ABSENT]
+        return write_json(numbers[-1])
+    return write_json([None if result is ABSENT else result for result in results])
+
+
+@command("JSON.NUMINCRBY")
+def json_numincrby(session: Session, args: Args) -> Reply:
+    """Add to numbers; the text of the results."""
+    return _arithmetic(session, args, lambda value, operand: value + operand)
+
+
+@command("JSON.NUMMULTBY")
+def json_nummultby(session: Session, args: Args) -> Reply:
+    """Multiply numbers; the text of the results."""
+    return _arithmetic(session, args, lambda value, operand: value * operand)
+
+
+@command("JSON.STRAPPEND")
+def json_strappend(session: Session, args: Args) -> Reply:
+    """Append to strings; their new lengths in bytes."""
+    if len(args) > 3:
+        raise CommandError(wrong_arity("json.strappend"))
+    path = read_path(args[1] if len(args) == 3 else DOT)
+    addition = read_value(args[-1])
+    if addition.__class__ is not str:
+        raise wrong_type("string", addition)
+    joined = of_kind(str, lambda text: text + addition)
+    results, path = replace(session, args[0], path, "string", joined)
+    lengths = [None if text is ABSENT else len(text.encode()) for text in results]
+    return lengths[0] if path.legacy else lengths
+
+
+@command("JSON.TOGGLE")
+def json_toggle(session: Session, args: Args) -> Reply:
+    """Negate booleans."""
+    toggled = of_kind(bool, lambda value: not value)
+    results, path = replace(session, args[0], read_path(args[1]), "boolean", toggled)
+    if path.legacy:
+        return b"true" if results[0] else b"false"
+    return [None if result is ABSENT else int(result) for result in results]
+
+
+# -- arrays --------------------------------------------------------------------------------------
+
+
+def _growing(session: Session, key: bytes, path: Path, values: list[Any]) -> None:
+    document = existing(session, key)
+    for match in find(path, document.root):
+        for value in values:
+            check_depth(len(match.parts) + 1, value)
+
+
+@command("JSON.ARRAPPEND")
+def json_arrappend(session: Session, args: Args) -> Reply:
+    """Append values to arrays; their new lengths."""
+    path, values = read_path(args[1]), [read_value(text) for text in args[2:]]
+    _growing(session, args[0], path, values)
+
+    def append(array: list[Any]) -> int:
+        array.extend(map(copy_json, values))
+        return len(array)
+
+    return change(session, args[0], path, "array", of_kind(list, append))
+
+
+@command("JSON.ARRINSERT")
+def json_arrinsert(session: Session, args: Args) -> Reply:
+    """Insert values into arrays before an index; their new lengths."""
+    path, index, values = (
+        read_path(args[1]),
+        parse_int(args[2]),
+        [read_value(text) for text in args[3:]],
+    )
+    _growing(session, args[0], path, values)
+    document = existing(session, args[0])
+    for match in find(path, document.root):
+        if match.value.__class__ is list and not -len(match.value) <= index <= len(match.value):
+            raise CommandError(OUT_OF_BOUNDS)
+
+    def insert(array: list[Any]) -> int:
+        at = index + len(array) if index < 0 else index
+        array[at:at] = map(copy_json, values)
+        return len(array)
+
+    return change(session, args[0], path, "array", of_kind(list, insert))
+
+
+@command("JSON.ARRINDEX")
+def json_arrindex(session: Session, args: Args) -> Reply:
+    """The first index of a value in arrays, -1 where it is not in them."""
+    if len(args) > 5:
+        raise CommandError(wrong_arity("json.arrindex"))
+    path, wanted = read_path(args[1]), read_value(args[2])
+    start = parse_int(args[3]) if len(args) > 3 else 0
+    stop = parse_int(args[4]) if len(args) > 4 else 0
+
+    def index(array: list[Any]) -> int:
+        length = len(array)
+        first = max(0, length + start) if start < 0 else min(start, max(length - 1, 0))
+        end = length if stop == 0 else length + stop if stop < 0 else min(stop, length)
+        for at in range(first, end):
+            if equal(array[at], wanted):
+                return at
+        return -1
+
+    return read(session, args[0], path, "array", of_kind(list, index))
+
+
+@command("JSON.ARRPOP")
+def json_arrpop(session: Session, args: Args) -> Reply:
+    """Remove an element of arrays, the last one unless told; its text."""
+    if len(args) > 3:
+        raise CommandError(wrong_arity("json.arrpop"))
+    path = read_path(args[1] if len(args) > 1 else DOT)
+    index = parse_int(args[2]) if len(args) > 2 else -1
+
+    def pop(array: list[Any]) -> bytes | None:
+        if not array:
+            return None
+        length = len(array)
+        at = max(0, length + index) if index < 0 else min(index, length - 1)
+        return write_json(array.pop(at))
+
+    return change(session, args[0], path, "array", of_kind(list, pop))
+
+
+@command("JSON.ARRTRIM")
+def json_arrtrim(session: Session, args: Args) -> Reply:
+    """Keep only a range of arrays, both ends included; their new lengths."""
+    path, start, stop = read_path(args[1]), parse_int(args[2]), parse_int(args[3])
+
+    def trim(array: list[Any]) -> int:
+        length = len(array)
+        first = max(0, length + start) if start < 0 else start
+        last = length + stop if stop < 0 else min(stop, length - 1)
+        array[:] = array[first : last + 1] if first <= last else []
+        return len(array)
+
+    return change(session, args[0], path, "array", of_kind(list, trim))

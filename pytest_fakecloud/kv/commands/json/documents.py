@@ -1,0 +1,265 @@
+"""JSON documents: RedisJSON's SET, GET and their relatives, and what removes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ... import errors
+from ...errors import CommandError, wrong_arity
+from ...reply import OK, Reply
+from ...table.registry import Args, command
+from ...values.dumping import register
+from ...values.json import (
+    JsonValue,
+    Layout,
+    copy_json,
+    merge,
+    write_json,
+)
+from .matches import (
+    DOT,
+    NOT_STATIC,
+    ROOT_ONLY,
+    check_depth,
+    document_of,
+    existing,
+    find,
+    no_path,
+    outermost,
+    parent_of,
+    put,
+    read_path,
+    read_value,
+)
+
+if TYPE_CHECKING:
+    from ...model import Session
+    from ...values.json_path import Location, Path
+
+__all__: list[str] = []
+
+register(6, JsonValue)
+
+
+def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:
+    """Put a value wherever the path leads; whether anything was put.
+
+    A last member that is missing is created in every object its parent path finds; a parent that
+    is not there is an error.
+    """
+    matches = outermost(find(path, document.root))
+    if matches:
+        if condition == b"NX":
+            return False
+        for match in matches:
+            check_depth(len(match.parts), value)
+        for match in matches:
+            put(document, match, copy_json(value))
+        return True
+    created = path.parent_and_name()
+    if created is None:
+        raise CommandError(NOT_STATIC)
+    if condition == b"XX":
+        return False
+    parent_path, name = created
+    found = find(parent_path, document.root)
+    parents = [match for match in found if match.value.__class__ is dict]
+    if not parents:
+        raise no_path(path)
+    for match in parents:
+        check_depth(len(match.parts) + 1, value)
+    for match in parents:
+        match.value[name] = copy_json(value)
+    return True
+
+
+@command("JSON.SET")
+def json_set(session: Session, args: Args) -> Reply:
+    """Set the value at a path, or create a document."""
+    key, path = args[0], read_path(args[1])
+    condition = b""
+    for word in args[3:]:
+        if word.upper() not in (b"NX", b"XX") or condition:
+            raise CommandError(errors.SYNTAX)
+        condition = word.upper()
+    value = read_value(args[2])
+    document = document_of(session, key)
+    if document is None:
+        if not path.is_root:
+            raise CommandError(ROOT_ONLY)
+        if condition == b"XX":
+            return None
+        session.db.set(key, JsonValue(value))
+        return OK
+    if not _assign(document, path, value, condition):
+        return None
+    session.db.touch(key)
+    return OK
+
+
+@command("JSON.MSET")
+def json_mset(session: Session, args: Args) -> Reply:
+    """Set values in several documents: all of them or none."""
+    if len(args) % 3:
+        raise CommandError(wrong_arity("json.mset"))
+    changed: dict[bytes, JsonValue] = {}
+    for at in range(0, len(args), 3):
+        key, path, value = args[at], read_path(args[at + 1]), read_value(args[at + 2])
+        document = changed.get(key)
+        if document is None:
+            present = document_of(session, key)
+            document = None if present is None else present.copy()
+        if path.is_root:
+            changed[key] = JsonValue(value)
+        elif document is None:
+            raise CommandError(ROOT_ONLY)
+        else:
+            _assign(document, path, value)
+            changed[key] = document
+    for key, document in changed.items():
+        present = document_of(session, key)
+        if present is None:
+            session.db.set(key, document)
+        else:
+            present.root = document.root
+            session.db.touch(key)
+    return OK
+
+
+@command("JSON.MERGE")
+def json_merge(session: Session, args: Args) -> Reply:
+    """Merge a value into what a path finds, as RFC 7396 has it: null removes."""
+    key, path, patch = args[0], read_path(args[1]), read_value(args[2])
+    document = document_of(session, key)
+    if document is None:
+        if not path.is_root:
+            raise CommandError(ROOT_ONLY)
+        session.db.set(key, JsonValue(merge(None, patch)))
+        return OK
+    matches = find(path, document.root)
+    if patch is None:
+        _remove(session, key, document, matches)
+    elif matches:
+        matches = outermost(matches)
+        for match in matches:
+            check_depth(len(match.parts), patch)
+        for match in matches:
+            put(document, match, merge(match.value, patch))
+        session.db.touch(key)
+    else:
+        _assign(document, path, merge(None, patch))
+        session.db.touch(key)
+    return OK
+
+
+@command("JSON.GET")
+def json_get(session: Session, args: Args) -> Reply:
+    """The text of a document, or of what paths find in it."""
+    words = {b"INDENT": b"", b"NEWLINE": b"", b"SPACE": b""}
+    at = 1
+    paths: list[Path] = []
+    while at < len(args):
+        word = args[at].upper()
+        if word in words and at + 1 < len(args):
+            words[word] = args[at + 1]
+            at += 2
+        elif word == b"NOESCAPE":  # accepted and without effect, as in RedisJSON 2
+            at += 1
+        else:
+            paths.append(read_path(args[at]))
+            at += 1
+    document = document_of(session, args[0])
+    if document is None:
+        return None
+    layout = Layout(words[b"INDENT"], words[b"NEWLINE"], words[b"SPACE"])
+    if len(paths) <= 1:
+        path = paths[0] if paths else read_path(DOT)
+        return write_json(_picked(path, document.root, path.legacy), layout)
+    legacy = all(path.legacy for path in paths)
+    picked = {path.text: _picked(path, document.root, legacy) for path in paths}
+    return write_json(picked, layout)
+
+
+def _picked(path: Path, root: Any, legacy: bool) -> Any:
+    matches = find(path, root)
+    if not legacy:
+        return [match.value for match in matches]
+    if not matches:
+        raise no_path(path)
+    return matches[0].value
+
+
+@command("JSON.MGET")
+def json_mget(session: Session, args: Args) -> Reply:
+    """The text of what one path finds in several documents; nil where there is none."""
+    path = read_path(args[-1])
+    replies: list[Reply] = []
+    for key in args[:-1]:
+        document = session.db.lookup(key)
+        if not isinstance(document, JsonValue):
+            replies.append(None)
+            continue
+        matches = find(path, document.root)
+        if path.legacy:
+            replies.append(write_json(matches[0].value) if matches else None)
+        else:
+            replies.append(write_json([match.value for match in matches]))
+    return replies
+
+
+# -- removing ------------------------------------------------------------------------------------
+
+
+def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Location]) -> int:
+    """Remove what was found; how many, what goes with a removed parent not counted."""
+    outer = outermost(matches)
+    if outer and not outer[0].parts:
+        session.db.delete(key)
+        return 1
+    # The last of an array first: the places of the others stay right.
+    indexes = [match for match in outer if isinstance(match.parts[-1], int)]
+    names = [match for match in outer if isinstance(match.parts[-1], str)]
+    holders = [(parent_of(document, match), match.parts[-1]) for match in names]
+    arrays = [(parent_of(document, match), match.parts[-1]) for match in indexes]
+    for parent, name in holders:
+        del parent[name]
+    for parent, index in sorted(arrays, key=lambda pair: -int(pair[1])):
+        del parent[index]
+    if outer:
+        session.db.touch(key)
+    return len(outer)
+
+
+@command("JSON.DEL", "JSON.FORGET")
+def json_del(session: Session, args: Args) -> Reply:
+    """Delete what a path finds, or the whole document."""
+    if len(args) > 2:
+        raise CommandError(wrong_arity("json.del"))
+    path = read_path(args[1] if len(args) > 1 else DOT)
+    document = document_of(session, args[0])
+    if document is None:
+        return 0
+    return _remove(session, args[0], document, find(path, document.root))
+
+
+@command("JSON.CLEAR")
+def json_clear(session: Session, args: Args) -> Reply:
+    """Empty arrays and objects and set numbers to zero; how many values changed."""
+    if len(args) > 2:
+        raise CommandError(wrong_arity("json.clear"))
+    path = read_path(args[1] if len(args) > 1 else DOT)
+    document = existing(session, args[0])
+    changed = 0
+    deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
+    for match in deepest_first:  # or they would be gone with their parents, and not counted
+        value = match.value
+        if value.__class__ in (dict, list) and value:
+            value.clear()
+        elif value.__class__ in (int, float) and value:
+            put(document, match, 0)
+        else:
+            continue
+        changed += 1
+    if changed:
+        session.db.touch(args[0])
+    return changed

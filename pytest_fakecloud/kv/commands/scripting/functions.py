@@ -1,0 +1,161 @@
+"""Function libraries and the calls of their functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...algorithms.glob import matches
+from ...errors import CommandError, bad_subcommand_arguments
+from ...reply import (
+    OK,
+    Map,
+    Reply,
+    SetReply,
+)
+from ...scripting import errors
+from ...table.registry import Args, command
+from ..server.help import help_reply
+from .scripts import keys_and_arguments
+
+if TYPE_CHECKING:
+    from ...model import Session
+    from ...scripting.scripts import Library
+
+__all__: list[str] = []
+
+
+def _call(session: Session, args: Args, read_only: bool) -> Reply:
+    scripting = session.engine.scripting
+    if args[0] not in scripting.functions:
+        raise CommandError(errors.FUNCTION_NOT_FOUND)
+    keys, arguments = keys_and_arguments(args, errors.KEYS_BAD)
+    return scripting.call_function(session, args[0], keys, arguments, read_only)
+
+
+@command("FCALL")
+def fcall(session: Session, args: Args) -> Reply:
+    """Run a function of a library."""
+    return _call(session, args, False)
+
+
+@command("FCALL_RO")
+def fcall_ro(session: Session, args: Args) -> Reply:
+    """Run a function of a library that may only read."""
+    return _call(session, args, True)
+
+
+@command("FUNCTION LOAD")
+def function_load(session: Session, args: Args) -> Reply:
+    """Load a function library."""
+    for option in args[:-1]:
+        if option.upper() != b"REPLACE":
+            raise errors.refusal(errors.unknown_load_option(option))
+    return session.engine.scripting.load_library(args[-1], len(args) > 1)
+
+
+@command("FUNCTION DELETE")
+def function_delete(session: Session, args: Args) -> Reply:
+    """Remove a function library."""
+    if not session.engine.scripting.delete_library(args[0]):
+        raise CommandError(errors.LIBRARY_NOT_FOUND)
+    return OK
+
+
+@command("FUNCTION FLUSH")
+def function_flush(session: Session, args: Args) -> Reply:
+    """Remove every function library."""
+    if len(args) > 1:
+        raise CommandError(bad_subcommand_arguments("FUNCTION", b"FLUSH"))
+    if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
+        raise CommandError(errors.FUNCTION_FLUSH_MODE)
+    session.engine.scripting.flush_libraries()
+    return OK
+
+
+@command("FUNCTION LIST")
+def function_list(session: Session, args: Args) -> Reply:
+    """The libraries with their functions, in the order in which they were loaded."""
+    pattern, with_code = None, False
+    at = 0
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"WITHCODE" and not with_code:
+            with_code = True
+        elif word == b"LIBRARYNAME" and pattern is None:
+            at += 1
+            if at == len(args):
+                raise CommandError(errors.NO_LIBRARY_ARGUMENT)
+            pattern = args[at]
+        else:
+            raise errors.refusal(errors.unknown_list_argument(args[at]))
+        at += 1
+    libraries = session.engine.scripting.libraries.values()
+    return [
+        _shown(library, with_code)
+        for library in libraries
+        if pattern is None or matches(pattern, library.name)
+    ]
+
+
+def _shown(library: Library, with_code: bool) -> Map:
+    functions = [
+        Map(
+            [
+                b"name", function.name, b"description", function.description,
+                b"flags", SetReply(function.flags),
+            ]
+        )
+        for function in library.functions.values()
+    ]  # fmt: skip
+    shown = Map([b"library_name", library.name, b"engine", b"LUA", b"functions", functions])
+    if with_code:
+        shown += [b"library_code", library.source]
+    return shown
+
+
+@command("FUNCTION STATS")
+def function_stats(session: Session, args: Args) -> Reply:
+    """What is running, as other clients see it after a while, and how much is loaded."""
+    scripting = session.engine.scripting
+    run = scripting.running
+    running = None
+    if run is not None and run.line is not None:
+        running = Map([b"name", run.name, b"command", run.line, b"duration_ms", run.milliseconds])
+    counts = Map(
+        [
+            b"libraries_count", len(scripting.libraries),
+            b"functions_count", len(scripting.functions),
+        ]
+    )  # fmt: skip
+    return Map([b"running_script", running, b"engines", Map([b"LUA", counts])])
+
+
+@command("FUNCTION DUMP")
+def function_dump(session: Session, args: Args) -> Reply:
+    """All libraries as a payload for FUNCTION RESTORE."""
+    return session.engine.scripting.dump()
+
+
+@command("FUNCTION RESTORE")
+def function_restore(session: Session, args: Args) -> Reply:
+    """Load the libraries of a payload of FUNCTION DUMP; all of them or none."""
+    if len(args) > 2:
+        raise CommandError(bad_subcommand_arguments("FUNCTION", b"RESTORE"))
+    policy = args[1].upper() if len(args) == 2 else b"APPEND"
+    if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
+        raise CommandError(errors.BAD_POLICY)
+    session.engine.scripting.restore_dump(args[0], policy)
+    return OK
+
+
+@command("FUNCTION KILL")
+def function_kill(session: Session, args: Args) -> Reply:
+    """Stop the running function, unless it has written."""
+    session.engine.scripting.kill()
+    return OK
+
+
+@command("FUNCTION HELP")
+def function_help(session: Session, args: Args) -> Reply:
+    """The sub-commands of FUNCTION."""
+    return help_reply(session, "FUNCTION")

@@ -1,0 +1,215 @@
+"""Union, intersection and difference of sorted sets and sets, with weights and aggregation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ... import errors
+from ...errors import WRONGTYPE, CommandError, input_key_needed
+from ...model import Session
+from ...reply import Reply
+from ...table.registry import Args, command
+from ...table.syntax import I64_MAX, parse_float, parse_int
+from ...values.sets import SetValue
+from ...values.zset import SortedSet
+from .members import members_reply, store
+
+Scores = Mapping[bytes, float]
+
+
+def _sum(left: float, right: float) -> float:
+    total = left + right
+    return 0.0 if math.isnan(total) else total
+
+
+def _lower(left: float, right: float) -> float:
+    return right if right < left else left
+
+
+def _higher(left: float, right: float) -> float:
+    return right if right > left else left
+
+
+_AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
+    b"SUM": _sum,
+    b"MIN": _lower,
+    b"MAX": _higher,
+}
+
+
+@dataclass(slots=True)
+class _Source:
+    """One input: a sorted set, a set (every score 1) or nothing, with its weight."""
+
+    value: SortedSet | SetValue | None
+    weight: float = 1.0
+
+    def __len__(self) -> int:
+        return 0 if self.value is None else len(self.value)
+
+    def items(self) -> Iterable[tuple[bytes, float]]:
+        """Members with their scores, in the order of the value."""
+        if isinstance(self.value, SortedSet):
+            return ((member, score) for score, member in self.value)
+        return ((member, 1.0) for member in self.value or ())
+
+    def score(self, member: bytes) -> float | None:
+        """The score of a member, or None."""
+        if isinstance(self.value, SortedSet):
+            return self.value.score(member)
+        return 1.0 if self.value is not None and member in self.value else None
+
+    def weighted(self, score: float) -> float:
+        """The score times the weight; zero times infinity is zero."""
+        product = self.weight * score
+        return 0.0 if math.isnan(product) else product
+
+
+@dataclass(slots=True)
+class _Request:
+    sources: list[_Source]
+    aggregate: Callable[[float, float], float] = _sum
+    with_scores: bool = False
+    limit: int = 0
+
+
+def _source(session: Session, key: bytes) -> _Source:
+    value = session.db.lookup(key)
+    if value is None or isinstance(value, SortedSet | SetValue):
+        return _Source(value)
+    raise CommandError(WRONGTYPE)
+
+
+def _parse(
+    session: Session,
+    args: Args,
+    name: str,
+    *,
+    combining: bool,
+    storing: bool,
+    counting: bool = False,
+) -> _Request:
+    """`numkeys key [key ...]` and options; which of them depends on what the command does."""
+    numkeys = parse_int(args[0])
+    if numkeys < 1:
+        raise CommandError(input_key_needed(name))
+    if numkeys > len(args) - 1:
+        raise CommandError(errors.SYNTAX)
+    request = _Request([_source(session, key) for key in args[1 : 1 + numkeys]])
+    at = 1 + numkeys
+    while at < len(args):
+        word = args[at].upper()
+        left = len(args) - at - 1
+        if combining and word == b"WEIGHTS" and left >= numkeys:
+            for source, text in zip(request.sources, args[at + 1 :], strict=False):
+                source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)
+            at += numkeys
+        elif combining and word == b"AGGREGATE" and left >= 1:
+            aggregate = _AGGREGATES.get(args[at + 1].upper())
+            if aggregate is None:
+                raise CommandError(errors.SYNTAX)
+            request.aggregate = aggregate
+            at += 1
+        elif word == b"WITHSCORES" and not storing and not counting:
+            request.with_scores = True
+        elif counting and word == b"LIMIT" and left >= 1:
+            request.limit = parse_int(args[at + 1], 0, I64_MAX, errors.LIMIT_NEGATIVE)
+            at += 1
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    return request
+
+
+def _union(request: _Request) -> dict[bytes, float]:
+    result: dict[bytes, float] = {}
+    # From the smallest to the largest, as the server adds them up: sums of floats depend on it.
+    for source in sorted(request.sources, key=len):
+        for member, score in source.items():
+            weighted = source.weighted(score)
+            if member in result:
+                result[member] = request.aggregate(result[member], weighted)
+            else:
+                result[member] = weighted
+    return result
+
+
+def _intersection(request: _Request) -> dict[bytes, float]:
+    first, *others = sorted(request.sources, key=len)
+    result: dict[bytes, float] = {}
+    for member, score in first.items():
+        combined = first.weighted(score)
+        for other in others:
+            found = other.score(member)
+            if found is None:
+                break
+            combined = request.aggregate(combined, other.weight * found)
+        else:
+            result[member] = combined
+            if len(result) == request.limit:
+                break
+    return result
+
+
+def _difference(request: _Request) -> dict[bytes, float]:
+    first, *others = request.sources
+    return {
+        member: score
+        for member, score in first.items()
+        if all(other.score(member) is None for other in others)
+    }
+
+
+def _answer(session: Session, request: _Request, scores: Scores) -> Reply:
+    return members_reply(session, SortedSet(scores), scores=request.with_scores)
+
+
+@command("ZUNION")
+def zunion(session: Session, args: Args) -> Reply:
+    """The members of any of the sets."""
+    request = _parse(session, args, "zunion", combining=True, storing=False)
+    return _answer(session, request, _union(request))
+
+
+@command("ZINTER")
+def zinter(session: Session, args: Args) -> Reply:
+    """The members all sets share."""
+    request = _parse(session, args, "zinter", combining=True, storing=False)
+    return _answer(session, request, _intersection(request))
+
+
+@command("ZDIFF")
+def zdiff(session: Session, args: Args) -> Reply:
+    """The members of the first set that are in no other."""
+    request = _parse(session, args, "zdiff", combining=False, storing=False)
+    return _answer(session, request, _difference(request))
+
+
+@command("ZUNIONSTORE")
+def zunionstore(session: Session, args: Args) -> Reply:
+    """Keep the members of any of the sets; how many there are."""
+    request = _parse(session, args[1:], "zunionstore", combining=True, storing=True)
+    return store(session, args[0], SortedSet(_union(request)))
+
+
+@command("ZINTERSTORE")
+def zinterstore(session: Session, args: Args) -> Reply:
+    """Keep the members all sets share; how many there are."""
+    request = _parse(session, args[1:], "zinterstore", combining=True, storing=True)
+    return store(session, args[0], SortedSet(_intersection(request)))
+
+
+@command("ZDIFFSTORE")
+def zdiffstore(session: Session, args: Args) -> Reply:
+    """Keep the members of the first set that are in no other; how many there are."""
+    request = _parse(session, args[1:], "zdiffstore", combining=False, storing=True)
+    return store(session, args[0], SortedSet(_difference(request)))
+
+
+@command("ZINTERCARD")
+def zintercard(session: Session, args: Args) -> Reply:
+    """How many members all sets share, counting up to a limit."""
+    request = _parse(session, args, "zintercard", combining=False, storing=False, counting=True)
+    return len(_intersection(request))

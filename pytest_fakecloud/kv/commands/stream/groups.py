@@ -1,0 +1,280 @@
+"""Consumer groups: creating them, reading as a consumer, acknowledging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ... import errors
+from ...errors import CommandError, bad_subcommand_arguments
+from ...model import Session
+from ...reply import NIL_ARRAY, OK, Reply
+from ...table.registry import Args, command
+from ...table.syntax import parse_int
+from ...values.consumer_group import (
+    ID_MAX,
+    UNKNOWN_ENTRIES_READ,
+    Consumer,
+    Group,
+)
+from ...values.stream import Entry, Stream, format_id
+from ..server.help import help_reply
+from .entries import (
+    answer_read,
+    entries_reply,
+    read_words,
+    streams_reply,
+)
+from .ids import (
+    entry_reply,
+    parse_extreme_id,
+    parse_id,
+    parse_ids,
+)
+
+__all__ = ["find_consumer", "find_group"]
+
+"""Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
+
+
+def find_consumer(
+    session: Session, key: bytes, group: Group, name: bytes, event: str = ""
+) -> Consumer:
+    """The consumer of that name, made if it is new (and the event told), seen now."""
+    consumer = group.consumers.get(name)
+    if consumer is None:
+        consumer = group.consumers[name] = Consumer(name, session.now_ms)
+        session.db.touch(key, event)
+    consumer.seen_ms = session.now_ms
+    return consumer
+
+
+def find_group(
+    session: Session, key: bytes, name: bytes, *, reading: bool = False
+) -> tuple[Stream, Group]:
+    stream = session.db.get(key, Stream)
+    group = None if stream is None else stream.groups.get(name)
+    if stream is None or group is None:
+        raise CommandError(errors.no_group(key, name, reading=reading))
+    return stream, group
+
+
+# -- XGROUP --------------------------------------------------------------------------------------
+
+
+def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
+    """MKSTREAM (of CREATE) and ENTRIESREAD."""
+    mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
+    at = 3
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"MKSTREAM" and sub == b"CREATE":
+            mkstream = True
+        elif word == b"ENTRIESREAD" and at + 1 < len(args):
+            at += 1
+            entries_read = parse_int(args[at])
+            if entries_read < 0 and entries_read != UNKNOWN_ENTRIES_READ:
+                raise CommandError(errors.XGROUP_ENTRIESREAD)
+        else:
+            raise CommandError(bad_subcommand_arguments("XGROUP", sub))
+        at += 1
+    return mkstream, entries_read
+
+
+def _existing(session: Session, key: bytes) -> Stream:
+    stream = session.db.get(key, Stream)
+    if stream is None:
+        raise CommandError(errors.XGROUP_NO_KEY)
+    return stream
+
+
+def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
+    stream = _existing(session, args[0])
+    group = stream.groups.get(args[1])
+    if group is None:
+        raise CommandError(errors.no_group_for_key(args[0], args[1]))
+    return stream, group
+
+
+@command("XGROUP CREATE")
+def xgroup_create(session: Session, args: Args) -> Reply:
+    """Create a group that begins behind an id."""
+    mkstream, entries_read = _group_words(args, b"CREATE")
+    stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args[0])
+    if len(args) > 6:
+        raise CommandError(bad_subcommand_arguments("XGROUP", b"CREATE"))
+    end = 0 if stream is None else stream.last_id
+    last_id = end if args[2] == b"$" else parse_id(args[2])
+    if stream is None:
+        stream = session.db.get_or_create(args[0], Stream)
+        session.db.touch(args[0], "")
+    if args[1] in stream.groups:
+        raise CommandError(errors.BUSYGROUP)
+    stream.groups[args[1]] = Group(last_id, entries_read)
+    session.db.touch(args[0])
+    return OK
+
+
+@command("XGROUP SETID")
+def xgroup_setid(session: Session, args: Args) -> Reply:
+    """Move a group to another id."""
+    _, entries_read = _group_words(args, b"SETID")
+    stream, group = _existing_group(session, args)
+    if len(args) not in (3, 5):
+        raise CommandError(bad_subcommand_arguments("XGROUP", b"SETID"))
+    group.last_id = stream.last_id if args[2] == b"$" else parse_extreme_id(args[2])
+    group.entries_read = entries_read
+    session.db.touch(args[0])
+    return OK
+
+
+@command("XGROUP DESTROY")
+def xgroup_destroy(session: Session, args: Args) -> Reply:
+    """Remove a group; whether it was there."""
+    if _existing(session, args[0]).groups.pop(args[1], None) is None:
+        return 0
+    session.db.touch(args[0])
+    return 1
+
+
+@command("XGROUP CREATECONSUMER")
+def xgroup_createconsumer(session: Session, args: Args) -> Reply:
+    """Create a consumer; whether it is new."""
+    _, group = _existing_group(session, args)
+    if args[2] in group.consumers:
+        return 0
+    group.consumers[args[2]] = Consumer(args[2], session.now_ms)
+    session.db.touch(args[0])
+    return 1
+
+
+@command("XGROUP DELCONSUMER")
+def xgroup_delconsumer(session: Session, args: Args) -> Reply:
+    """Remove a consumer; how many pending entries it had."""
+    _, group = _existing_group(session, args)
+    pending = group.remove_consumer(args[2])
+    if pending is None:
+        return 0
+    session.db.touch(args[0])
+    return pending
+
+
+@command("XGROUP HELP")
+def xgroup_help(session: Session, args: Args) -> Reply:
+    """What the sub-commands do."""
+    return help_reply(session, "XGROUP")
+
+
+# -- reading as a consumer -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One stream of an XREADGROUP: `after` is None for `>`, else where the history begins."""
+
+    key: bytes
+    after: int | None
+
+
+def _read_id(text: bytes) -> int | None:
+    if text == b"$":
+        raise CommandError(errors.XREADGROUP_LAST)
+    if text == b">":
+        return None
+    after = parse_id(text)
+    return None if after == ID_MAX else after
+
+
+@command("XREADGROUP")
+def xreadgroup(session: Session, args: Args) -> Reply:
+    """New entries for a consumer, or those it has not acknowledged."""
+    words = read_words(session, args, grouped=True)
+    group_name = words.group or b""
+    wanted = []
+    for key, text in zip(words.keys, words.ids, strict=True):
+        find_group(session, key, group_name, reading=True)
+        wanted.append(_Wanted(key, _read_id(text)))
+
+    def attempt() -> Reply:
+        found: list[tuple[bytes, list[Reply]]] = []
+        for each in wanted:
+            stream, group = find_group(session, each.key, group_name, reading=True)
+            if words.noack and session.engine.dialect == "vendor" and each.after is None:
+                # Nothing will be pending, so the vendor keeps no consumer.
+                consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
+            else:
+                consumer = find_consumer(
+                    session, each.key, group, words.consumer, "xgroup-createconsumer"
+                )
+            if each.after is not None:
+                history = _history(session, stream, consumer, each.after, words.count)
+                found.append((each.key, history))
+            elif stream.length and stream.highest_id > group.last_id:
+                entries = stream.range(group.last_id + 1, count=words.count or -1)
+                if not words.noack:
+                    where = (each.key, group_name, words.consumer)
+                    _check_pending_limit(session, consumer, len(entries), where)
+                _deliver(session, stream, group, consumer, entries, pending=not words.noack)
+                found.append((each.key, entries_reply(entries)))
+                session.db.touch(each.key, "")
+        return streams_reply(session, found) if found else None
+
+    return answer_read(session, words, attempt)
+
+
+def _check_pending_limit(
+    session: Session, consumer: Consumer, more: int, where: tuple[bytes, bytes, bytes]
+) -> None:
+    held = len(consumer.pending)
+    limit = session.engine.limits.max_pending_entries
+    if session.engine.dialect == "vendor" and limit is not None and held + more > limit:
+        raise CommandError(errors.pending_limit(limit, held, more, where))
+
+
+def _deliver(
+    session: Session,
+    stream: Stream,
+    group: Group,
+    consumer: Consumer,
+    entries: list[Entry],
+    *,
+    pending: bool,
+) -> None:
+    for entry_id, _ in entries:
+        stream.advance(group, entry_id)
+        if pending:
+            group.deliver(entry_id, consumer, session.now_ms)
+            consumer.active_ms = session.now_ms
+
+
+def _history(
+    session: Session, stream: Stream, consumer: Consumer, after: int, count: int
+) -> list[Reply]:
+    """A consumer's own pending entries; deleted ones have no fields any more."""
+    entries: list[Reply] = []
+    for entry_id, pending in consumer.pending.items(after + 1):
+        fields = stream.get(entry_id)
+        if fields is None:
+            entries.append([format_id(entry_id), NIL_ARRAY])
+        else:
+            entries.append(entry_reply(entry_id, fields))
+            pending.delivered_ms = session.now_ms
+            pending.deliveries += 1
+        if len(entries) == count:
+            break
+    return entries
+
+
+# -- acknowledging -------------------------------------------------------------------------------
+
+
+@command("XACK")
+def xack(session: Session, args: Args) -> Reply:
+    """Drop entries from the pending ones of a group; how many were pending."""
+    stream = session.db.get(args[0], Stream)
+    group = None if stream is None else stream.groups.get(args[1])
+    if group is None:
+        return 0
+    acknowledged = sum([group.acknowledge(entry_id) for entry_id in parse_ids(args[2:])])
+    if acknowledged:
+        session.db.touch(args[0])
+    return acknowledged

@@ -1,0 +1,212 @@
+"""Pending entries of consumer groups: looked at, and claimed from those who left them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from ... import errors
+from ...errors import CommandError
+from ...model import Session
+from ...reply import NIL_ARRAY, Reply
+from ...table.registry import Args, command
+from ...table.syntax import parse_int, try_int
+from ...values.consumer_group import Group, PendingList
+from ...values.stream import format_id
+from .groups import find_consumer, find_group
+from .ids import (
+    entry_reply,
+    parse_id,
+    parse_interval,
+    parse_start,
+)
+
+
+@command("XPENDING")
+def xpending(session: Session, args: Args) -> Reply:
+    """What a group has pending: a summary, or the entries of an interval."""
+    if len(args) == 2:
+        _, group = find_group(session, args[0], args[1])
+        return _summary(group)
+    if not 5 <= len(args) <= 8:
+        raise CommandError(errors.SYNTAX)
+    min_idle, at = 0, 2
+    if args[2].upper() == b"IDLE":
+        min_idle = parse_int(args[3])
+        if len(args) < 7:
+            raise CommandError(errors.SYNTAX)
+        at = 4
+    count = max(parse_int(args[at + 2]), 0)
+    start, end = parse_interval(args[at], args[at + 1])
+    _, group = find_group(session, args[0], args[1])
+    pending: PendingList | None = group.pending
+    if len(args) > at + 3:
+        consumer = group.consumers.get(args[at + 3])
+        pending = None if consumer is None else consumer.pending
+    return [] if pending is None else _details(session, pending, start, end, count, min_idle)
+
+
+def _summary(group: Group) -> Reply:
+    if not group.pending:
+        return [0, None, None, NIL_ARRAY]
+    lowest, highest = group.pending.ends()
+    holders: list[Reply] = [
+        [consumer.name, b"%d" % len(consumer.pending)]
+        for consumer in group.sorted_consumers()
+        if consumer.pending
+    ]
+    return [len(group.pending), format_id(lowest), format_id(highest), holders]
+
+
+def _details(
+    session: Session, pending: PendingList, start: int, end: int, count: int, min_idle: int
+) -> Reply:
+    found: list[Reply] = []
+    if count == 0:
+        return found
+    for entry_id, each in pending.items(start, end):
+        idle = session.now_ms - each.delivered_ms
+        if min_idle and idle < min_idle:
+            continue
+        found.append([format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries])
+        if len(found) == count:
+            break
+    return found
+
+
+@dataclass(slots=True)
+class _Claim:
+    """The options of XCLAIM."""
+
+    force: bool = False
+    justid: bool = False
+    retrycount: int | None = None
+    delivered_ms: int | None = None
+    last_id: int = 0
+
+
+def _claim_number(text: bytes, command_name: str, what: str) -> int:
+    number = try_int(text)
+    if number is None:
+        raise CommandError(errors.bad_claim_argument(command_name, what))
+    return number
+
+
+def _claim_words(session: Session, args: Args, at: int) -> _Claim:
+    words = _Claim()
+    while at < len(args):
+        word = args[at].upper()
+        more = at + 1 < len(args)
+        if word == b"FORCE":
+            words.force = True
+        elif word == b"JUSTID":
+            words.justid = True
+        elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
+            at += 1
+            number = _claim_number(args[at], "XCLAIM", f"{word.decode()} option")
+            if word == b"RETRYCOUNT":
+                words.retrycount = number
+            else:
+                words.delivered_ms = session.now_ms - number if word == b"IDLE" else number
+        elif word == b"LASTID" and more:
+            at += 1
+            words.last_id = parse_id(args[at])
+        else:
+            raise CommandError(errors.unrecognized_claim_option(args[at]))
+        at += 1
+    return words
+
+
+@command("XCLAIM")
+def xclaim(session: Session, args: Args) -> Reply:
+    """Make pending entries those of another consumer."""
+    stream, group = find_group(session, args[0], args[1])
+    min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
+    ids: list[int] = []
+    at = 4
+    while at < len(args):
+        try:
+            ids.append(parse_id(args[at]))
+        except CommandError:
+            break
+        at += 1
+    words = _claim_words(session, args, at)
+    group.last_id = max(group.last_id, words.last_id)
+    now_ms = session.now_ms
+    delivered_ms = now_ms if words.delivered_ms is None else words.delivered_ms
+    if not 0 <= delivered_ms <= now_ms:
+        delivered_ms = now_ms
+    consumer = find_consumer(session, args[0], group, args[2])
+    claimed: list[Reply] = []
+    for entry_id in ids:
+        fields = stream.get(entry_id)
+        if fields is None:
+            group.acknowledge(entry_id)
+            continue
+        pending = group.pending.get(entry_id)
+        if pending is None:
+            if not words.force:
+                continue
+            group.deliver(entry_id, consumer, now_ms)
+            pending = group.pending.get(entry_id)
+            assert pending is not None
+        elif min_idle and now_ms - pending.delivered_ms < min_idle:
+            continue
+        group.give(entry_id, pending, consumer)
+        pending.delivered_ms = delivered_ms
+        if words.retrycount is not None and words.retrycount >= 0:
+            pending.deliveries = words.retrycount
+        elif not words.justid:
+            pending.deliveries += 1
+        consumer.active_ms = now_ms
+        claimed.append(format_id(entry_id) if words.justid else entry_reply(entry_id, fields))
+    if claimed:
+        session.db.touch(args[0])
+    return claimed
+
+
+@command("XAUTOCLAIM")
+def xautoclaim(session: Session, args: Args) -> Reply:
+    """Claim what has long been pending: the next start, the entries, the ids deleted meanwhile."""
+    min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
+    start = parse_start(args[4])
+    count, justid = 100, False
+    at = 5
+    while at < len(args):
+        word = args[at].upper()
+        if word == b"COUNT" and at + 1 < len(args):
+            at += 1
+            count = parse_int(args[at], 1, (2**63 - 1) // 16, errors.XAUTOCLAIM_COUNT)
+        elif word == b"JUSTID":
+            justid = True
+        else:
+            raise CommandError(errors.SYNTAX)
+        at += 1
+    stream, group = find_group(session, args[0], args[1])
+    consumer = find_consumer(session, args[0], group, args[2])
+    now_ms = session.now_ms
+    attempts = 10 * count
+    following = 0
+    claimed: list[Reply] = []
+    deleted: list[Reply] = []
+    for entry_id, pending in list(islice(group.pending.items(start), attempts + 1)):
+        if not attempts or len(claimed) + len(deleted) == count:
+            following = entry_id
+            break
+        attempts -= 1
+        fields = stream.get(entry_id)
+        if fields is None:
+            group.acknowledge(entry_id)
+            deleted.append(format_id(entry_id))
+            continue
+        if min_idle and now_ms - pending.delivered_ms < min_idle:
+            continue
+        group.give(entry_id, pending, consumer)
+        pending.delivered_ms = now_ms
+        if not justid:
+            pending.deliveries += 1
+        consumer.active_ms = now_ms
+        claimed.append(format_id(entry_id) if justid else entry_reply(entry_id, fields))
+    if claimed or deleted:
+        session.db.touch(args[0])
+    return [format_id(following), claimed, deleted]

@@ -1,0 +1,166 @@
+"""Users of a real server: their names and rules in one test's share, and their REST tokens.
+
+``ACL SETUSER ann ~cache:*`` makes a user whose name and patterns carry the share's prefixes, so two
+tests may each have an ann. A REST token is the user's name and password in other letters: whatever
+process of a farm gets it can log in with it, it follows the user's rules because the server checks
+them, and it ends with the user.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import TYPE_CHECKING
+
+from ..errors import CommandError
+from ..reply import Reply
+from .names import Names, Prepared
+
+if TYPE_CHECKING:
+    from ..acl.users import AclUser
+    from ..table.registry import CommandSpec
+    from .connection import Link, Login
+
+__all__ = ["RedisUser", "RestTokens", "prepare_acl"]
+
+_TOKEN = "acl-"
+_DEFAULTS = (b"default", b"default_ro")
+
+
+class RedisUser:
+    """A user the server itself checks; ``login`` is None for the link's own."""
+
+    unrestricted = True
+    passwordless = False
+
+    def __init__(self, name: str, login: Login | None) -> None:
+        self.name = name
+        self.login = login
+
+    def accepts(self, password: bytes) -> bool:
+        """Nobody logs in here but through the server."""
+        return False
+
+    def copy(self) -> RedisUser:
+        """Itself: it never changes."""
+        return self
+
+    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Nothing is refused here."""
+
+
+class RestTokens:
+    """The tokens of users, made and read without being kept anywhere."""
+
+    def __init__(self, link: Link, names: Names) -> None:
+        self._link = link
+        self._names = names
+
+    def make(self, name: bytes, password: bytes) -> bytes:
+        """The token of a user; raises ``CommandError`` for a wrong name or password."""
+        if name in _DEFAULTS or not self._link.admits((self._names.users + name, password)):
+            raise CommandError(b'ERR Wrong password or user "' + name + b'" does not exist')
+        sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
+        return _TOKEN.encode() + sealed.rstrip(b"=")
+
+    def get(self, token: str | None) -> str | None:
+        """What to ask ``user`` for, when it has the form of a token."""
+        return token if token and _opened(token) is not None else None
+
+    def user(self, token: str) -> RedisUser | None:
+        """The user of a token, when the server still lets it in."""
+        opened = _opened(token)
+        if opened is None:
+            return None
+        name, password = opened
+        login = (self._names.users + name, password)
+        if not self._link.admits(login):
+            return None
+        return RedisUser(name.decode("utf-8", "replace"), login)
+
+
+def _opened(token: str) -> Login | None:
+    if not token.startswith(_TOKEN):
+        return None
+    sealed = token[len(_TOKEN) :]
+    try:
+        opened = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
+        length, _, rest = opened.partition(b":")
+        rest.decode()
+        return rest[: int(length)], rest[int(length) :]
+    except ValueError:
+        return None
+
+
+def prepare_acl(
+    names: Names, tokens: RestTokens, user: RedisUser | AclUser, argv: list[bytes]
+) -> Prepared | None:
+    """The ACL command to send for a user, or None when it can go as it is."""
+    word = argv[1].upper()
+    if word == b"WHOAMI" and not isinstance(user, RedisUser):
+        # Whoever has one of the default tokens is logged in as the link's own user.
+        return Prepared(argv, local=True, answer=lambda _: user.name.encode())
+    if word == b"RESTTOKEN":
+        token = tokens.make(argv[2], argv[3])
+        return Prepared(argv, local=True, answer=lambda _: token)
+    if word == b"GENTOKEN":
+        return Prepared([b"ACL", b"GENPASS"])
+    if word == b"SETUSER":
+        _own(argv[2])
+        rules = [rule for text in argv[3:] for rule in _rules(names, text)]
+        return Prepared([*argv[:2], names.users + argv[2], *rules], placed=True)
+    if word == b"DELUSER":
+        for name in argv[2:]:
+            _own(name)
+        return Prepared([*argv[:2], *(names.users + name for name in argv[2:])])
+    if not names.users:
+        return None
+    if word in (b"GETUSER", b"DRYRUN"):
+        name = argv[2] if argv[2] in _DEFAULTS else names.users + argv[2]
+        return Prepared([*argv[:2], name, *argv[3:]], answer=lambda reply: _cleaned(names, reply))
+    if word == b"USERS":
+        return Prepared(argv, answer=lambda reply: _users(names, reply))
+    if word == b"LIST":
+        return Prepared(argv, answer=lambda reply: _lines(names, reply))
+    return None
+
+
+def _own(name: bytes) -> None:
+    if name in _DEFAULTS:
+        raise CommandError(b"ERR The '" + name + b"' user cannot be changed")
+
+
+def _rules(names: Names, rule: bytes) -> list[bytes]:
+    """A rule with the share's prefixes; selectors are rewritten word by word."""
+    if rule.startswith(b"(") and rule.endswith(b")"):
+        inner = [part for word in rule[1:-1].split() for part in _rules(names, word)]
+        return [b"(" + b" ".join(inner) + b")"]
+    lower = rule.lower()
+    if lower == b"allkeys":
+        rule = b"~*"
+    elif lower == b"allchannels":
+        rule = b"&*"
+    sign, tilde, pattern = rule.partition(b"~")
+    if tilde and (not sign or sign.startswith(b"%")):
+        return [sign + b"~" + names.keys + pattern]
+    if rule.startswith(b"&"):
+        return [b"&" + names.channels + rule[1:]]
+    return [rule]
+
+
+def _cleaned(names: Names, reply: Reply) -> Reply:
+    """The reply without prefixes anywhere inside its texts."""
+    if isinstance(reply, list):
+        return [_cleaned(names, item) for item in reply]
+    return names.without(reply) if isinstance(reply, bytes) else reply
+
+
+def _users(names: Names, reply: Reply) -> Reply:
+    found = reply if isinstance(reply, list) else []
+    own = [name for name in found if name.startswith(names.users)]
+    return [b"default", *(names.without(name) for name in own)]
+
+
+def _lines(names: Names, reply: Reply) -> Reply:
+    start = b"user " + names.users
+    found = reply if isinstance(reply, list) else []
+    return [names.without(line) for line in found if line.startswith((start, b"user default "))]

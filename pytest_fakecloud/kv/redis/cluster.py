@@ -1,0 +1,196 @@
+"""Connections to a cluster: everything of a handle lives in one slot, wherever that goes.
+
+A slot may move to another node while it is in use. Until all its keys have gone, commands on a key
+that has are answered by the new node (ASK), then all are (MOVED); commands on several keys, some of
+which have gone, and commands without keys wait until the move has ended. Decided here: users are
+made on every primary, since nodes do not tell each other of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+from redis.crc import key_slot
+
+from ...core.timeparse import monotonic
+from ..errors import CommandError
+from ..reply import Reply
+from .connection import (
+    REPLY_TIMEOUT,
+    Link,
+    Login,
+    Place,
+    Unreachable,
+)
+from .names import find_spec
+
+__all__ = ["ClusterLink"]
+
+PAUSE = 0.01
+"""Seconds between two attempts while a slot moves."""
+_WORDS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")
+_USERS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
+T = TypeVar("T")
+
+
+class ClusterLink(Link):
+    """The node of a cluster that holds one slot."""
+
+    clustered = True
+
+    def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
+        super().__init__(options)
+        self._known = places
+        """Nodes to ask about the others: those of the address, then those they told of."""
+        self._primaries: list[Place] = []
+        self._key = b""
+        self._slot = 0
+        self._place: Place | None = None
+
+    def pin(self, key: bytes) -> None:
+        """Use the node that holds a key, wherever its slot goes."""
+        self._key, self._slot = key, key_slot(key)
+
+    def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
+        """As a single server; follows the slot when it has moved, or is moving."""
+        if [word.upper() for word in argv[:2]] in _USERS:
+            self._tell_others(argv)
+        if not _has_keys(argv):
+            self._settle()
+        return self._follow(lambda place, asked: self._run(argv, login, place, asking=asked))
+
+    def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+        """As on a single server; one that a node has aborted because of the move is begun again."""
+        if not any(map(_has_keys, lines)):
+            self._settle()
+
+        def send(place: Place, asked: bool) -> list[Reply]:
+            # Inside a transaction ASKING holds until its end.
+            first = [[b"ASKING"], [b"MULTI"]] if asked else [[b"MULTI"]]
+            replies = self._batch([*lines, [b"EXEC"]], login, place, first)
+            for reply in replies:
+                if _is_redirection(reply):
+                    raise cast("CommandError", reply)
+            return replies
+
+        return self._follow(send)
+
+    def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+        """As on a single server; the lines that a node does not answer are sent again one by one."""
+        if not lines:
+            return []
+        replies = self._follow(lambda place, _: self._batch(lines, login, place, []))
+        return [
+            self._again(line, login) if _is_redirection(reply) else reply
+            for line, reply in zip(lines, replies, strict=True)
+        ]
+
+    def _again(self, line: list[bytes], login: Login | None) -> Reply:
+        try:
+            return self.call(line, login)
+        except CommandError as error:
+            return error
+
+    def dedicated(self, login: Login | None = None) -> Any:
+        """A connection outside of the pools whose replies may take for ever."""
+        try:
+            return super().dedicated(login)
+        except Exception:
+            self._place = None
+            raise
+
+    def _follow(self, send: Callable[[Place, bool], T]) -> T:
+        """What the node that has the slot answers, however often the slot moves on meanwhile.
+
+        ``send`` is told the node, and whether another one named it for this once. Raises
+        ``Unreachable`` when that takes longer than a reply may.
+        """
+        until = monotonic() + REPLY_TIMEOUT
+        asked: Place | None = None
+        while True:
+            place = asked or self._home()
+            try:
+                return send(place, asked is not None)
+            except CommandError as error:
+                if not _is_redirection(error):
+                    raise
+                word, _, rest = error.text.partition(b" ")
+                if word == b"CLUSTERDOWN" or monotonic() > until:
+                    self._place = None
+                    raise self.unreachable(str(error)) from None
+                if asked is not None or word == b"TRYAGAIN":
+                    threading.Event().wait(PAUSE)
+                asked = None
+                if word == b"ASK":
+                    asked = _named(rest, place)
+                elif word == b"MOVED":
+                    self._place = _named(rest, place)
+            except Unreachable:
+                # A failover may have happened; the next request asks who holds the slot now.
+                self._place = None
+                raise
+
+    def _settle(self) -> None:
+        """Wait until the slot is in one place: who names no key is not told that it has moved."""
+
+        def send(place: Place, asked: bool) -> Reply:
+            if asked:
+                raise CommandError(b"TRYAGAIN the slot is moving")
+            return self._run([b"EXISTS", self._key], None, place)
+
+        self._follow(send)
+
+    def _tell_others(self, argv: list[bytes]) -> None:
+        self._discover()
+        for place in self._primaries:
+            if place != self._place:
+                with suppress(CommandError, Unreachable):
+                    self._run(argv, None, place)
+
+    def _home(self) -> Place:
+        place = self._place
+        return place if place is not None else self._discover()
+
+    def _discover(self) -> Place:
+        """Ask the nodes that are known who has which slots; the one that has this one."""
+        failed: object = "it has no nodes"
+        for place in self._known:
+            try:
+                ranges = cast("list[Any]", self._run([b"CLUSTER", b"SLOTS"], None, place))
+            except Unreachable as error:
+                failed = error.message
+                continue
+            self._primaries = [_address(node[0], node[1], place) for _, _, node, *_ in ranges]
+            others = [
+                _address(node[0], node[1], place) for _, _, *nodes in ranges for node in nodes
+            ]
+            self._known = list(dict.fromkeys([*self._known, *others]))
+            for at, (first, last, *_) in enumerate(ranges):
+                if first <= self._slot <= last:
+                    self._place = found = self._primaries[at]
+                    return found
+            failed = f"no node has slot {self._slot}"
+        raise self.unreachable(failed)
+
+
+def _address(host: bytes | None, port: int, asked: Place) -> Place:
+    # A node that does not know its own name is where it was asked.
+    return (host.decode() if host and host != b"?" else asked[0], port)
+
+
+def _named(text: bytes, asked: Place) -> Place:
+    """The place in ``<slot> <host>:<port>``."""
+    host, _, port = text.split()[-1].rpartition(b":")
+    return _address(host, int(port), asked)
+
+
+def _is_redirection(reply: object) -> bool:
+    return isinstance(reply, CommandError) and reply.text.partition(b" ")[0] in _WORDS
+
+
+def _has_keys(argv: list[bytes]) -> bool:
+    spec = find_spec(argv)
+    return spec is not None and bool(spec.key_positions(argv))

@@ -1,0 +1,385 @@
+"""Connections to a real server through redis-py: raw replies, from one node or Sentinel's primary.
+
+A cluster's are in ``redis_cluster``.
+
+redis-py keeps the addresses, TLS, logins and pools; replies are read as the protocol has them
+(RESP2), because the REST interface shows them and not what a client library makes of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from redis._parsers.resp2 import _RESP2Parser
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool, parse_url
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import TimeoutError as LateReply
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from ...core.errors import ContractError
+from ..errors import CommandError, RestError
+from ..reply import (
+    NIL_ARRAY,
+    OK,
+    Reply,
+    Status,
+)
+
+__all__ = ["SCHEMES", "Link", "Login", "Place", "Unreachable", "open_link"]
+
+SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel", "valkey", "valkeys")
+CONNECT_TIMEOUT = 2.0
+REPLY_TIMEOUT = 10.0
+"""Seconds for a connection and for a reply, unless the URL says otherwise."""
+_command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
+_FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
+"""What a pool of redis-py 5.2 wants to be told, and a later one does not."""
+
+Login = tuple[bytes, bytes]
+"""A user's name and password."""
+Place = tuple[str, int]
+"""A host and a port."""
+
+
+class Unreachable(RestError):
+    """The real server does not answer: 503 in the service's envelope, until it does again."""
+
+    def __init__(self, where: str, reason: object) -> None:
+        super().__init__(503, f"ERR the database at {where} is not reachable: {reason}")
+
+
+class _StatusLine(bytes):
+    """A simple string, told apart from a bulk string; redis-py itself still reads it as bytes."""
+
+
+class _RawParser(_RESP2Parser):
+    """Keeps the text of errors, and the differences the base class drops."""
+
+    def _read_response(self, *args: Any, **options: Any) -> Any:
+        buffer: Any = self._buffer
+        line = buffer.readline()
+        if not line:
+            raise LostConnection("the server closed the connection")
+        kind, rest = line[:1], line[1:]
+        if kind == b"$":
+            return None if rest == b"-1" else buffer.read(int(rest))
+        if kind == b"+":
+            return _StatusLine(rest)
+        if kind == b":":
+            return int(rest)
+        if kind == b"*":
+            return NIL_ARRAY if rest == b"-1" else [self._read_response() for _ in range(int(rest))]
+        if kind != b"-":
+            raise LostConnection(f"the reply is no RESP2: {line[:40]!r}")
+        error: Any = self.parse_error(rest.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
+        error.line = rest
+        if isinstance(error, LostConnection):
+            raise error
+        return error
+
+
+def reply_of(raw: Any) -> Reply:
+    """A reply as this package writes them, from what the parser read."""
+    kind = type(raw)
+    if kind is bytes or kind is int or raw is None or raw is NIL_ARRAY:
+        return cast("Reply", raw)
+    if kind is list:
+        return [reply_of(item) for item in raw]
+    if kind is _StatusLine:
+        return OK if raw == b"OK" else Status(bytes(raw))
+    return CommandError(_text(raw))
+
+
+def exchange(connection: Any, argv: list[bytes]) -> Reply:
+    """Send a command line and read its reply; raises ``CommandError`` for an error reply."""
+    connection.send_command(*argv, check_health=False)
+    try:
+        return reply_of(connection.read_response(disable_decoding=True))
+    except ResponseError as error:
+        raise CommandError(_text(error)) from None
+
+
+def open_link(url: str) -> Link:
+    """The connections a URL describes; raises ``ContractError`` for one that means nothing."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES or not rest:
+        raise ContractError(
+            f"engine={_without_password(url)!r} is unknown: give an address such as "
+            f"'redis://127.0.0.1:6379/0'; the schemes are {', '.join(SCHEMES)}"
+        )
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    clustered = scheme == "redis+cluster" or query.pop("cluster", "") in ("1", "true", "yes")
+    names = {"valkey": "redis", "valkeys": "rediss", "redis+cluster": "redis"}
+    plain = names.get(scheme, scheme)
+    user, at, places = parts.netloc.rpartition("@")
+    hosts = places.split(",")
+    path, service = parts.path, ""
+    if scheme == "redis+sentinel":
+        plain = "redis"
+        service, _, db = path.strip("/").partition("/")
+        path = f"/{db}" if db else ""
+        if not service:
+            raise ContractError(
+                "a Sentinel address names the primary: redis+sentinel://host:26379/mymaster"
+            )
+    first = f"{plain}://{user}{at}{hosts[0]}{path}?{urlencode(query)}"
+    try:
+        options = {
+            "socket_connect_timeout": CONNECT_TIMEOUT,
+            "socket_timeout": REPLY_TIMEOUT,
+            **parse_url(first),
+            "parser_class": _RawParser,
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            "max_connections": 100_000,
+        }
+        # Nothing is connected yet; but a setting that redis-py does not know is found out here.
+        ConnectionPool(**options).make_connection()
+    except (ValueError, TypeError) as error:
+        raise ContractError(f"engine={_without_password(url)!r} is no address: {error}") from None
+    if service:
+        return _SentinelLink(service, [_place(host, 26379) for host in hosts], options)
+    if clustered:
+        from .cluster import ClusterLink
+
+        return ClusterLink([_place(host, 6379) for host in hosts], options)
+    return Link(options)
+
+
+def _place(host: str, port: int) -> Place:
+    name, _, number = host.rpartition(":")
+    return (name, int(number)) if name else (host, port)
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://***@{tail}" if at else url
+
+
+class Link:
+    """Connections to one server: a pool for each login, and dedicated ones that wait for ever."""
+
+    clustered = False
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._pools: dict[tuple[Login | None, Place | None], Any] = {}
+        self._users: dict[Login, list[bytes]] = {}
+        self.database = int(options.get("db") or 0)
+
+    @property
+    def where(self) -> str:
+        """The address for messages, without credentials."""
+        if "path" in self._options:
+            return str(self._options["path"])
+        return f"{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
+
+    @property
+    def user(self) -> bytes:
+        """The name of the link's own user."""
+        return (self._options.get("username") or "default").encode()
+
+    def select(self, database: int) -> None:
+        """Use another database from now on."""
+        self.database = self._options["db"] = database
+        self.close()
+
+    def pin(self, key: bytes) -> None:
+        """Use the node that holds a key; only a cluster has more than one."""
+
+    def keep_user(self, login: Login, rules: list[bytes]) -> None:
+        """Make a user on the server, and again on any other that does not know it.
+
+        Servers tell nobody of their users: a replica that takes over, a node that gets a slot or a
+        server that has started anew has none. Raises ``CommandError`` where none may be made.
+        """
+        self.call([b"ACL", b"SETUSER", login[0], *rules])
+        self._users[login] = rules
+
+    def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
+        """Run one command line; raises ``CommandError``, and ``Unreachable`` when nobody answers."""
+        return self._run(argv, login, self._home())
+
+    def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+        """Run command lines between MULTI and EXEC; the replies to queueing each, and to EXEC.
+
+        Raises ``CommandError`` when the user may not begin one: nothing has run then.
+        """
+        return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
+
+    def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+        """Run command lines at once, on one connection; errors are among the replies."""
+        return self._batch(lines, login, self._home(), []) if lines else []
+
+    def _run(
+        self, argv: list[bytes], login: Login | None, place: Place | None, *, asking: bool = False
+    ) -> Reply:
+        connection = self.lease(login, place)
+        try:
+            if asking:
+                exchange(connection, [b"ASKING"])
+            return exchange(connection, argv)
+        except (LostConnection, LateReply, OSError) as error:
+            connection.disconnect()
+            raise self.unreachable(error) from None
+        finally:
+            self.give_back(connection)
+
+    def _batch(
+        self,
+        lines: list[list[bytes]],
+        login: Login | None,
+        place: Place | None,
+        first: list[list[bytes]],
+    ) -> list[Reply]:
+        # What comes first has to succeed, or nothing of the rest is sent.
+        connection = self.lease(login, place)
+        try:
+            for line in first:
+                exchange(connection, line)
+            connection.send_packed_command(connection.pack_commands(lines), check_health=False)
+            return [_one(connection) for _ in lines]
+        except (LostConnection, LateReply, OSError) as error:
+            connection.disconnect()
+            raise self.unreachable(error) from None
+        finally:
+            self.give_back(connection)
+
+    def _home(self) -> Place | None:
+        """The node to use, None for the only one there is."""
+        return None
+
+    def lease(self, login: Login | None = None, place: Place | None = None) -> Any:
+        """A connection of one's own until it is given back; raises ``Unreachable``."""
+        pool = self._pool(login, place)
+        try:
+            try:
+                connection = pool.get_connection(*_FOR)
+            except AuthenticationError:
+                if login is None or login not in self._users:
+                    raise
+                self._run([b"ACL", b"SETUSER", login[0], *self._users[login]], None, place)
+                connection = pool.get_connection(*_FOR)
+        except (RedisError, OSError) as error:
+            raise self.unreachable(error) from None
+        connection.of_pool = pool
+        return connection
+
+    def give_back(self, connection: Any) -> None:
+        """End a lease."""
+        connection.of_pool.release(connection)
+
+    def dedicated(self, login: Login | None = None) -> Any:
+        """A connection outside of the pools whose replies may take for ever."""
+        connection = self._pool(login, self._home()).make_connection()
+        connection.socket_timeout = None
+        connection.connect()
+        return connection
+
+    def answers(self, within: float) -> bool:
+        """Whether the server says anything in so many seconds."""
+        connection = None
+        try:
+            connection = self._pool(None, self._home()).make_connection()
+            connection.socket_timeout = connection.socket_connect_timeout = within
+            exchange(connection, [b"PING"])
+        except (RedisError, OSError, CommandError, Unreachable):
+            return False
+        finally:
+            if connection is not None:
+                connection.disconnect()
+        return True
+
+    def admits(self, login: Login) -> bool:
+        """Whether the server lets a user in with that password."""
+        try:
+            self.give_back(self.lease(login, self._home()))
+        except Unreachable:
+            self.call([b"PING"])
+            return False
+        return True
+
+    def unreachable(self, reason: object) -> Unreachable:
+        """The error for a server that does not answer."""
+        return Unreachable(self.where, reason)
+
+    def close(self) -> None:
+        """End every connection of the pools."""
+        with self._lock:
+            pools, self._pools = list(self._pools.values()), {}
+        for pool in pools:
+            pool.disconnect()
+
+    def _pool(self, login: Login | None, place: Place | None) -> Any:
+        with self._lock:
+            pool = self._pools.get((login, place))
+            if pool is None:
+                options = dict(self._options)
+                if place is not None:
+                    options["host"], options["port"] = place
+                if login is not None:
+                    options["redis_connect_func"] = _becoming(login)
+                pool = self._pools[login, place] = self._make_pool(options)
+            return pool
+
+    def _make_pool(self, options: dict[str, Any]) -> Any:
+        return ConnectionPool(**options)
+
+
+def _becoming(login: Login) -> Callable[[Any], None]:
+    # The database is selected first, as the link's own user: another one may not be allowed to.
+    def connect(connection: Any) -> None:
+        connection.on_connect()
+        connection.send_command(b"AUTH", *login, check_health=False)
+        connection.read_response()
+
+    return connect
+
+
+def _one(connection: Any) -> Reply:
+    try:
+        return reply_of(connection.read_response(disable_decoding=True))
+    except ResponseError as error:
+        return CommandError(_text(error))
+
+
+def _text(error: Exception) -> bytes:
+    line: bytes = getattr(error, "line", b"")
+    return line or b"ERR " + str(error).encode()
+
+
+class _SentinelLink(Link):
+    """The primary that sentinels name; asked anew for each new connection."""
+
+    def __init__(
+        self, service: str, sentinels: list[tuple[str, int]], options: dict[str, Any]
+    ) -> None:
+        for name in ("host", "port"):
+            options.pop(name, None)
+        super().__init__(options)
+        self._service = service
+        self._sentinel = Sentinel(
+            sentinels,
+            sentinel_kwargs={
+                "socket_connect_timeout": CONNECT_TIMEOUT,
+                "socket_timeout": CONNECT_TIMEOUT,
+                "retry": Retry(NoBackoff(), 0),
+            },
+        )
+
+    @property
+    def where(self) -> str:
+        """The name the sentinels know."""
+        return f"Sentinel's {self._service!r}"
+
+    def _make_pool(self, options: dict[str, Any]) -> Any:
+        return SentinelConnectionPool(self._service, self._sentinel, **options)

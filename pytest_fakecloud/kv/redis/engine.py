@@ -1,0 +1,653 @@
+"""The second engine: the same commands, run by a real Redis or Valkey server.
+
+It stands behind the same REST face as the in-memory engine: routes, tokens, faults, limits and
+journal are the fake's, keys and time are the server's. ``isolation`` says how much of the server is
+this handle's: a key ``"prefix"`` of its own (the default), a ``"database"`` of its own, or
+``"none"``: all there is in the database of the URL. Decided here:
+
+- What belongs to the handle is removed when it closes; with ``"none"`` nothing is.
+- Commands about the whole key space run as scripts under a prefix, so they are atomic and stay
+  inside; their time grows with what the server holds.
+- Scripts run as a user that may reach only the handle's own keys and channels, where the server
+  lets such a user be made.
+- In a cluster all keys of a handle share a hash tag, so that commands on several keys work; more
+  handles, not more keys, use more nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast, get_args
+from urllib.parse import parse_qsl, urlencode
+
+from ...core.clock import Clock
+from ...core.errors import ContractError
+from ...core.ids import Ids
+from ...core.timeparse import monotonic
+from ..acl.users import first_user, read_only_user
+from ..errors import (
+    DISCARD_WITHOUT_MULTI,
+    EXEC_WITHOUT_MULTI,
+    EXECABORT,
+    NESTED_MULTI,
+    CommandError,
+    exec_aborted_by,
+    not_available,
+)
+from ..errors import max_key_size as too_long_key
+from ..python_values import plain
+from ..reply import (
+    OK,
+    QUEUED,
+    Reply,
+    Status,
+)
+from ..table.availability import check_over_rest
+from ..table.documented import DOCUMENTED
+from ..table.registry import CommandSpec
+from .acl import RedisUser, RestTokens, prepare_acl
+from .connection import Link, Unreachable, open_link
+from .names import Names, Prepared, find_spec
+from .pubsub import MonitorFeed, Subscriptions
+from .scripts import RedisScripts
+
+__all__ = ["Isolation", "RedisCopy", "RedisEngine"]
+
+Isolation = Literal["prefix", "database", "none"]
+_CLAIM_MS = 600_000
+_REFRESH = 60.0
+CLOSE_PATIENCE = 0.5
+"""Seconds the server has to say that it is there before a handle that closes tidies up on it."""
+_MARK = b"fakecloud-"
+"""How the names begin that handles make for themselves on a server."""
+_PAGE = b"1000"
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RedisCopy:
+    """Keys as DUMP writes them, with the instant they expire at (0: never), and users' rules.
+
+    ``keys`` is None for a copy nobody took: the data of a server that is not the handle's own.
+    ``functions`` are libraries as FUNCTION DUMP writes them, None where they are not the handle's.
+    """
+
+    keys: dict[bytes, tuple[bytes, int]] | None
+    users: dict[bytes, list[bytes]] = field(default_factory=dict)
+    functions: bytes | None = None
+
+
+class RedisSession:
+    """One client: who it is, and the transaction it is in."""
+
+    def __init__(self, user: Any, transport: str, address: str) -> None:
+        self.user = user
+        self.transport = transport
+        self.address = address
+        self.queue: list[Prepared] | None = None
+        """The commands of an open transaction; they are sent together, by EXEC."""
+        self.aborted = False
+        self.deliver: Callable[[list[Any]], None] | None = None
+        self.wake: Callable[[], None] | None = None
+
+    @property
+    def login(self) -> Any:
+        """The server's user that runs its commands, None for the link's own."""
+        return self.user.login if isinstance(self.user, RedisUser) else None
+
+    def push(self, message: list[Any]) -> None:
+        """Give the client something it did not ask for."""
+        if self.deliver is not None:
+            self.deliver(message)
+
+
+class _Users:
+    """The users a token can stand for: the two defaults here, all others on the server."""
+
+    def __init__(self, tokens: RestTokens) -> None:
+        self._tokens = tokens
+        self._own: dict[str, Any] = {
+            "default": first_user("vendor"),
+            "default_ro": read_only_user("vendor"),
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._own[name]
+
+    def get(self, name: str) -> Any:
+        """The user of a REST token; None when the server does not let it in any more."""
+        return self._tokens.user(name)
+
+
+class RedisEngine:
+    """A key-value store that speaks in commands, and has a real server run them.
+
+    ``url`` is ``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://`` or
+    ``redis+sentinel://host:port/primary``; its query may hold redis-py's connection settings, and
+    ``prefix=`` for a prefix that several processes share on purpose. Raises ``ContractError`` for
+    an address without meaning, a server that is not there, and a clock that is not real time.
+    ``max_key_size`` is in bytes, for the names that commands over REST write, and
+    ``documented_only`` refuses commands the vendor does not document; scripts may go beyond.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        url: str,
+        *,
+        isolation: Isolation = "prefix",
+        dialect: str = "vendor",
+        max_key_size: int | None = None,
+        documented_only: bool = False,
+    ) -> None:
+        if isolation not in get_args(Isolation):
+            known = ", ".join(map(repr, get_args(Isolation)))
+            raise ContractError(f"isolation={isolation!r} is unknown: give one of {known}")
+        clock.check_real_time()
+        self.clock = clock
+        self.ids = ids
+        self.dialect = dialect
+        self.isolation = isolation
+        self._max_key_size = max_key_size
+        self._documented_only = documented_only
+        # The server keeps commands apart by itself; nothing here needs a lock of the routes'.
+        self.lock = nullcontext()
+        url, prefix = _split_prefix(url)
+        self.link: Link = open_link(url)
+        if self.link.clustered and isolation != "prefix":
+            raise ContractError(
+                'a cluster has one database for everybody: give isolation="prefix" (the default)'
+            )
+        self._kept = prefix is not None or isolation == "none"
+        self._claim: _Claim | None = None
+        self.pubsub = Subscriptions(self.link, lambda: self.names)
+        self.names = self._share(prefix)
+        self.monitors = MonitorFeed(self.link, lambda: self.names)
+        self.streaming: set[RedisSession] = set()
+        """The sessions of event streams."""
+        self.rest_tokens = RestTokens(self.link, self.names)
+        self.users = _Users(self.rest_tokens)
+        self._scripts = RedisScripts() if dialect == "vendor" else None
+        self.read_only = self.users["default_ro"]
+        try:
+            self.link.pin(self.names.keys)
+            self.link.call([b"PING"])
+            if isolation == "database":
+                self._claim = _claim(self.link, url)
+                self.names = self._share(None)
+                self.rest_tokens._names = self.names
+            self._script_login = self._make_script_user()
+        except CommandError as error:
+            raise ContractError(f"the server at {self.link.where} refuses: {error}") from None
+        except Unreachable as error:
+            raise ContractError(f"cannot use the server at {self.link.where}: {error}") from error
+        self._first_copy = True
+        self._release_clock = clock.tie_to_real_time(
+            f"the real server behind it ({self.link.where}) lives in real time. Use the in-memory "
+            "engine (leave out engine=) to move time"
+        )
+        self.closed = False
+
+    def _share(self, prefix: str | None) -> Names:
+        mark = _MARK + secrets.token_hex(6).encode()
+        keys = b""
+        if self.isolation == "prefix":
+            keys = prefix.encode() if prefix is not None else mark + b":"
+            if self.link.clustered and b"{" not in keys:
+                keys = b"{" + keys.rstrip(b":") + b"}:"
+        if self.isolation == "database":
+            mark = _MARK + b"db%d" % self.link.database
+        if prefix is not None:
+            mark = keys.strip(b"{}:")
+        shared = self.isolation != "none"
+        random = self.ids.stream("kv", "random")
+        return Names(
+            keys,
+            mark + b":" if shared else b"",
+            mark + b"-" if shared else b"",
+            shared=shared,
+            fraction=random.random,
+            patterns=self.pubsub.patterns,
+        )
+
+    def _make_script_user(self) -> Any:
+        if not self.names.shared:
+            return None
+        login = (self.names.users[:-1] + b"+scripts", secrets.token_hex(16).encode())
+        rules = [b"reset", b"on", b">" + login[1], b"~" + self.names.keys + b"*",
+                 b"&" + self.names.channels + b"*", b"+@all", b"-@dangerous", b"-select",
+                 b"+keys", b"+sort", b"+sort_ro", b"+info"]  # fmt: skip
+        try:
+            self.link.keep_user(login, rules)
+        except CommandError:
+            # A server whose own login may make no users cannot confine scripts.
+            return None
+        return login
+
+    # -- running commands ------------------------------------------------------------------------
+
+    def session(
+        self, user: Any = None, transport: str = "local", resp: int = 2, address: str = ""
+    ) -> RedisSession:
+        """A new session of a user (``default`` unless given)."""
+        return RedisSession(user or self.users["default"], transport, address)
+
+    def holder_of(self, token: str) -> Any:
+        """The user a REST token lets in at present, or None."""
+        name = self.rest_tokens.get(token)
+        return self.users.get(name) if name is not None else None
+
+    def permit(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise a NOPERM error unless the session's user may run the line."""
+        session.user.check(spec, argv)
+
+    def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
+        """Run a command line as it came from a client, or have it queued in an open transaction.
+
+        Raises ``CommandError`` for whatever the server answers with an error, ``Unreachable``
+        (503) when it does not answer.
+        """
+        spec = find_spec(argv)
+        if spec is not None and session.transport != "local":
+            try:
+                if session.transport == "rest":
+                    check_over_rest(spec, argv)
+                if self._documented_only and spec.name not in DOCUMENTED:
+                    raise CommandError(not_available(spec.name))
+            except CommandError:
+                session.aborted = True
+                raise
+        if self._claim is not None:
+            self._claim.refresh()
+        name = spec.name if spec is not None else ""
+        if name in ("MULTI", "EXEC", "DISCARD") and len(argv) == 1:
+            return self._transaction(session, name)
+        if spec is not None and not session.user.unrestricted:
+            session.user.check(spec, argv)
+        prepared: Prepared | None = None
+        if self._max_key_size is not None and spec is not None and session.transport != "local":
+            self._check_keys(session, spec, argv, self._max_key_size)
+        if name.startswith("ACL ") and spec is not None and len(argv) >= spec.least:
+            self.names.prepare(spec, argv)
+            prepared = prepare_acl(self.names, self.rest_tokens, session.user, argv)
+        try:
+            if prepared is None:
+                prepared = self.names.prepare(spec, argv)
+                if self._scripts is not None:
+                    self._scripts.adapt(name, prepared)
+            reply = self._run(session, prepared, argv)
+        except CommandError as error:
+            session.aborted = True
+            raise CommandError(self.names.without(error.text)) from None
+        if name == "ACL DELUSER":
+            self._end_streams({word.decode("utf-8", "replace") for word in argv[2:]})
+        return reply
+
+    def _end_streams(self, users: set[str]) -> None:
+        for session in tuple(self.streaming):
+            if session.login is not None and session.user.name in users and session.wake:
+                session.wake()
+
+    def _check_keys(
+        self, session: RedisSession, spec: CommandSpec, argv: list[bytes], limit: int
+    ) -> None:
+        for place, key in spec.key_positions(argv):
+            if key.writes and len(argv[place]) > limit:
+                session.aborted = True
+                raise CommandError(too_long_key(limit, len(argv[place])))
+
+    def _run(self, session: RedisSession, prepared: Prepared, argv: list[bytes]) -> Reply:
+        if prepared.local:
+            if session.queue is not None:
+                raise CommandError(b"ERR Command not allowed inside a transaction")
+            return cast("Callable[[Reply], Reply]", prepared.answer)(None)
+        if session.queue is not None:
+            session.queue.append(prepared)
+            return QUEUED
+        login = session.login
+        if login is not None and prepared.emulated:
+            # The user may be allowed FLUSHDB and not the script that does its work.
+            self._must_be_allowed(login[0], argv)
+            login = None
+        elif login is None and prepared.script:
+            login = self._script_login
+        return self._answered(prepared, self.link.call(prepared.argv, login))
+
+    def _must_be_allowed(self, user: bytes, argv: list[bytes]) -> None:
+        verdict = self.link.call([b"ACL", b"DRYRUN", user, *argv])
+        if isinstance(verdict, bytes):
+            raise CommandError(b"NOPERM " + verdict)
+
+    def _answered(self, prepared: Prepared, reply: Reply) -> Reply:
+        if prepared.answer is not None and not isinstance(reply, CommandError):
+            reply = prepared.answer(reply)
+        return self.names.strip(reply)
+
+    def _transaction(self, session: RedisSession, name: str) -> Reply:
+        if name == "MULTI":
+            if session.queue is not None:
+                raise CommandError(NESTED_MULTI)
+            session.queue, session.aborted = [], False
+            return OK
+        queue, session.queue = session.queue, None
+        if queue is None:
+            raise CommandError(EXEC_WITHOUT_MULTI if name == "EXEC" else DISCARD_WITHOUT_MULTI)
+        if name == "DISCARD":
+            return OK
+        if session.aborted:
+            raise CommandError(EXECABORT)
+        login = session.login
+        if login is None and any(prepared.script for prepared in queue):
+            login = self._script_login
+        lines = [prepared.argv for prepared in queue]
+        *queued, replies = self.link.transaction(lines, login)
+        for reply in queued:
+            if isinstance(reply, CommandError):
+                reason = reply.text.removeprefix(b"ERR ")
+                raise CommandError(exec_aborted_by(reason))
+        if not isinstance(replies, list):
+            raise replies if isinstance(replies, CommandError) else CommandError(EXECABORT)
+        return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
+
+    def abandon(self, session: RedisSession) -> None:
+        """Forget a session that ends, and the transaction it left open."""
+        session.queue = None
+        self.pubsub.drop(session)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[_Contents]:
+        """The handle's keys, read from the server as they are asked for."""
+        yield _Contents(self)
+
+    def full_names(self) -> list[bytes]:
+        """The full names of the handle's keys, sorted."""
+        found: set[bytes] = set()
+        cursor: Any = b"0"
+        while True:
+            line = [b"SCAN", cursor, b"MATCH", self.names.everything, b"COUNT", _PAGE]
+            cursor, page = cast("list[Any]", self.link.call(line))
+            found.update(page)
+            if cursor == b"0":
+                return sorted(found)
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> RedisCopy:
+        """The handle's keys as DUMP writes them, and its users.
+
+        With ``isolation="none"`` the users are all but ``default`` and the link's own, and the
+        libraries of functions are copied too; a handle that shares the server has none, because
+        they would be everybody's. Scripts are not copied, since no server tells which ones it
+        caches, and neither are parameters (CONFIG SET). The first copy, which a handle takes of
+        itself to return to, is not taken of data that are not its own.
+        """
+        first, self._first_copy = self._first_copy, False
+        if first and self.isolation == "none":
+            return RedisCopy(None)
+        held: dict[bytes, tuple[bytes, int]] = {}
+        keys = self.full_names()
+        for at in range(0, len(keys), _BATCH):
+            batch = keys[at : at + _BATCH]
+            lines = [line for key in batch for line in ([b"DUMP", key], [b"PTTL", key])]
+            *replies, time_now = cast("list[Any]", self.link.many([*lines, [b"TIME"]]))
+            now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
+            for place, key in enumerate(batch):
+                payload, left = replies[2 * place], replies[2 * place + 1]
+                if isinstance(payload, CommandError):
+                    raise payload
+                if payload is not None:
+                    held[key] = (payload, now_ms + left if left >= 0 else 0)
+        return RedisCopy(held, self._user_rules(), self._functions())
+
+    def _functions(self) -> bytes | None:
+        if self.names.shared:
+            return None
+        # A server from before Redis 7, or one that does not let this login see them.
+        with suppress(CommandError):
+            return cast("bytes", self.link.call([b"FUNCTION", b"DUMP"]))
+        return None
+
+    def restore(self, saved: RedisCopy) -> None:
+        """Put keys, users and functions back; what has expired since stays away.
+
+        Raises ``ContractError`` where there is nothing to return to, and for the copy of another
+        kind of engine.
+        """
+        if not isinstance(saved, RedisCopy):
+            raise ContractError(
+                "this snapshot is of another kind of kv_server: a real server takes only those of "
+                "one (to copy data over: load(other.values()))"
+            )
+        if saved.keys is None:
+            raise ContractError(
+                'with isolation="none" the data were there before this handle: call set_baseline() '
+                "first to say what reset() returns to"
+            )
+        self.clear()
+        lines = [
+            [b"RESTORE", key, b"%d" % until_ms, payload, b"REPLACE", b"ABSTTL"]
+            for key, (payload, until_ms) in saved.keys.items()
+        ]
+        for at in range(0, len(lines), _BATCH):
+            for reply in self.link.many(lines[at : at + _BATCH]):
+                if isinstance(reply, CommandError):
+                    raise reply
+        for name in self._user_rules():
+            if name not in saved.users:
+                self.link.call([b"ACL", b"DELUSER", name])
+        for name, rules in saved.users.items():
+            self.link.call([b"ACL", b"SETUSER", name, b"reset", *rules])
+        if saved.functions is not None:
+            self.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
+
+    def clear(self) -> None:
+        """Remove the handle's keys."""
+        keys = self.full_names()
+        for at in range(0, len(keys), _BATCH):
+            self.link.call([b"UNLINK", *keys[at : at + _BATCH]])
+
+    def _user_rules(self) -> dict[bytes, list[bytes]]:
+        try:
+            lines = cast("list[bytes]", self.link.call([b"ACL", b"LIST"]))
+        except CommandError:
+            return {}
+        found = {}
+        for line in lines:
+            _, name, *rules = line.split(b" ")
+            if self._is_own(name):
+                found[name] = _joined(rules)
+        return found
+
+    def _is_own(self, user: bytes) -> bool:
+        if self.names.shared:
+            return user.startswith(self.names.users)
+        return user not in (b"default", self.link.user) and not user.startswith(_MARK)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Remove what is the handle's own and end every connection; any number of times."""
+        if self.closed:
+            return
+        self.closed = True
+        self._release_clock()
+        self.pubsub.close()
+        self.monitors.close()
+        # A server that is gone takes what it held with it; one that hangs would keep whoever closes
+        # the handle waiting for its timeout, time and again.
+        if self.link.answers(within=CLOSE_PATIENCE):
+            with suppress(Exception):
+                self._remove_own()
+            if self._claim is not None:
+                with suppress(Exception):
+                    self._claim.release()
+        self.link.close()
+
+    def _remove_own(self) -> None:
+        if not self._kept:
+            self.clear()
+        if self.names.users:
+            names = [*self._user_rules()] if not self._kept else []
+            if self._script_login is not None:
+                names.append(self._script_login[0])
+            if names:
+                self.link.call([b"ACL", b"DELUSER", *names])
+
+
+class _Contents:
+    """The keys of a handle, as the handle of the in-memory engine reads a keyspace."""
+
+    def __init__(self, engine: RedisEngine) -> None:
+        self._engine = engine
+
+    def __iter__(self) -> Iterator[bytes]:
+        prefix = len(self._engine.names.keys)
+        return (key[prefix:] for key in self._engine.full_names())
+
+    def peek(self, key: bytes) -> _Value | None:
+        """What a key holds; None when there is no such key."""
+        engine = self._engine
+        name = engine.names.keys + key
+        kind = engine.link.call([b"TYPE", name])
+        word = kind.text.decode() if isinstance(kind, Status) else "none"
+        if word == "none":
+            return None
+        read = _READERS.get(word)
+        if read is None:
+            raise ContractError(
+                f"{key!r} is of type {word!r}, which has no plain form: read it with execute()"
+            )
+        line, make = read
+        reply = engine.link.call([line[0], name, *line[1:]])
+        return _Value(make(engine.names.strip(reply)))
+
+
+class _Value:
+    """A stored value, plain already."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def to_python(self) -> Any:
+        """The value."""
+        return self._value
+
+
+def _pairs(flat: Any) -> list[tuple[Any, Any]]:
+    return [(plain(flat[at]), plain(flat[at + 1])) for at in range(0, len(flat), 2)]
+
+
+def _document(reply: Any) -> Any:
+    return json.loads(reply)
+
+
+_READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
+    "string": ([b"GET"], plain),
+    "hash": ([b"HGETALL"], lambda reply: dict(_pairs(reply))),
+    "list": ([b"LRANGE", b"0", b"-1"], plain),
+    "set": ([b"SMEMBERS"], lambda reply: set(plain(reply))),
+    "zset": (
+        [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
+        lambda reply: [(member, float(score)) for member, score in _pairs(reply)],
+    ),
+    "stream": (
+        [b"XRANGE", b"-", b"+"],
+        lambda reply: [(plain(entry), dict(_pairs(fields))) for entry, fields in reply],
+    ),
+    "ReJSON-RL": ([b"JSON.GET"], _document),
+}
+
+
+class _Claim:
+    """A numbered database that nobody else uses meanwhile."""
+
+    def __init__(self, link: Link, registry: Link, number: int) -> None:
+        self.number = number
+        self._link = link
+        self._registry = registry
+        self._key = b"pytest-fakecloud:database:%d" % number
+        self._mark = secrets.token_hex(8).encode()
+        self._lock = threading.Lock()
+        self._refreshed = monotonic()
+
+    def take(self) -> bool:
+        """Claim it; False when somebody has it."""
+        line = [b"SET", self._key, self._mark, b"NX", b"PX", b"%d" % _CLAIM_MS]
+        return self._registry.call(line) is not None
+
+    def refresh(self) -> None:
+        """Keep it for longer; raises ``ContractError`` when it went to somebody else meanwhile."""
+        with self._lock:
+            if monotonic() - self._refreshed < _REFRESH:
+                return
+            self._refreshed = monotonic()
+        if self._registry.call([b"GET", self._key]) != self._mark and not self.take():
+            raise ContractError(
+                f"database {self.number} went to another process after "
+                f"{_CLAIM_MS // 60_000} minutes of silence"
+            )
+        self._registry.call([b"PEXPIRE", self._key, b"%d" % _CLAIM_MS])
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._registry.call([b"GET", self._key]) == self._mark:
+            self._registry.call([b"DEL", self._key])
+        self._registry.close()
+
+
+def _claim(link: Link, url: str) -> _Claim:
+    """A database nobody has claimed: the URL's own when it names one, else the first free one.
+
+    Claims are kept in database 0, which therefore is never given out itself.
+    """
+    registry = open_link(url)
+    wanted = link.database
+    registry.select(0)
+    numbers = [wanted] if wanted else range(1, _databases(registry))
+    for number in numbers:
+        claim = _Claim(link, registry, number)
+        if claim.take():
+            link.select(number)
+            link.call([b"FLUSHDB"])
+            return claim
+    taken = f"database {wanted}" if wanted else f"every database but 0 (of {len(numbers) + 1})"
+    raise ContractError(
+        f"{taken} of {link.where} is in use by another process; give isolation='prefix', or a "
+        "server with more databases"
+    )
+
+
+def _databases(link: Link) -> int:
+    with suppress(CommandError):
+        found = link.call([b"CONFIG", b"GET", b"databases"])
+        if isinstance(found, list) and len(found) == 2:
+            return int(found[1])
+    return 16
+
+
+def _split_prefix(url: str) -> tuple[str, str | None]:
+    base, _, text = url.partition("?")
+    query = dict(parse_qsl(text))
+    prefix = query.pop("prefix", None)
+    return (f"{base}?{urlencode(query)}" if query else base), prefix
+
+
+def _joined(rules: list[bytes]) -> list[bytes]:
+    """The rules of a line of ACL LIST; selectors hold blanks and stay in one piece."""
+    found: list[bytes] = []
+    depth = 0
+    for rule in rules:
+        if depth:
+            found[-1] += b" " + rule
+        else:
+            found.append(rule)
+        depth += rule.count(b"(") - rule.count(b")")
+    return found

@@ -1,0 +1,225 @@
+"""What a real server pushes: subscriptions and the monitor, each read by a thread of its own.
+
+A connection that breaks is opened again until whoever listens goes; what was published meanwhile is
+lost, as it is for any subscriber of a real server. Whose user the server no longer lets in, or no
+longer lets listen, is told so and not connected again.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import AuthenticationError, NoPermissionError
+
+from ..reply import Push
+from .names import Names, escaped
+
+if TYPE_CHECKING:
+    from .connection import Link, Login
+
+__all__ = ["MonitorFeed", "Seen", "Subscriptions"]
+
+RECONNECT = 0.2
+"""Seconds between two attempts to reach a server that went away."""
+_LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
+_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
+_SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
+
+
+class _Feed:
+    """A connection whose replies go to ``take`` until ``stop``."""
+
+    def __init__(
+        self,
+        link: Link,
+        login: Login | None,
+        opening: list[bytes],
+        take: Callable[[Any], None],
+        name: str,
+        refused: Callable[[], None] | None = None,
+    ) -> None:
+        self._link = link
+        self._login = login
+        self._opening = opening
+        self._take = take
+        self._refused = refused
+        self._stopped = threading.Event()
+        self._connection: Any = None
+        self.opened = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"fakecloud {name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._read()
+            except (AuthenticationError, NoPermissionError):
+                if self._refused is None:
+                    self._stopped.wait(RECONNECT)
+                else:
+                    self._refused()
+                    return
+            except Exception:
+                # Gone, refused, or not there yet: all the same to somebody who waits for messages.
+                self._stopped.wait(RECONNECT)
+
+    def _read(self) -> None:
+        connection = self._link.dedicated(self._login)
+        self._connection = connection
+        try:
+            connection.send_command(*self._opening, check_health=False)
+            while not self._stopped.is_set():
+                self._take(connection.read_response(disable_decoding=True))
+                self.opened.set()
+        finally:
+            connection.disconnect()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._stopped.set()
+        if self._connection is not None:
+            self._connection.disconnect()
+
+
+class Subscriptions:
+    """Who of this process listens to what, on connections to the real server."""
+
+    def __init__(self, link: Link, names: Callable[[], Names]) -> None:
+        self._link = link
+        self._names = names
+        self._lock = threading.Lock()
+        self._feeds: dict[int, list[_Feed]] = {}
+        self._patterns: dict[int, list[bytes]] = {}
+
+    def subscribe(self, session: Any, kind: str, name: bytes) -> None:
+        """Let a session listen to a channel or a pattern until ``drop``."""
+        names = self._names()
+        confirmed = False
+        word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
+        with self._lock:
+            feeds = self._feeds.setdefault(id(session), [])
+            count = len(feeds) + 1
+
+        def take(message: Any) -> None:
+            nonlocal confirmed
+            head, *rest = message
+            if bytes(head).endswith(b"subscribe"):
+                if not confirmed:
+                    session.push(Push([bytes(head), name, count]))
+                confirmed = True
+                return
+            # The payload is the client's own; only the names in front of it carry the prefix.
+            *where, payload = rest
+            session.push(Push([bytes(head), *map(names.strip, where), payload]))
+
+        sent = names.channels + name if kind == "channel" else escaped(names.channels) + name
+        feed = _Feed(
+            self._link,
+            session.login,
+            [word, sent],
+            take,
+            f"subscription to {name!r}",
+            session.wake if session.login is not None else None,
+        )
+        with self._lock:
+            feeds.append(feed)
+            if kind == "pattern":
+                self._patterns.setdefault(id(session), []).append(name)
+
+    def drop(self, session: Any) -> None:
+        """Let a session listen no more."""
+        with self._lock:
+            feeds = self._feeds.pop(id(session), [])
+            self._patterns.pop(id(session), None)
+        for feed in feeds:
+            feed.stop()
+
+    def patterns(self) -> int:
+        """How many patterns somebody of this process listens to."""
+        with self._lock:
+            return len({name for names in self._patterns.values() for name in names})
+
+    def close(self) -> None:
+        """Let nobody listen any more."""
+        with self._lock:
+            feeds = [feed for each in self._feeds.values() for feed in each]
+            self._feeds.clear()
+        for feed in feeds:
+            feed.stop()
+
+
+class Seen:
+    """Who ran a command, as far as a line of MONITOR tells."""
+
+    def __init__(self, database: int, address: bytes) -> None:
+        self.db = self
+        self.index = database
+        self.in_script = address == b"lua"
+        self.address = address.decode("utf-8", "replace")
+
+
+class MonitorFeed:
+    """Those who want to see every command; while there are any, a connection monitors the server."""
+
+    def __init__(self, link: Link, names: Callable[[], Names]) -> None:
+        self._link = link
+        self._names = names
+        self._lock = threading.Lock()
+        self._watchers: tuple[Callable[[int, Any, list[bytes]], None], ...] = ()
+        self._feed: _Feed | None = None
+
+    def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
+        """Show one more watcher what runs from now on."""
+        with self._lock:
+            self._watchers = (*self._watchers, watcher)
+            if self._feed is None:
+                self._feed = _Feed(self._link, None, [b"MONITOR"], self._show, "monitor")
+            feed = self._feed
+        feed.opened.wait(2.0)
+
+    def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
+        """Show a watcher no more."""
+        with self._lock:
+            self._watchers = tuple(each for each in self._watchers if each is not watcher)
+            if self._watchers or self._feed is None:
+                return
+            feed, self._feed = self._feed, None
+        feed.stop()
+
+    def close(self) -> None:
+        """Show nobody anything any more."""
+        with self._lock:
+            feed, self._feed, self._watchers = self._feed, None, ()
+        if feed is not None:
+            feed.stop()
+
+    def _show(self, line: bytes) -> None:
+        names = self._names()
+        found = _LINE.fullmatch(line)
+        if found is None:
+            return
+        seconds, micros, database, address, words = found.groups()
+        if names.shared and not self._own(names, int(database), words):
+            return
+        argv = [names.without(_unquoted(word)) for word in _WORD.findall(words)]
+        at_us = int(seconds) * 1_000_000 + int(micros)
+        for watcher in self._watchers:
+            watcher(at_us, Seen(0, address), argv)
+
+    def _own(self, names: Names, database: int, words: bytes) -> bool:
+        # Of a command that names nothing of this share nobody can say whose it was.
+        if names.keys:
+            return names.keys in words or names.channels in words
+        return database == self._link.database
+
+
+def _unquoted(word: bytes) -> bytes:
+    def sign(found: re.Match[bytes]) -> bytes:
+        text = found[1]
+        return bytes.fromhex(text[1:].decode()) if len(text) == 3 else _SIGNS.get(text, text)
+
+    return _ESCAPE.sub(sign, word)

@@ -1,0 +1,62 @@
+"""Scripts on a real server, which does not know the vendor's flag on their first line.
+
+``#!lua flags=allow-key-locking`` begins the scripts of the vendor's own libraries; Redis and Valkey
+refuse the flag. They get the script without it, and the client keeps the digest of the text it
+wrote: digests are exchanged on the way. Decided here: what the flag forbids (keys that were not
+declared) is not forbidden by the server; a handle's scripts reach its own keys only anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..scripting.shebang import KEY_LOCKING
+from .names import Prepared
+
+__all__ = ["RedisScripts"]
+
+_FLAGS = b"flags="
+
+
+class RedisScripts:
+    """The scripts of one handle that its server has in other words."""
+
+    def __init__(self) -> None:
+        self._sent: dict[bytes, bytes] = {}
+        """Digests of the clients' texts, and of what was sent for them."""
+
+    def adapt(self, name: str, prepared: Prepared) -> None:
+        """Make a command line about scripts one that a real server understands."""
+        argv = prepared.argv
+        if name in ("EVAL", "EVAL_RO") and not prepared.emulated:
+            argv[1] = self._accepted(argv[1])
+        elif name in ("EVALSHA", "EVALSHA_RO", "SCRIPT EXISTS", "SCRIPT SHOW"):
+            first = 2 if name.startswith("SCRIPT") else 1
+            last = len(argv) if name == "SCRIPT EXISTS" else first + 1
+            argv[first:last] = [self._sent.get(one.lower(), one) for one in argv[first:last]]
+        elif name == "SCRIPT LOAD":
+            text = argv[2]
+            argv[2] = self._accepted(text)
+            if argv[2] is not text:
+                prepared.answer = lambda _: _digest(text)
+
+    def _accepted(self, text: bytes) -> bytes:
+        """The text without the vendor's flag; the very same object where there is none."""
+        line, _, body = text.partition(b"\n")
+        if not line.startswith(b"#!") or KEY_LOCKING not in line:
+            return text
+        words = (_without_flag(word) for word in line.split(b" "))
+        sent = b" ".join(word for word in words if word != _FLAGS) + b"\n" + body
+        self._sent[_digest(text)] = _digest(sent)
+        return sent
+
+
+def _without_flag(word: bytes) -> bytes:
+    if not word.startswith(_FLAGS):
+        return word
+    flags = word.removeprefix(_FLAGS).split(b",")
+    return _FLAGS + b",".join(flag for flag in flags if flag != KEY_LOCKING)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

@@ -1,0 +1,604 @@
+"""The database port: the same data over the native protocol, and over REST as plain HTTP.
+
+A connection's first bytes decide what it is (seed). One that speaks commands has a session of its
+own, a thread that reads and runs them in order, and an outbox that also takes what others push to
+it. Every command is a call in the journal and passes through the faults, like a request:
+
+- ``answer(status, body)`` sends an error (a body ``{"result": …}`` sends that as a reply),
+- ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` do to the connection what they do
+  to an HTTP one, ``delay`` and ``call`` are the same (decided here).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import selectors
+import socket
+import ssl
+import threading
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from ...core.journal import CutBytes
+from ...core.timeparse import monotonic
+from ...http.app import (
+    OUTCOMES,
+    Answer,
+    Effect,
+    Request,
+    Response,
+    Stream,
+)
+from ...http.server import serve_http
+from .. import errors
+from ..engine.config import memory_bytes
+from ..engine.monitor import without_secrets
+from ..errors import CommandError
+from ..reply import (
+    NO_REPLY,
+    Blocked,
+    Push,
+    Reply,
+    Status,
+    to_resp,
+)
+from ..rest.requests import CommandName
+from ..table.registry import LOOKUP, CommandSpec
+from .answers import Raw, as_resp, written
+from .parser import CommandReader, ProtocolFault, way_in
+
+if TYPE_CHECKING:
+    from ...http.connection import Connection
+    from ...http.mount import Mount
+    from ..engine.blocking import Waiter
+    from ..engine.engine import Engine
+    from ..rest.routes import KVApp
+
+__all__ = ["DatabasePort", "PortConnection"]
+
+READ_BYTES = 64 * 1024
+SEND_BYTES = 256 * 1024
+"""Bytes of replies that are put together at most, before they are sent."""
+OUTBOX_LIMIT = 32 * 1024 * 1024
+"""Bytes pushed to a client that does not read, beyond which its connection is closed.
+
+What ``client-output-buffer-limit`` says of ``pubsub`` goes first. Who watches by MONITOR is bounded
+alike (decided here: the real server lets that grow).
+"""
+_PER_MESSAGE = 64
+LARGE = 1024 * 1024
+"""Bytes of a command or reply above which the journal keeps the beginning only."""
+HANG_SECONDS = 60.0
+_SHOWN = 256  # words of a large command, and bytes of each, that the journal keeps
+_DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
+RESP_TYPE = "application/x-resp"
+
+_LISTENER_WORDS = (
+    "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE PING QUIT RESET"
+)
+_LISTENER_MAY = frozenset(_LISTENER_WORDS.split())
+_UNCOUNTED = frozenset({"connection", "transactions"})
+"""Groups whose commands take nothing from the daily limit, as no REST request could send them."""
+
+
+class DatabasePort:
+    """Serves every connection of one database port; give ``serve`` to the hub as protocol."""
+
+    def __init__(self, engine: Engine, app: KVApp) -> None:
+        self.engine = engine
+        self.app = app
+        self.mount: Mount
+        self._open: set[PortConnection] = set()
+        self._lock = threading.Lock()
+
+    def serve(self, connection: Connection) -> None:
+        """Serve a connection until it ends."""
+        begun = b""
+        kind = None
+        while kind is None:
+            data = connection.sock.recv(READ_BYTES)
+            if not data:
+                return
+            begun += data
+            kind = way_in(begun)
+        if kind == "http":
+            serve_http(connection, begun)
+            return
+        if self.app.is_full():
+            connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
+            return
+        client = PortConnection(self, connection)
+        with self._lock:
+            self._open.add(client)
+            self.app.connections.add(client)
+        try:
+            client.serve(begun)
+        finally:
+            with self._lock:
+                self._open.discard(client)
+                self.app.connections.discard(client)
+            client.abandon()
+
+    def wake(self) -> None:
+        """End every wait: the port closes, or its connections are cut."""
+        with self._lock:
+            clients = list(self._open)
+        for client in clients:
+            client.wake()
+        self.engine.resumed.notify()
+
+
+class PortConnection:
+    """One client of the native protocol, from its first byte to its last."""
+
+    def __init__(self, port: DatabasePort, connection: Connection) -> None:
+        self.engine = port.engine
+        self.app = port.app
+        self.connection = connection
+        host, at = connection.address[:2]
+        self.client = (host, at)
+        engine = self.engine
+        self.session = engine.session(engine.visitor(), "port", address=f"{host}:{at}")
+        mount = connection.mount
+        self.session.local_address = f"{mount.host}:{mount.port}"
+        self.session.deliver = self._push
+        self.session.wake = self._cut
+        self.reader = CommandReader(
+            lambda: self.session.user.known,
+            lambda: engine.config.number("proto-max-bulk-len"),
+            lambda: engine.config.number("client-query-buffer-limit"),
+        )
+        self._signal = engine.clock.signal()
+        self._waiter: Waiter | None = None
+        self._said: list[Push] = []
+        # Replies and pushes in the order the client is to read them: filled under the engine's
+        # lock, sent by one thread at a time.
+        self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
+        self._outbox_lock = threading.Lock()
+        self._over_since_us: int | None = None
+        self._sending = threading.Lock()
+        # While a thread of the pool sends what was pushed: never more than one.
+        self._flushing = False
+        # While the connection's own thread is about to send whatever there is.
+        self._running = False
+        self._late: list[bytes] = []
+        self._executing: int | None = None
+        self._gone = False
+
+    # -- the connection's own thread -------------------------------------------------------------
+
+    def serve(self, begun: bytes) -> None:
+        """Read commands and run them, in order, until either side ends."""
+        reader, sock = self.reader, self.connection.sock
+        receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
+        data = begun
+        while data:
+            reader.feed(data)
+            if not self.connection.enter("a command of the database port"):
+                return
+            self._running = True
+            try:
+                going_on = self._run_all()
+            finally:
+                self.connection.leave()
+            self._send()
+            if not going_on:
+                return
+            data = receive(READ_BYTES)
+
+    def _receive_secured(self, size: int) -> bytes:
+        # A TLS connection cannot be read by one thread while another writes to it, and pushes may
+        # come at any time: so it is read only when there is something to read.
+        sock = self.connection.sock
+        assert isinstance(sock, ssl.SSLSocket)
+        with selectors.DefaultSelector() as selector:
+            selector.register(sock, selectors.EVENT_READ)
+            while not sock.pending() and not selector.select():
+                pass
+        with self._sending:
+            return sock.recv(size)
+
+    def _run_all(self) -> bool:
+        """Run every command that has come whole; False when the connection is to end."""
+        session = self.session
+        while not session.closing:
+            try:
+                argv = self.reader.next()
+            except ProtocolFault as fault:
+                self._put(to_resp(CommandError(fault.text)))
+                return False
+            if argv is None:
+                return True
+            if not self._take(argv):
+                return False
+            if self._outbox_bytes > SEND_BYTES:
+                # A few bytes of commands can ask for any amount of replies.
+                self._send()
+                self._running = True
+        return False
+
+    def _take(self, argv: list[bytes]) -> bool:
+        """Take one command through journal and faults; False when the connection is to end."""
+        app = self.app
+        size = sum(map(len, argv))
+        line = without_secrets(argv)
+        if size > LARGE:
+            line = [word[:_SHOWN] for word in line[:_SHOWN]]
+        body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
+        request = Request("RESP", "/", (), body, self.client)
+        call = request.call = app.journal.open_call("RESP", "/", (), body, self.client)
+        call.route = "database-port"
+        call.read_facts = partial(_facts, body)
+        if size > LARGE:
+            call.begin_cut(body=size, words=size)
+        try:
+            return self._take_recorded(argv, request)
+        finally:
+            app.journal.answered(call)
+
+    def _take_recorded(self, argv: list[bytes], request: Request) -> bool:
+        app, call = self.app, request.call
+        try:
+            app.clock.settle()
+            self._wait_for_pause(argv)
+            if self._signal.closed:
+                # Cut off while it was held back: it never reaches the engine.
+                call.outcome = "dropped"
+                return False
+            if not app.faults.active:
+                call.status, call.answer = self._perform(argv, put=True)
+                if isinstance(call.answer, CutBytes):
+                    call.begin_cut(answer=call.answer.size)
+                call.outcome = "answered"
+                return True
+            request.principal = self.session.user
+            response = app.faults.run(request, partial(self._served, argv))
+        except Exception as error:
+            app.failed(request, error)
+            call.status, call.outcome = 500, "answered"
+            self._put(to_resp(CommandError(f"ERR internal error: {error!r}".encode())))
+            return True
+        return self._answer(request, response)
+
+    def _served(self, argv: list[bytes]) -> Response:
+        status, data = self._perform(argv, put=False)
+        return Answer(data, status, (), RESP_TYPE)
+
+    def _answer(self, request: Request, response: Response) -> bool:
+        """Send what the faults made of an answer; False when the connection is to end."""
+        call = request.call
+        assert not isinstance(response, Stream)
+        if isinstance(response, Answer):
+            call.status, call.outcome = response.status, "answered"
+            call.answer = _as_resp(response, self.session.resp)
+            self._put(call.answer)
+            return True
+        call.outcome = OUTCOMES[response.kind]
+        self._befall(response)
+        return False
+
+    def _befall(self, effect: Effect) -> None:
+        self._send()
+        if effect.kind == "truncate" and effect.answer is not None:
+            self._put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
+            self._send()
+        elif effect.kind == "hang":
+            deadline = monotonic() + HANG_SECONDS
+            with self.connection.watched(self._signal.close):
+                while not self._signal.closed and monotonic() < deadline:
+                    self._signal.sleep(self._signal.version, 1.0)
+        if effect.reset:
+            self.connection.close_with_reset()
+
+    # -- one command -----------------------------------------------------------------------------
+
+    def _perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
+        """Run a command; its status as a request would have it, and its reply.
+
+        With ``put`` the reply goes into the outbox under the engine's lock, so that no push that
+        came of a later command stands before it; of a large one, the beginning is returned.
+        """
+        engine, session = self.engine, self.session
+        mode = session.reply_mode
+        if not engine.take_turn(argv):
+            return self._finish(argv, self._execute(argv, beside=True), mode, put)
+        try:
+            self._executing = threading.get_ident()
+            try:
+                reply = self._execute(argv)
+            finally:
+                self._executing = None
+            if not isinstance(reply, Blocked):
+                return self._finish(argv, reply, mode, put)
+            waiter = engine.block(session, reply)
+        finally:
+            engine.lock.release()
+        reply = self._wait(waiter)
+        with engine.lock:
+            return self._finish(argv, reply, mode, put)
+
+    def _execute(self, argv: list[bytes], *, beside: bool = False) -> Reply:
+        engine, session = self.engine, self.session
+        try:
+            with contextlib.suppress(CommandError):
+                refusal = self._refusal(engine.resolve(argv), argv)
+                if refusal is not None:
+                    # What is refused while a transaction is put together discards it (seed).
+                    session.aborted = True
+                    return refusal
+            return (engine.run_beside if beside else engine.execute)(session, argv)
+        except CommandError as error:
+            return error
+
+    def _refusal(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
+        """What the state of the connection or a limit has against a command, or None."""
+        session = self.session
+        if not spec.least <= len(argv) <= spec.most:
+            return None  # the engine says so
+        if self._listens() and spec.name not in _LISTENER_MAY:
+            return CommandError(errors.listeners_may_not(spec.full_name))
+        if session.monitor is not None and (spec.write or spec.readonly):
+            return CommandError(errors.MONITORS_MAY_NOT)
+        limits = self.app.limits
+        if spec.group in _UNCOUNTED:
+            return None
+        refusal = self.app.quota.refusal()
+        if refusal is not None:
+            return CommandError(refusal)
+        size = limits.max_request_size
+        if size is not None and sum(map(len, argv)) > size:
+            return CommandError(errors.MAX_REQUEST_SIZE)
+        return None
+
+    def _listens(self) -> bool:
+        session = self.session
+        return session.resp == 2 and any(session.subscriptions.values())
+
+    def _finish(self, argv: list[bytes], reply: Reply, mode: str, put: bool) -> tuple[int, bytes]:
+        session = self.session
+        reply = self.app.worded(reply)
+        if self._said:
+            reply = self._with_said(reply)
+        if put and type(reply) is bytes and len(reply) > LARGE and session.reply_mode == "on":
+            return 200, self._put_large(reply)
+        data = b"" if reply is NO_REPLY else written(reply, session.resp)
+        if mode == "skip" and session.reply_mode == "skip":
+            if not _chooses_replies(argv):
+                session.reply_mode = "on"
+            data = b""
+        elif session.reply_mode == "off":
+            data = b""
+        # What a command changes for its own client is told after its reply.
+        data += b"".join(self._late)
+        self._late.clear()
+        if put and data:
+            self._put(data)
+        return 400 if isinstance(reply, CommandError) else 200, data
+
+    def _put_large(self, value: bytes) -> bytes:
+        """Send a value without a copy of it; what the journal keeps of the reply."""
+        head = b"$%d\r\n" % len(value)
+        late = b"".join(self._late)
+        self._late.clear()
+        self._put(head, value, b"\r\n" + late)
+        return CutBytes.of(head + value[:_SHOWN], len(head) + len(value) + 2)
+
+    def _with_said(self, reply: Reply) -> Reply:
+        # Inside a transaction, what SUBSCRIBE tells stands in the place of its reply.
+        said, self._said = self._said, []
+        if not isinstance(reply, list):
+            return reply
+        spoken = [b"".join(to_resp(push, self.session.resp) for push in said)]
+        return [
+            Raw(spoken.pop() if spoken else b"") if item is NO_REPLY else item for item in reply
+        ]
+
+    def _wait(self, waiter: Waiter) -> Reply:
+        """Wait on the clock for what a blocking command found nothing of."""
+        engine = self.engine
+        self._send()
+        self._waiter = waiter
+        if self._signal.closed:
+            waiter.signal.close()
+
+        def over() -> bool | None:
+            return True if waiter.done or self._has_gone() else None
+
+        try:
+            with self.connection.watched(waiter.signal.close):
+                engine.clock.wait(waiter.signal, over, waiter.deadline_us)
+        finally:
+            self._waiter = None
+            self._running = True
+            reply = engine.unblock(waiter)
+        if not waiter.done and (waiter.signal.closed or self._gone):
+            self.session.closing = True
+        return NO_REPLY if self.session.closing else reply
+
+    def _has_gone(self) -> bool:
+        """Whether the client has closed its side, behind commands it may have sent before."""
+        sock = self.connection.sock
+        if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
+            return False
+        try:
+            data = sock.recv(READ_BYTES, _DONT_WAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        self._gone = not data
+        self.reader.feed(data)
+        return self._gone
+
+    def _wait_for_pause(self, argv: list[bytes]) -> None:
+        """Hold the command back while CLIENT PAUSE lasts."""
+        engine = self.engine
+        if not engine.paused_until_us:
+            return
+        spec = LOOKUP.get(argv[0].upper())
+        writes = spec is not None and (spec.write or spec.name in ("EXEC", "PUBLISH", "PFCOUNT"))
+        scripted = spec is not None and spec.group == "scripting" and not spec.readonly
+        if engine.paused_writes_only and not (writes or scripted):
+            return
+
+        def resumed() -> bool | None:
+            paused = engine.clock.now_us() < engine.paused_until_us
+            return None if paused and not self._signal.closed else True
+
+        if resumed() is None:
+            self._send()
+            with self.connection.watched(self._signal.close):
+                engine.clock.wait(engine.resumed, resumed, engine.paused_until_us)
+            self._running = True
+
+    # -- what others do to it --------------------------------------------------------------------
+
+    def _push(self, message: list[Any]) -> None:
+        """Take what the session is told unasked; called under the engine's lock, by any thread."""
+        session = self.session
+        if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
+            self._said.append(message)
+            return
+        if session.closing:
+            return
+        if isinstance(message, Push):
+            data = to_resp(message, session.resp)
+        else:
+            data = b"".join(to_resp(Status(line)) for line in message)
+        if self._executing == threading.get_ident() and _comes_after(message):
+            self._late.append(data)
+            return
+        self._put(data)
+        if self._reads_too_slowly():
+            self._cut()
+        elif not self._running:
+            self._hand_over()
+
+    def _reads_too_slowly(self) -> bool:
+        """Whether more waits for the client than ``client-output-buffer-limit`` lets wait."""
+        waiting, engine = self._outbox_bytes, self.engine
+        most, soft, seconds = _outbox_limits(engine.config.text("client-output-buffer-limit"))
+        if most and waiting > most:
+            return True
+        if not soft or waiting <= soft:
+            self._over_since_us = None
+            return False
+        now_us = engine.clock.now_us()
+        if self._over_since_us is None:
+            self._over_since_us = now_us
+        return now_us - self._over_since_us > seconds * 1_000_000
+
+    def _hand_over(self) -> None:
+        """Have a thread of the pool send what there is, unless one does."""
+        with self._outbox_lock:
+            if self._flushing:
+                return
+            self._flushing = True
+        self.connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
+
+    def _flush_pushes(self) -> None:
+        # Should the client have gone, its own thread finds out; nothing can be sent any more.
+        with contextlib.suppress(OSError):
+            while True:
+                self._flush()
+                with self._outbox_lock:
+                    if not self._outbox:
+                        self._flushing = False
+                        return
+
+    def _flushed(self) -> None:
+        self._flushing = False
+
+    def _put(self, *parts: bytes) -> None:
+        with self._outbox_lock:
+            self._outbox += parts
+            for part in parts:
+                self._outbox_bytes += len(part) + _PER_MESSAGE
+
+    def _send(self) -> None:
+        """Send what there is, and leave to others what comes from now on."""
+        # In this order: who pushes puts first and looks second, so one of the two sends it.
+        self._running = False
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._sending:
+            while self._outbox:
+                if data := self._next():
+                    self.connection.sock.sendall(data)
+
+    def _next(self) -> bytes:
+        """Take out what is to be sent at once: small parts together, a large one alone."""
+        outbox = self._outbox
+        with self._outbox_lock:
+            data = outbox.popleft()
+            self._outbox_bytes -= len(data) + _PER_MESSAGE
+            if not outbox:
+                return data
+            parts, size = [data], len(data)
+            while outbox and size + len(outbox[0]) <= SEND_BYTES:
+                parts.append(outbox.popleft())
+                size += len(parts[-1])
+            self._outbox_bytes -= size - len(data) + _PER_MESSAGE * (len(parts) - 1)
+        return b"".join(parts)
+
+    def _cut(self) -> None:
+        """Close the connection from elsewhere: CLIENT KILL, a user that is gone."""
+        self.session.closing = True
+        self.wake()
+        if not self._running:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
+
+    def wake(self) -> None:
+        """End whatever the connection waits for."""
+        self._signal.close()
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.signal.close()
+
+    def abandon(self) -> None:
+        """Forget the session; the connection has ended."""
+        self.session.deliver = None
+        self.session.wake = None
+        self._signal.close()
+        self.engine.abandon(self.session)
+
+
+def _comes_after(message: list[Any]) -> bool:
+    """Whether a message a client gave cause to itself stands behind its reply."""
+    if not isinstance(message, Push):
+        return True  # a line of MONITOR
+    return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]
+
+
+_MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
+
+
+@functools.lru_cache(maxsize=16)
+def _outbox_limits(text: str) -> tuple[int, int, int]:
+    """Hard limit, soft limit and its seconds for listeners, as the parameter has them."""
+    words = text.lower().split()
+    at = words.index("pubsub") + 1 if "pubsub" in words else len(words)
+    most, soft, seconds = (memory_bytes(word) for word in (*words[at : at + 3], "", "", "")[:3])
+    return OUTBOX_LIMIT if most is None else most, soft or 0, seconds or 0
+
+
+def _facts(body: bytes) -> dict[str, Any]:
+    words: list[str] = orjson.loads(body)
+    return {"command": [CommandName(words)], "words": [words], "encoding": ""}
+
+
+def _chooses_replies(argv: list[bytes]) -> bool:
+    return len(argv) > 1 and argv[0].upper() == b"CLIENT" and argv[1].upper() == b"REPLY"
+
+
+def _as_resp(answer: Answer, version: int) -> bytes:
+    body = answer.body
+    assert isinstance(body, bytes)
+    return body if answer.content_type == RESP_TYPE else as_resp(body, answer.status, version)

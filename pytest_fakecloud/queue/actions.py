@@ -1,0 +1,142 @@
+"""What a test does to a queue by hand: publishing, scheduling, cancelling, retrying, without HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.errors import ContractError
+from ..core.timeparse import Duration
+from .arguments import (
+    ANY,
+    body_of,
+    forwarded_pairs,
+    labels_of,
+    one_of,
+    setting_pairs,
+    text,
+    whole_seconds,
+)
+from .engine.engine import Engine
+from .engine.publishing import Api
+from .views import DeadLetterView, PublishedMessage, ScheduleView
+
+
+class ByHand:
+    """The part of a queue's handle that does what clients do; it does not count as their calls."""
+
+    engine: Engine
+
+    def check_open(self) -> None:
+        """Raise `ContractError` once the queue is closed."""
+        raise NotImplementedError
+
+    def publish(
+        self,
+        url: str,
+        *,
+        json: Any = ANY,
+        body: bytes | str = b"",
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        retries: int | None = None,
+        callback: str | None = None,
+        failure_callback: str | None = None,
+        queue: str | None = None,
+        method: str | None = None,
+        label: str | Sequence[str] | None = None,
+        timeout: Duration | None = None,
+        settings: Mapping[str, str] | None = None,
+        api: Api = "v2",
+    ) -> PublishedMessage:
+        """Publish a message to a URL, or the first of those to a URL group, without HTTP.
+
+        `headers` are forwarded to the destination; `settings` are further `Upstash-*` headers as on
+        the wire.  Raises `QueueError` as the service would answer, `ContractError` for arguments
+        that no request could carry.
+        """
+        self.check_open()
+        one_of("api", api, ("v1", "v2"))
+        pairs = setting_pairs(settings) + forwarded_pairs(headers)
+        for header, value in (
+            ("Method", method),
+            ("Callback", callback),
+            ("Failure-Callback", failure_callback),
+        ):
+            if value is not None:
+                pairs.append((f"Upstash-{header}", text(header.lower().replace("-", "_"), value)))
+        if retries is not None:
+            pairs.append(("Upstash-Retries", str(retries)))
+        if label is not None:
+            pairs.append(("Upstash-Label", labels_of(label)))
+        for header, span in (("Delay", delay), ("Timeout", timeout)):
+            if span is not None:
+                pairs.append((f"Upstash-{header}", f"{whole_seconds(header.lower(), span)}s"))
+        if json is not ANY:
+            pairs.append(("Content-Type", "application/json"))
+        result = self.engine.publisher.publish(
+            text("url", url),
+            pairs,
+            body_of(body, json),
+            queue_name=None if queue is None else text("queue", queue),
+            api=api,
+            counted=False,
+        )
+        if not result.accepted:
+            raise ContractError(f"nothing was published to {url!r}: the group has no endpoints")
+        return PublishedMessage(self.engine, result.accepted[0].message_id)
+
+    def schedule(
+        self,
+        destination: str,
+        cron: str,
+        *,
+        id: str | None = None,
+        body: bytes | str = b"",
+        settings: Mapping[str, str] | None = None,
+    ) -> ScheduleView:
+        """Create a schedule, or overwrite the one of that id."""
+        self.check_open()
+        pairs = [("Upstash-Cron", text("cron", cron)), *setting_pairs(settings)]
+        if id is not None:
+            pairs.append(("Upstash-Schedule-Id", text("id", id)))
+        result = self.engine.publisher.publish(
+            text("destination", destination),
+            pairs,
+            body_of(body, ANY),
+            schedule_only=True,
+            counted=False,
+        )
+        return ScheduleView(self.engine, str(result.schedule_id))
+
+    def cancel(self, message_id: str | PublishedMessage) -> int:
+        """Cancel a message that is pending; returns how many deliveries that were."""
+        wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
+        if not isinstance(wanted, str):
+            raise ContractError(f"cancel({wanted!r}): give a message or its id")
+        return self.engine.cancel(wanted)
+
+    def retry_dead_letter(
+        self, dlq_id: str | DeadLetterView | PublishedMessage
+    ) -> PublishedMessage:
+        """Publish a dead letter's message anew and remove the dead letter."""
+        wanted = dlq_id.id if isinstance(dlq_id, DeadLetterView) else dlq_id
+        if isinstance(wanted, PublishedMessage):
+            wanted = self._dead_letter_of(wanted)
+        if not isinstance(wanted, str):
+            raise ContractError(f"retry_dead_letter({wanted!r}): give a dead letter or its id")
+        engine = self.engine
+        with engine.lock:
+            row = engine.dead_letters.get(wanted)
+            (accepted,) = engine.publisher.retry_dead_letters([engine.dead_letters.message(row)])
+            engine.dead_letters.delete([row])
+        return PublishedMessage(engine, accepted.message_id)
+
+    def _dead_letter_of(self, message: PublishedMessage) -> str:
+        rows = {row.message_id: row.id for row in self.engine.dead_letters.all()}
+        found = rows.get(message.record.id)
+        if found is None:
+            state = message.state
+            why = "was retried, deleted or expired" if state == "dead_lettered" else f"is {state}"
+            raise ContractError(f"{message!r} is no dead letter: it {why}")
+        return found

@@ -1,0 +1,83 @@
+"""The faults of one URL of a receiver that has several."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ContractError
+
+if TYPE_CHECKING:
+    from ...faults.plan import Fault
+    from ..delivery.destination_server import Destination
+
+
+class ScopedFaults:
+    """The faults of one of a capture's two URLs; every word of the vocabulary, bound to its route.
+
+    What looks at faults or ends them reaches those of this URL and those of the whole capture, and
+    leaves the other URL's alone.
+    """
+
+    def __init__(self, capture: Destination, route: str) -> None:
+        self._capture = capture
+        self._route = route
+
+    def __getattr__(self, word: str) -> Callable[..., Fault]:
+        if word not in (words := self._capture.faults.words()):
+            raise AttributeError(f"{word!r} is no fault here; there are: {', '.join(words)}")
+        return functools.partial(self._prepare, getattr(self._capture.faults, word))
+
+    def _prepare(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:
+        if kwargs.get("route", self._route) != self._route:
+            raise ContractError(
+                f"these faults are for /{self._route} only: leave route={kwargs['route']!r} out, or"
+                f" use the faults of {self._capture.name}"
+            )
+        return method(*args, **{**kwargs, "route": self._route})
+
+    def _is_here(self, fault: Fault) -> bool:
+        return fault.route in (None, self._route)
+
+    @property
+    def active(self) -> tuple[Fault, ...]:
+        """The faults that can still fire on what comes to this URL."""
+        return tuple(fault for fault in self._capture.faults.active if self._is_here(fault))
+
+    @property
+    def is_down(self) -> bool:
+        """Whether `down()` keeps everybody from this URL at present."""
+        return any(fault.kind == "down" for fault in self.active)
+
+    def unused(self) -> list[Fault]:
+        """The faults that never fired, and should have."""
+        return [fault for fault in self._capture.faults.unused() if self._is_here(fault)]
+
+    def up(self) -> None:
+        """End every `down()` that keeps others from this URL."""
+        for fault in self.active:
+            if fault.kind == "down":
+                fault.remove()
+
+    def clear(self) -> None:
+        """Take the faults back and forget them."""
+        for fault in {*self.active, *self.unused()}:
+            fault.must_fire = False
+            fault.remove()
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self.active)
+
+    def __len__(self) -> int:
+        return len(self.active)
+
+    def __bool__(self) -> bool:
+        return bool(self.active)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._capture.faults.words()})
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self.active)) or "none"
+        return f"<faults of /{self._route}: {shown}>"

@@ -1,0 +1,387 @@
+"""`CallbackCapture`: a receiver of the queue's callbacks that knows what it received.
+
+Each callback is decoded, its signature judged with the true reason of a failure, and the waits drive
+the queue where nobody else does.  Importing this module imports pytest-httpserver.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from typing import Any, ClassVar
+
+from werkzeug import Request as WerkzeugRequest
+from werkzeug import Response as WerkzeugResponse
+
+from ...core.aio import drive, in_thread
+from ...core.errors import ContractError
+from ...core.timeparse import monotonic, to_datetime
+from ...handle import Context, Snapshot
+from ..arguments import number
+from ..delivery.destination_server import Destination
+from ..delivery.sender import real_time
+from ..model import DAY, first
+from ..wire.signing import explain
+from .callbacks import (
+    DEFAULT_TIMEOUT,
+    Callback,
+    Captured,
+    nearest,
+)
+
+__all__ = ["Callback", "CallbackCapture", "Captured", "Destination"]
+
+_LONGEST_DRIVE_US = 30 * DAY
+#: How many messages of each queue a failed wait tells of.
+_TOLD = 5
+
+
+class CallbackCapture(Destination):
+    """A receiver of callbacks: publish with `callback_url` and `failure_url`.
+
+    `callbacks` and `failures` are lists of `Callback`; `wait_for_callback()` and
+    `wait_for_failure()` return the next one.  Everything is answered 200 unless an expectation of
+    pytest-httpserver matches, or a fault says otherwise.  `keys` are the signing keys of a queue
+    outside of this cloud, by name; without them the keys of this cloud's queues count.
+    """
+
+    service: ClassVar[str] = "callback_capture"
+    fixture: ClassVar[str] = "callback_capture"
+
+    _paths: ClassVar[tuple[str, ...]] = ("callback", "failure")
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        name: str | None = None,
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
+        self._keys = _checked_keys(keys)
+        self.callbacks = Captured(self, "/callback", failure=False)
+        self.failures = Captured(self, "/failure", failure=True)
+        self._came = context.clock.signal()
+        super().__init__(context, name=name)
+
+    @property
+    def callback_url(self) -> str:
+        """Where callbacks go: the value for `Upstash-Callback`."""
+        return self.callbacks.url
+
+    @property
+    def failure_url(self) -> str:
+        """Where failure callbacks go: the value for `Upstash-Failure-Callback`."""
+        return self.failures.url
+
+    def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
+        """Return the next callback: the oldest that no such call has returned yet."""
+        return self._next(self.callbacks, timeout)
+
+    def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
+        """Return the next failure callback: the oldest that no such call has returned yet."""
+        return self._next(self.failures, timeout)
+
+    @property
+    def aio(self) -> Any:
+        """The waiting calls, awaitable."""
+        return _CaptureAio(self)
+
+    def _next(self, captured: Captured, timeout: float) -> Callback:
+        give_up = _give_up(timeout)
+        while self.drive_until(captured.has_next, max(0.0, give_up - monotonic())):
+            # Another thread may have been quicker.
+            if (item := captured.take()) is not None:
+                return item
+        raise captured.not_come()
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
+        """Record a callback; answer 200, or what an expectation says."""
+        captured = self._captured_at(request.environ["RAW_URI"].partition("?")[0])
+        if captured is None:
+            return super().dispatch(request)
+        list.append(captured, self._read(request, captured is self.failures))
+        self._came.notify()
+        expected = self.permanently_failed or any(
+            handler.matcher.match(request)
+            for handlers in (self.ordered_handlers[:1], self.oneshot_handlers, self.handlers)
+            for handler in list(handlers)
+        )
+        return super().dispatch(request) if expected else WerkzeugResponse("")
+
+    def _captured_at(self, path: str) -> Captured | None:
+        for captured in (self.callbacks, self.failures):
+            if path == captured._path or path.startswith(captured._path + "/"):
+                return captured
+        return None
+
+    def _read(self, request: WerkzeugRequest, failure: bool) -> Callback:
+        body = request.get_data()
+        try:
+            raw = json.loads(body)
+        except (ValueError, RecursionError):
+            raw = None
+        environ = request.environ
+        url = f"{environ['wsgi.url_scheme']}://{environ['HTTP_HOST']}{environ['RAW_URI']}"
+        headers = environ["fakecloud.headers"]
+        signature = first(headers, "Upstash-Signature") or first(headers, "Service-Signature")
+        return Callback(
+            raw=raw if isinstance(raw, dict) else {},
+            headers=headers,
+            problem=self._why_not_verified(signature, body, url),
+            at_us=self.clock.now_us(),
+            failure=failure,
+            request=request,
+        )
+
+    def _why_not_verified(self, signature: str | None, body: bytes, url: str) -> str | None:
+        if self._keys is not None:
+            return explain(signature, body=body, keys=self._keys, at=time.time(), url=url)
+        queues = list(self._queues())
+        if not queues:
+            return "there is no queue in this cloud: give its keys with keys={'current': ...}"
+        keys: dict[str, str] = {}
+        clocks: dict[object, list[str]] = {}
+        for queue in queues:
+            whose = f"{queue.name} " if len(queues) > 1 else ""
+            keys[f"{whose}current"] = queue.current_signing_key
+            keys[f"{whose}next"] = queue.next_signing_key
+            own = clocks.setdefault(getattr(queue, "signature_clock", "receiver"), [])
+            own += [queue.current_signing_key, queue.next_signing_key]
+        # Queues that sign on different clocks are told apart by their keys.
+        kinds = list(clocks)
+        if len(kinds) > 1:
+            kinds = [kind for kind in kinds if _opens(signature, clocks[kind])] or kinds
+        at = self._receiver_time(kinds[0])
+        return explain(signature, body=body, keys=keys, at=at, url=url)
+
+    def _receiver_time(self, kind: object) -> float:
+        if kind == "virtual":
+            return self.clock.now_us() / 1_000_000
+        return real_time() if kind == "real" else time.time()
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
+        """Drive the queues of this cloud, or wait for them, until the condition holds.
+
+        Returns False when nothing is left to deliver, or after `timeout` real seconds.
+        """
+        give_up = _give_up(timeout)
+        for target in self._targets(done, give_up):
+            # Closed at once, whatever is raised: the exception may be kept, and the steps with it.
+            with closing(self.clock.steps(target)) as steps:
+                for timer in steps:
+                    timer.callback(timer.due_us)
+                    if done():
+                        break
+        return self._wait(done, give_up) if self._waits() else done()
+
+    async def adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
+        """`drive_until`, awaitable: deliveries are awaited in the running loop."""
+        give_up = _give_up(timeout)
+        for target in self._targets(done, give_up):
+            await drive(self.clock, target, done=done)
+        if not self._waits():
+            return done()
+        left = threading.Event()
+        try:
+            return await in_thread(self._wait, done, give_up, left)
+        finally:
+            # Of a task that was cancelled, the thread would wait on.
+            left.set()
+            self._came.notify()
+
+    def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
+        """The instants to drive to, one after the other, while there is something to hope for."""
+        limit = self.clock.now_us() + _LONGEST_DRIVE_US
+        driven = [queue for queue in self._queues() if queue.delivery == "driven"]
+        for queue in driven:
+            queue.engine.drive += 1
+        try:
+            if driven and not done() and self.clock.driving:
+                # A handler that waits for what comes after it: told as any other advance inside one.
+                yield self.clock.now_us
+            while driven and not done() and monotonic() < give_up:
+                dues = [queue.engine.next_due_us() for queue in driven if queue.engine.pending]
+                due = min((one for one in dues if one is not None), default=None)
+                if due is None or due > limit:
+                    return
+                yield functools.partial(self._at_least, due)
+        finally:
+            for queue in driven:
+                queue.sender.release()
+
+    def _at_least(self, due_us: int) -> int:
+        return max(due_us, self.clock.now_us())
+
+    def _wait(
+        self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
+    ) -> bool:
+        while True:
+            seen = self._came.version
+            patience = give_up - monotonic()
+            if done():
+                return True
+            if patience <= 0 or self._came.closed or (left is not None and left.is_set()):
+                return False
+            self._came.sleep(seen, patience)
+
+    def _waits(self) -> bool:
+        """Whether a callback may come by itself: from the background, or from outside the cloud."""
+        queues = list(self._queues())
+        return not queues or any(queue.delivery != "driven" for queue in queues)
+
+    def _queues(self) -> Iterator[Any]:
+        return (handle for handle in self.context.handles if handle.service == "queue")
+
+    # -- saying what went wrong ------------------------------------------------------------------
+
+    def account(
+        self, captured: Captured, fields: Mapping[str, object], missing: bool = True
+    ) -> list[str]:
+        """Return, line by line, what came, what differed, and how far the messages are.
+
+        `missing` says that too few came, so that what might still bring them is of interest.
+        """
+        lines = nearest(captured, fields)
+        if captured and not fields:
+            lines.append("  the last one's body:")
+            text = json.dumps(captured[-1].raw, indent=2, ensure_ascii=False)
+            lines += [f"    {line}" for line in text.splitlines()]
+        other = self.failures if captured is self.callbacks else self.callbacks
+        if other:
+            lines.append(f"  {len(other)} {other.kind}(s) came to {other.url} instead:")
+            lines += [f"    {item!r}" for item in other[-3:]]
+        lines += self._told_messages(captured)
+        return lines + (self._prospects() if missing else [])
+
+    def _told_messages(self, captured: Captured) -> list[str]:
+        lines: list[str] = []
+        for queue in self._queues():
+            messages = list(queue.messages())
+            # Those that have to do with this URL, and of these the newest, as they were published.
+            ranked = sorted(
+                enumerate(messages), key=lambda one: (captured.concerns(one[1]), one[0])
+            )
+            for _, message in sorted(ranked[-_TOLD:], key=lambda one: one[0]):
+                lines += [f"  {line}" for line in str(message.timeline).splitlines()]
+            if len(messages) > _TOLD:
+                lines.append(f"  and {len(messages) - _TOLD} more message(s) of {queue.name}")
+        return lines or ["  no message was published to a queue of this cloud"]
+
+    def _prospects(self) -> list[str]:
+        if self.closed:
+            return [f"  {self.name} is closed: nothing can come to it any more"]
+        due = self.clock.next_due()
+        if not self._waits() and due is None:
+            return ["  nothing is left to deliver, so no wait can bring it"]
+        if self._waits() and due is not None and self.clock.mode == "frozen":
+            return [
+                f"  the clock is frozen at {self.clock.now().isoformat()} and the next thing is due "
+                f"at {due.isoformat()}: move it with clock.advance()"
+            ]
+        return [text for queue in self._queues() for text in self._not_waited_for(queue)]
+
+    def _not_waited_for(self, queue: Any) -> Iterator[str]:
+        if queue.delivery != "driven":
+            return
+        due = queue.engine.next_due_us() if queue.engine.pending else None
+        if due is not None and due > self.clock.now_us() + _LONGEST_DRIVE_US:
+            yield (
+                f"  what is due next, at {to_datetime(due).isoformat()}, is more than 30 days ahead:"
+                " move time with clock.advance()"
+            )
+        elif due is not None:
+            yield (
+                f"  {len(queue.engine.pending)} message(s) are still to be delivered, the next at "
+                f"{to_datetime(due).isoformat()}: drive the queue, or give the wait a longer timeout="
+            )
+        for schedule in queue.schedules():
+            if not schedule.paused and (runs := schedule.next_runs(1)):
+                yield (
+                    f"  the schedule {schedule.id} to {schedule.destination} is due at "
+                    f"{runs[0].isoformat()}; a wait does not run schedules: move time with"
+                    " clock.advance()"
+                )
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The expectations and what has come so far."""
+        saved = super().snapshot()
+        saved.data["callbacks"] = self.callbacks.saved()
+        saved.data["failures"] = self.failures.saved()
+        return saved
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to the expectations and the callbacks of a snapshot."""
+        if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
+            super().restore(snapshot)  # which refuses it
+            return
+        own = {"callbacks", "failures"}
+        data = snapshot.data
+        rest = {name: value for name, value in data.items() if name not in own}
+        super().restore(Snapshot(snapshot.fixture, rest))
+        self.callbacks.restore(data["callbacks"])
+        self.failures.restore(data["failures"])
+
+    def close(self) -> None:
+        """End the receiver and every wait for it."""
+        self._came.close()
+        super().close()
+
+
+def _give_up(timeout: object) -> float:
+    number("timeout", timeout, whole=False)
+    # Nobody can sleep for longer.
+    return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
+
+
+def _opens(signature: str | None, keys: Iterable[str]) -> bool:
+    """Whether a token was signed with one of the keys, whatever it claims."""
+    import jwt
+
+    for key in keys:
+        with suppress(jwt.InvalidTokenError):
+            jwt.PyJWS().decode(signature or "", key, algorithms=["HS256"])
+            return True
+    return False
+
+
+def _checked_keys(keys: object) -> dict[str, str] | None:
+    if keys is None:
+        return None
+    if not isinstance(keys, Mapping):
+        raise ContractError(f"keys={keys!r}: give a dict of names and signing keys")
+    for name, key in keys.items():
+        if not isinstance(name, str):
+            raise ContractError(f"the name of a key, {name!r}, is not text: give a str")
+        if not isinstance(key, str) or not key:
+            raise ContractError(f"keys[{name!r}]={key!r} is no signing key: give its text")
+    return dict(keys) or None
+
+
+class _CaptureAio:
+    def __init__(self, capture: CallbackCapture) -> None:
+        self._capture = capture
+
+    async def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
+        """`CallbackCapture.wait_for_callback`, awaitable."""
+        return await self._next(self._capture.callbacks, timeout)
+
+    async def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
+        """`CallbackCapture.wait_for_failure`, awaitable."""
+        return await self._next(self._capture.failures, timeout)
+
+    async def _next(self, captured: Captured, timeout: float) -> Callback:
+        give_up, adrive_until = _give_up(timeout), self._capture.adrive_until
+        while await adrive_until(captured.has_next, max(0.0, give_up - monotonic())):
+            if (item := captured.take()) is not None:
+                return item
+        raise captured.not_come()

@@ -1,0 +1,177 @@
+"""Driving a queue: making what is due happen, and saying what it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...core.aio import drive
+from ...core.clock import Clock, Fired
+from ...core.journal import Found
+from ...core.timeparse import (
+    Duration,
+    Instant,
+    duration_us,
+    to_datetime,
+)
+from ..model import Attempt
+from ..timeline import timeline, waiting_text
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..handle import Queue
+
+
+class Attempts(Found[Attempt]):
+    """The attempts of a driving call, oldest first; `waiting` says what is left, in words."""
+
+    waiting: str = "nothing"
+
+
+class NotIdle(AssertionError):
+    """A queue that still had work to do when the time it was given had passed.
+
+    Raised by `run_until_idle(within=...)`, with the timelines of the first undelivered messages.
+    """
+
+
+Target = Callable[[], int]
+Step = Generator[Target, list[Fired], Attempts]
+"""Yields the instant to move to, worked out when the move begins; receives what fired."""
+
+
+class Driver:
+    """The driving calls of one queue; each exists as a plan that both forms run."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def deliver_due(self) -> Step:
+        """Plan for what is due now."""
+        fired = yield self._queue.clock.now_us
+        return self._report(fired)
+
+    def advance(self, duration: Duration) -> Step:
+        """Plan for everything due within a span."""
+        fired = yield self._queue.clock.after(duration)
+        return self._report(fired)
+
+    def move_to(self, instant: Instant) -> Step:
+        """Plan for everything due up to an instant."""
+        fired = yield self._queue.clock.until(instant)
+        return self._report(fired)
+
+    def run_until_idle(self, within: Duration) -> Step:
+        """Plan for everything until no message is undelivered.  Raises `NotIdle` beyond `within`."""
+        engine, clock = self._queue.engine, self._queue.clock
+        end = clock.now_us() + duration_us(within)
+        fired = yield clock.now_us
+        while engine.pending:
+            due = engine.next_due_us()
+            if due is None:
+                break
+            if due > end:
+                raise NotIdle(self._not_idle(within, end))
+            fired += yield partial(_not_back, clock, due)
+        return self._report(fired)
+
+    def _report(self, fired: Iterable[Fired]) -> Attempts:
+        own = self._queue.engine.messages
+        attempts = Attempts(
+            one.result
+            for one in fired
+            if isinstance(one.result, Attempt) and one.result.message_id in own
+        )
+        attempts.waiting = waiting(self._queue.engine)
+        self._queue.sender.release()
+        return attempts
+
+    def _not_idle(self, within: Duration, end_us: int) -> str:
+        pending = list(self._queue.engine.pending.values())
+        lines = [
+            f"the queue is not idle within {within!r}, that is by {to_datetime(end_us).isoformat()}:"
+            f" {len(pending)} message(s) undelivered. Allow more with within=, or cancel them"
+        ]
+        lines += [timeline(one) for one in pending[:3]]
+        return "\n".join(lines)
+
+    # -- running a plan --------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._queue.check_open()
+        self._queue.engine.drive += 1
+
+    def run(self, plan: Step) -> Attempts:
+        """Run a plan in this thread."""
+        self._begin()
+        try:
+            target = next(plan)
+            while True:
+                target = plan.send(_fire(self._queue.clock, target))
+        except StopIteration as end:
+            result: Attempts = end.value
+            return result
+
+    async def run_async(self, plan: Step) -> Attempts:
+        """Run a plan in the running loop; attempts are awaited in it."""
+        self._begin()
+        try:
+            target = next(plan)
+            while True:
+                target = plan.send(await drive(self._queue.clock, target))
+        except StopIteration as end:
+            result: Attempts = end.value
+            return result
+
+
+def waiting(engine: Engine) -> str:
+    """Return what the undelivered messages of a queue wait for, in words."""
+    pending = list(engine.pending.values())
+    if not pending:
+        return "nothing"
+    lines = [f"{len(pending)} undelivered message(s):"]
+    lines += [f"  {one.public_id} to {one.url}: {waiting_text(one)}" for one in pending[:5]]
+    if len(pending) > 5:
+        lines.append(f"  and {len(pending) - 5} more")
+    return "\n".join(lines)
+
+
+def _not_back(clock: Clock, instant_us: int) -> int:
+    # A running clock may have passed the instant meanwhile.
+    return max(instant_us, clock.now_us())
+
+
+def _fire(clock: Clock, target: Target) -> list[Fired]:
+    fired: list[Fired] = []
+    steps = clock.steps(target)
+    try:
+        for timer in steps:
+            at = clock.now()
+            fired.append(Fired(at, timer.label, timer.callback(timer.due_us)))
+    finally:
+        steps.close()
+    return fired
+
+
+class QueueAio:
+    """The driving calls of a queue, awaitable, for destinations that need the running loop."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def deliver_due(self) -> Attempts:
+        """`Queue.deliver_due`, awaitable."""
+        return await self._driver.run_async(self._driver.deliver_due())
+
+    async def advance(self, duration: Duration) -> Attempts:
+        """`Queue.advance`, awaitable."""
+        return await self._driver.run_async(self._driver.advance(duration))
+
+    async def move_to(self, instant: Instant) -> Attempts:
+        """`Queue.move_to`, awaitable."""
+        return await self._driver.run_async(self._driver.move_to(instant))
+
+    async def run_until_idle(self, within: Duration = "30d") -> Attempts:
+        """`Queue.run_until_idle`, awaitable."""
+        return await self._driver.run_async(self._driver.run_until_idle(within))

@@ -1,0 +1,237 @@
+"""Schedules: cron expressions with time zones, and when they fire next.
+
+Five fields, finest step one minute, UTC unless the text begins with `CRON_TZ=<IANA zone>` (or
+`TZ=`); the names `@hourly @daily @midnight @weekly @monthly @yearly @annually` and `@every
+<duration>`; Sunday is 0; both day fields restricted means either.  The prefix is the one of the
+common Go library, whose documented rules fill the gaps (*decided here*): a time that a change of
+clocks skips is not run, one that it repeats is run twice; `5-5/2` is 5, `10/20` is 10-59/20, a step
+of one leaves an asterisk one; `@every` counts in whole seconds from the schedule's creation.  `?` is
+`*` for days, and what only other cron dialects know (seconds, `L`, `W`, `#`, 7 for Sunday) is
+refused, as is an `@every` below the finest step.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from ...core.timeparse import to_datetime
+from ..errors import bad_request
+from ..model import MINUTE, SECOND, PublishSettings
+from ..wire.headers import LATEST_US
+from ..wire.retry import go_duration_us
+
+_ALIASES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_ZONE = re.compile(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
+_PIECE = re.compile(
+    r"(?:(?P<all>[*?])|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d{1,9}))?\Z", re.ASCII
+)
+_EVERY = "@every "
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    least: int
+    most: int
+    names: tuple[str, ...] = ()
+    day: bool = False
+
+    def number(self, text: str) -> int | None:
+        """Return the number a text means here, or None."""
+        if text.upper() in self.names:
+            return self.least + self.names.index(text.upper())
+        given = int(text) if text.isdecimal() and len(text) < 9 else -1
+        return given if self.least <= given <= self.most else None
+
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day-of-month", 1, 31, day=True),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day-of-week", 0, 6, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), day=True),
+)
+#: More than any change of clocks ever put them back.
+_SOON = timedelta(hours=3)
+
+
+class Cron:
+    """A cron expression that has been read; raises `QueueError` 400 for a malformed one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = " ".join(text.split())
+        body, self.zone = self._split_zone(self.text)
+        self.every_us = self._every(body) if body.lower().startswith(_EVERY) else None
+        if self.every_us is not None:
+            return
+        if body.startswith("@"):
+            expression = _ALIASES.get(body.lower())
+            if expression is None:
+                known = ", ".join([*_ALIASES, "@every <duration>"])
+                raise self._bad(f"unknown name {body}, known are {known}")
+            self.expression = expression
+        else:
+            self.expression = self._fields(body)
+        try:
+            CronSim(self.expression, datetime(2000, 1, 1))
+        except (CronSimError, ValueError) as error:
+            raise self._bad(str(error)) from None
+
+    def next_us(self, after_us: int) -> int | None:
+        """Return the first instant after this one at which it fires; None when it never does."""
+        if self.every_us is not None:
+            due = after_us // SECOND * SECOND + self.every_us
+            return due if due <= LATEST_US else None
+        repeated: int | None = None
+        try:
+            for wall in CronSim(self.expression, self._wall(after_us)):
+                first, second = self._instants(wall)
+                if second is not None and second > after_us:
+                    repeated = second if repeated is None else min(repeated, second)
+                if first is not None and first > after_us:
+                    return first if repeated is None else min(first, repeated)
+        except (OverflowError, ValueError):
+            return None
+        return repeated
+
+    def _wall(self, after_us: int) -> datetime:
+        """The time on the wall to look on from: earlier where the clocks go back soon."""
+        after = to_datetime(after_us)
+        here, later = after.astimezone(self.zone), (after + _SOON).astimezone(self.zone)
+        soon = here.utcoffset() != later.utcoffset()
+        return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
+
+    def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
+        """The instants at which the wall shows a time: none when it is skipped, two when repeated."""
+        instants: list[int | None] = []
+        for fold in (0, 1):
+            there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
+            exists = there.astimezone(self.zone).replace(tzinfo=None) == wall
+            instants.append(round(there.timestamp()) * SECOND if exists else None)
+        first, second = instants
+        return first, second if second != first else None
+
+    def _split_zone(self, text: str) -> tuple[str, tzinfo]:
+        found = _ZONE.match(text)
+        if found is None:
+            return text, UTC
+        name = found.group(1)
+        if name.upper() == "UTC":
+            return found.group(2).strip(), UTC
+        try:
+            return found.group(2).strip(), ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            raise self._bad(f"unknown time zone {name!r}") from None
+
+    def _every(self, body: str) -> int:
+        duration = go_duration_us(body[len(_EVERY) :])
+        if duration is None:
+            raise self._bad("expected a duration such as @every 5m or @every 1h30m")
+        if duration < MINUTE:
+            raise self._bad("the finest step is one minute")
+        return duration // SECOND * SECOND
+
+    def _fields(self, body: str) -> str:
+        fields = body.split()
+        if len(fields) != len(_FIELDS):
+            raise self._bad(f"expected 5 fields, got {len(fields)}")
+        return " ".join(map(self._field, range(len(_FIELDS)), fields))
+
+    def _field(self, index: int, text: str) -> str:
+        """Return a field as a list of numbers, or an asterisk where it restricts nothing."""
+        field = _FIELDS[index]
+        values: set[int] = set()
+        unrestricted = False
+        for piece in text.split(","):
+            found = _PIECE.match(piece)
+            span = None if found is None else _span(field, found)
+            if found is None or span is None:
+                raise self._bad(
+                    f"Bad {field.name}: unexpected {piece!r} in field {index + 1}, expected numbers"
+                    f" from {field.least} to {field.most}"
+                )
+            values.update(span)
+            unrestricted = unrestricted or (found["all"] is not None and span.step == 1)
+        return "*" if unrestricted else ",".join(map(str, sorted(values)))
+
+    def _bad(self, why: str) -> Exception:
+        return bad_request(f"invalid cron expression {self.text!r}: {why}")
+
+
+def _span(field: _Field, piece: re.Match[str]) -> range | None:
+    """Return the numbers a piece of a field means; None when it means none."""
+    step = int(piece["step"] or 1)
+    low: int | None = field.least
+    high: int | None = field.most
+    if piece["all"] is None:
+        low = field.number(piece["low"])
+        if piece["high"] is not None:
+            high = field.number(piece["high"])
+        elif piece["step"] is None:
+            high = low
+    elif piece["all"] == "?" and not field.day:
+        return None
+    if low is None or high is None or low > high or step == 0:
+        return None
+    return range(low, high + 1, step)
+
+
+def as_scheduled(settings: PublishSettings) -> PublishSettings:
+    """Return the settings of the messages that a schedule with these settings creates."""
+    return replace(
+        settings,
+        cron=None,
+        schedule_id=None,
+        deduplication_id=None,
+        content_based_deduplication=False,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Schedule:
+    """One schedule; `settings` are those of the messages it creates."""
+
+    id: str
+    cron: str
+    destination: str
+    settings: PublishSettings
+    body: bytes
+    created_us: int
+    caller_ip: str
+    paused: bool = False
+    next_us: int | None = None
+    last_us: int | None = None
+    last_ids: list[str] = field(default_factory=list)
+    error: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def copy(self) -> Schedule:
+        """Return an independent copy."""
+        return replace(self, last_ids=list(self.last_ids), extra=dict(self.extra))
+
+    def next_runs(self, count: int, after_us: int) -> list[datetime]:
+        """Return the next instants at which it fires, paused or not."""
+        cron = Cron(self.cron)
+        runs: list[datetime] = []
+        at: int | None = after_us
+        if self.next_us is not None and self.next_us > after_us:
+            # What comes every so often goes on from its next run, not from now.
+            runs, at = [to_datetime(self.next_us)][:count], self.next_us
+        while len(runs) < count and (at := cron.next_us(at)) is not None:  # type: ignore[arg-type]
+            runs.append(to_datetime(at))
+        return runs

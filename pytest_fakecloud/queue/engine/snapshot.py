@@ -1,0 +1,94 @@
+"""Copies of all data of a queue: what `snapshot` takes and `restore` puts back.
+
+Ids, signing keys and the clock are not data: they go on.  Records that never change are shared
+between the copies.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..model import LogEntry, Message, Outcome
+from .cron import Schedule
+from .dead_letters import DeadLetter
+from .fifo import Queues
+from .flow import FlowControl
+from .quota import Usage
+from .url_groups import UrlGroups
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One copy; opaque to everybody else, and good for any number of restores."""
+
+    messages: dict[str, Message]
+    pending: tuple[str, ...]
+    groups_of_tasks: dict[str, list[str]]
+    queues: Queues
+    flow: FlowControl
+    groups: UrlGroups
+    schedules: dict[str, Schedule]
+    dead_letters: dict[str, DeadLetter]
+    seen: dict[str, tuple[int, str]]
+    usage: Usage
+    logs: list[LogEntry]
+    in_flight: dict[str, tuple[int, Outcome]]
+    workflow: object
+    crowd: tuple[str, ...]
+
+
+def _copies(messages: dict[str, Message]) -> dict[str, Message]:
+    return {message_id: message.copy() for message_id, message in messages.items()}
+
+
+def save(engine: Engine) -> Saved:
+    """Return a copy of an engine's data; the caller holds its lock."""
+    return Saved(
+        messages=_copies(engine.messages),
+        pending=tuple(engine.pending),
+        groups_of_tasks={name: list(ids) for name, ids in engine.groups_of_tasks.items()},
+        queues=engine.queues.copy(),
+        flow=engine.flow.copy(),
+        groups=engine.groups.copy(),
+        schedules={name: one.copy() for name, one in engine.schedules.by_id.items()},
+        dead_letters=dict(engine.dead_letters.rows),
+        seen=dict(engine.publisher.seen),
+        usage=replace(engine.allowance.usage),
+        logs=list(engine.logs.entries),
+        in_flight=dict(engine.in_flight),
+        workflow=engine.workflow.snapshot(),
+        crowd=tuple(engine.crowd),
+    )
+
+
+def put_back(engine: Engine, saved: Saved) -> None:
+    """Put a copy's data into an engine; the caller holds its lock and plans the timers anew.
+
+    A message whose attempt was being performed when the copy was made is pending again.
+    """
+    engine.messages = _copies(saved.messages)
+    engine.pending = {one: engine.messages[one] for one in saved.pending}
+    engine.groups_of_tasks = {name: list(ids) for name, ids in saved.groups_of_tasks.items()}
+    engine.queues = saved.queues.copy()
+    engine.flow = saved.flow.copy()
+    engine.groups = saved.groups.copy()
+    engine.schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}
+    engine.dead_letters.rows = dict(saved.dead_letters)
+    engine.publisher.seen = dict(saved.seen)
+    engine.allowance.usage = replace(saved.usage)
+    engine.logs.entries = list(saved.logs)
+    engine.in_flight = dict(saved.in_flight)
+    engine.workflow.restore(saved.workflow)
+    engine.crowd = deque(saved.crowd)
+    engine.active = set(engine.in_flight)
+    engine.overtaken = []
+    now = engine.clock.now_us()
+    for message in engine.pending.values():
+        if message.state == "ACTIVE" and message.id not in engine.in_flight:
+            message.state = "RETRY"
+            message.due_us = now

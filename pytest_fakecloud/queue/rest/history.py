@@ -1,0 +1,120 @@
+"""What became of messages: dead letters and logs, `/v2/dlq`, `/v2/events` and `/v2/logs`."""
+
+from __future__ import annotations
+
+from ...http.app import Answer, Request
+from ...http.routing import Route
+from ..engine.dead_letters import DeadLetter
+from ..engine.engine import Engine
+from ..engine.logs import MOST
+from ..engine.publishing import Accepted
+from ..wire import filters, records
+from .payloads import (
+    accepted_record,
+    cursor_field,
+    empty,
+    names_nothing,
+    pairs,
+    query_of,
+    refuse_empty_id,
+    segment,
+)
+
+
+class HistoryRoutes:
+    """Routes of dead letters and logs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def routes(self) -> list[Route]:
+        """Return all of them."""
+        return [
+            Route("GET", "/v2/dlq", "list_dead_letters", self.list_dead_letters),
+            Route("DELETE", "/v2/dlq", "delete_dead_letters", self.delete_dead_letters),
+            Route("POST", "/v2/dlq/retry", "retry_dead_letters", self.retry_dead_letters),
+            Route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", self.retry_dead_letter),
+            Route("GET", "/v2/dlq/{id}", "get_dead_letter", self.get_dead_letter),
+            Route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", self.delete_dead_letter),
+            Route("GET", "/v2/events", "list_events", self.list_events),
+            Route("GET", "/v2/logs", "list_logs", self.list_logs),
+        ]
+
+    # -- dead letters ----------------------------------------------------------------------------
+
+    def _letter(self, dlq_id: str) -> records.Record:
+        engine = self.engine
+        with engine.lock:
+            row = engine.dead_letters.get(dlq_id)
+            message = engine.dead_letters.message(row)
+            return records.dead_letter_record(
+                message, row.id, engine.settings.no_answer_status
+            ) | engine.workflow.dead_letter_fields(message)
+
+    def list_dead_letters(self, request: Request) -> object:
+        chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
+        with self.engine.lock:
+            rows, cursor = self.engine.dead_letters.select(chosen)
+            return {"messages": [self._letter(row.id) for row in rows]} | cursor_field(cursor)
+
+    def get_dead_letter(self, request: Request) -> object:
+        return self._letter(segment(request, "id"))
+
+    def delete_dead_letter(self, request: Request) -> Answer:
+        letters = self.engine.dead_letters
+        with self.engine.lock:
+            letters.delete([letters.get(segment(request, "id"))])
+        return empty()
+
+    def delete_dead_letters(self, request: Request) -> object:
+        with self.engine.lock:
+            rows, cursor = self._chosen_letters(request)
+            return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
+
+    def retry_dead_letter(self, request: Request) -> Answer:
+        letters = self.engine.dead_letters
+        with self.engine.lock:
+            (accepted,) = self._retry([letters.get(segment(request, "id"))], request)
+        return Answer(accepted_record(accepted), 201)
+
+    def retry_dead_letters(self, request: Request) -> Answer:
+        with self.engine.lock:
+            rows, cursor = self._chosen_letters(request)
+            responses = [accepted_record(one) for one in self._retry(rows, request)]
+        return Answer({"cursor": cursor or "", "responses": responses}, 201)
+
+    def _chosen_letters(self, request: Request) -> tuple[list[DeadLetter], str | None]:
+        refuse_empty_id(request, "dlq message")
+        chosen = filters.read_filters(pairs(request, "dlqIds"), filters.FOR_DEAD_LETTERS)
+        if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
+            return [], None
+        return self.engine.dead_letters.select(chosen)
+
+    def _retry(self, rows: list[DeadLetter], request: Request) -> list[Accepted]:
+        letters = self.engine.dead_letters
+        plain = [(name, value) for name, value in request.headers if name.lower() != "content-type"]
+        accepted = self.engine.publisher.retry_dead_letters(map(letters.message, rows), plain)
+        letters.delete(rows)
+        return accepted
+
+    # -- logs ---------------------------------------------------------------------------------
+
+    def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
+        engine = self.engine
+        chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=MOST)
+        with engine.lock:
+            no_answer = engine.settings.no_answer_status
+            engine.history.sweep()
+            rows, cursor = engine.logs.page(chosen, engine.messages, no_answer)
+            found = [
+                records.log_record(row, engine.messages[row.message_id], no_answer) for row in rows
+            ]
+        return found, cursor_field(cursor)
+
+    def list_events(self, request: Request) -> object:
+        rows, cursor = self._log_page(request)
+        return {"events": rows} | cursor
+
+    def list_logs(self, request: Request) -> object:
+        rows, cursor = self._log_page(request)
+        return {"logs": rows, "events": rows} | cursor

@@ -1,0 +1,238 @@
+"""The first era's endpoints: `/v1/...`, over the same store as the second's.
+
+Seed: `PUT /v1/endpoints/<id>` changes the URL of messages created later only; there are no failure
+callbacks in this era.  The other endpoints are those of the vendor's documents of that time and of
+its Terraform client.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...http.app import Answer, Request
+from ...http.readers import json_value
+from ...http.routing import Route
+from ..engine.engine import Engine
+from ..engine.url_groups import UrlGroup
+from ..errors import bad_request, not_found
+from ..model import SECOND
+from ..wire import records
+from ..wire.headers import (
+    as_text,
+    as_wire,
+    check_name,
+    check_url,
+)
+from .payloads import destination_of, segment
+
+OK = {"status": "ok"}
+
+
+class FirstEra:
+    """Routes of `/v1`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def routes(self) -> list[Route]:
+        """Return all of them."""
+        return [
+            Route("POST", "/v1/publish/{destination*}", "publish_v1", self.publish),
+            Route("GET", "/v1/endpoints", "list_endpoints_v1", self.list_endpoints),
+            Route("POST", "/v1/endpoints", "create_endpoint_v1", self.create_endpoint),
+            Route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", self.get_endpoint),
+            Route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", self.change_endpoint),
+            Route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", self.delete_endpoint),
+            Route("GET", "/v1/topics", "list_topics_v1", self.list_topics),
+            Route("POST", "/v1/topics", "create_topic_v1", self.create_topic),
+            Route("GET", "/v1/topics/{name}", "get_topic_v1", self.get_topic),
+            Route("PUT", "/v1/topics/{name}", "rename_topic_v1", self.rename_topic),
+            Route("DELETE", "/v1/topics/{name}", "delete_topic_v1", self.delete_topic),
+            Route("GET", "/v1/messages/{id}", "get_message_v1", self.get_message),
+            Route("DELETE", "/v1/messages/{id}", "cancel_message_v1", self.cancel_message),
+            Route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", self.list_tasks),
+            Route("GET", "/v1/tasks/{id}", "get_task_v1", self.get_task),
+            Route("GET", "/v1/keys", "get_keys_v1", self.get_keys),
+            Route("GET POST", "/v1/keys/rotate", "rotate_keys_v1", self.rotate_keys),
+            Route("GET", "/v1/quota", "quota_v1", self.quota),
+            Route("GET", "/v1/schedules", "list_schedules_v1", self.list_schedules),
+            Route("GET", "/v1/schedules/{id}", "get_schedule_v1", self.get_schedule),
+        ]
+
+    def publish(self, request: Request) -> Answer:
+        destination, settings = destination_of(request)
+        result = self.engine.publisher.publish(
+            destination,
+            request.headers,
+            request.body,
+            query=settings,
+            caller_ip=request.client_address,
+            api="v1",
+        )
+        if result.schedule_id is not None:
+            return Answer({"scheduleId": result.schedule_id}, 201)
+        if not result.accepted:
+            raise bad_request(f"invalid destination: topic {as_text(destination)} has no endpoints")
+        shown = result.accepted[0].message_id
+        message = self.engine.messages.get(shown)
+        body: dict[str, object] = {"messageId": message.public_id if message else shown}
+        if result.duplicate:
+            body["deduplicated"] = True
+        return Answer(body, 202 if result.duplicate else 201)
+
+    # -- endpoints and topics --------------------------------------------------------------------
+
+    def list_endpoints(self, request: Request) -> object:
+        with self.engine.lock:
+            return [records.endpoint_record(*found) for found in self.engine.groups.endpoints()]
+
+    def create_endpoint(self, request: Request) -> object:
+        body = _object(request)
+        url = _text(body, "url")
+        topic_id, name = body.get("topicId"), body.get("topicName")
+        if (topic_id is None) == (name is None):
+            raise bad_request("invalid endpoint: give one of topicId and topicName")
+        engine = self.engine
+        with engine.lock:
+            now = engine.clock.now_us()
+            check_url(as_wire(url), "endpoint")
+            if topic_id is not None:
+                group = self._topic(_text(body, "topicId"))
+            else:
+                group = engine.groups.create(_text(body, "topicName"), now)
+            endpoint = engine.groups.add(group, as_wire(url), None, now, by_id=topic_id is not None)
+            return records.endpoint_record(group, endpoint)
+
+    def get_endpoint(self, request: Request) -> object:
+        with self.engine.lock:
+            return records.endpoint_record(*self.engine.groups.endpoint(segment(request, "id")))
+
+    def change_endpoint(self, request: Request) -> object:
+        engine = self.engine
+        with engine.lock:
+            group, endpoint = engine.groups.endpoint(segment(request, "id"))
+            url = as_wire(_text(_object(request), "url"))
+            group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
+            group.updated_us = engine.clock.now_us()
+            return records.endpoint_record(group, endpoint)
+
+    def delete_endpoint(self, request: Request) -> object:
+        with self.engine.lock:
+            group, endpoint = self.engine.groups.endpoint(segment(request, "id"))
+            group.endpoints.remove(endpoint)
+            group.updated_us = self.engine.clock.now_us()
+        return OK
+
+    def _topic(self, name_or_id: str) -> UrlGroup:
+        return self.engine.groups.get(name_or_id)
+
+    def list_topics(self, request: Request) -> object:
+        with self.engine.lock:
+            return [records.topic_record(one) for one in self.engine.groups.by_name.values()]
+
+    def create_topic(self, request: Request) -> object:
+        name = check_name(_text(_object(request), "name"), "topic name")
+        with self.engine.lock:
+            if name in self.engine.groups.by_name:
+                raise bad_request(f"invalid topic name: {name!r} is taken")
+            return records.topic_record(self.engine.groups.create(name, self.engine.clock.now_us()))
+
+    def get_topic(self, request: Request) -> object:
+        with self.engine.lock:
+            return records.topic_record(self._topic(segment(request, "name")))
+
+    def rename_topic(self, request: Request) -> object:
+        with self.engine.lock:
+            group = self._topic(segment(request, "name"))
+            name = _text(_object(request), "name")
+            self.engine.groups.rename(group, name, self.engine.clock.now_us())
+            return records.topic_record(group)
+
+    def delete_topic(self, request: Request) -> object:
+        with self.engine.lock:
+            self.engine.groups.remove(self._topic(segment(request, "name")))
+        return OK
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def get_message(self, request: Request) -> object:
+        return records.message_record(self.engine.message(segment(request, "id")))
+
+    def cancel_message(self, request: Request) -> Answer:
+        self.engine.cancel(segment(request, "id"))
+        return Answer({"status": "accepted"}, 202)
+
+    def list_tasks(self, request: Request) -> object:
+        with self.engine.lock:
+            now = self.engine.clock.now_us()
+            return [
+                records.task_record(message, now)
+                for message in self.engine.tasks(segment(request, "id"))
+            ]
+
+    def get_task(self, request: Request) -> object:
+        task_id = segment(request, "id")
+        with self.engine.lock:
+            message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
+            if message is None or not task_id.startswith("task_"):
+                raise not_found("task", task_id)
+            return records.task_record(message, self.engine.clock.now_us())
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    def get_keys(self, request: Request) -> object:
+        return {"current": self.engine.keys.current, "next": self.engine.keys.next}
+
+    def rotate_keys(self, request: Request) -> object:
+        self.engine.rotate_keys()
+        return self.get_keys(request)
+
+    def quota(self, request: Request) -> object:
+        # Where the plan sets no limit, the numbers are those of the era's documents.
+        limits = self.engine.limits
+        return {
+            "maxTopics": limits.groups or 20,
+            "maxEndpointsPerTopic": limits.endpoints_per_group or 100,
+            "maxMessageSize": limits.message_size,
+            "maxRetries": limits.retries,
+            "maxSchedules": limits.schedules or 100,
+            "maxRequestsPerDay": limits.daily_messages or 500_000,
+            "retention": limits.retention_us // SECOND,
+            "timeout": limits.timeout_us // SECOND,
+            "maxDelay": (limits.delay_us or 30 * 86_400 * SECOND) // SECOND,
+        }
+
+    def list_schedules(self, request: Request) -> object:
+        with self.engine.lock:
+            return [self._schedule(one) for one in self.engine.schedules.by_id]
+
+    def get_schedule(self, request: Request) -> object:
+        return self._schedule(segment(request, "id"))
+
+    def _schedule(self, schedule_id: str) -> records.Record:
+        engine = self.engine
+        with engine.lock:
+            schedule = engine.schedules.get(schedule_id)
+            return records.schedule_record(
+                schedule,
+                engine.schedules.states(schedule),
+                engine.settings.default_retries,
+                engine.limits.timeout_us,
+            )
+
+
+def _object(request: Request) -> dict[str, Any]:
+    try:
+        value = json_value(request.body)
+    except ValueError as error:
+        raise bad_request(f"invalid body: {error}") from None
+    if not isinstance(value, dict):
+        raise bad_request("invalid body: expected a JSON object")
+    return value
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise bad_request(f"invalid body: {name} must be a non-empty string")
+    return value

@@ -1,0 +1,298 @@
+"""The workflow endpoints: `/v2/workflows/...`, triggers, events to wait for, and webhooks.
+
+Source: the official clients' code and the vendor's documentation.  Decided here: a listing of runs
+begins with the newest; a run that is over has no steps to fetch (404, which clients take for its
+end); `workflowRuns` of a listing are ids of runs, or `true` for whatever there is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...http.app import Answer, Request
+from ...http.readers import json_value
+from ...http.routing import Route
+from ..engine.engine import Engine
+from ..engine.publishing import error_item
+from ..errors import QueueError, bad_request
+from ..model import Headers
+from ..wire import filters
+from ..wire.headers import (
+    as_text,
+    as_wire,
+    check_url,
+    first_setting,
+    header_map,
+    read_flag,
+    read_given,
+    read_integer,
+    unprefixed,
+)
+from ..workflow.log import run_record
+from ..workflow.model import SDK_VERSION, Run, flattened
+from ..workflow.runs import WorkflowRuns
+from .payloads import (
+    bulk_pairs,
+    cursor_field,
+    destination_of,
+    names_nothing,
+    query_of,
+    refuse_empty_id,
+    segment,
+)
+from .routes import HOOKS
+
+__all__ = ["WorkflowRoutes"]
+
+_METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
+_MOST = 100
+_RUN_FIELDS: dict[str, Callable[[Run], tuple[str, ...]]] = {
+    "workflowRunId": lambda run: (run.id,),
+    "workflowRunIds": lambda run: (run.id,),
+    "workflowRuns": lambda run: (run.id,),
+    "workflowUrl": lambda run: (as_text(run.url),),
+    "state": lambda run: (run.state,),
+    "label": lambda run: run.settings.labels,
+    "labels": lambda run: run.settings.labels,
+    "workflowCreatedAt": lambda run: (str(run.created_ms),),
+    "messageId": lambda run: tuple(run.message_ids),
+    "callerIp": lambda run: (run.caller_ip,),
+    "host": lambda run: (urlsplit(run.url).netloc,),
+    "path": lambda run: (urlsplit(run.url).path,),
+    "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
+}
+
+
+class WorkflowRoutes:
+    """The endpoints of workflow runs, over an engine and its `WorkflowRuns`."""
+
+    def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
+        self.engine = engine
+        self.runs = runs
+        runs.attach(engine)
+
+    def routes(self) -> list[Route]:
+        """Return all of them, for the queue's app."""
+        return [
+            Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", self.get_steps),
+            Route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", self.end_run),
+            Route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", self.cancel_runs),
+            Route("GET", "/v2/workflows/events", "list_workflow_runs", self.list_runs),
+            Route("GET", "/v2/workflows/logs", "list_workflow_runs", self.list_runs),
+            Route("POST", "/v2/trigger/{destination*}", "trigger_workflow", self.trigger),
+            Route("POST", "/v2/batch/trigger", "trigger_workflows", self.trigger_many),
+            Route("POST", "/v2/wait/{event}", "wait_for_event", self.wait),
+            Route("POST", "/v2/notify/{event}", "notify_event", self.notify),
+            Route("POST", "/v2/notify/{run}/{event}", "notify_event", self.notify),
+            Route("GET", "/v2/waiters/{event}", "list_waiters", self.waiters),
+            Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", self.webhook),
+        ]
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def get_steps(self, request: Request) -> object:
+        with self.engine.lock:
+            return [step.raw() for step in self.runs.live(segment(request, "id")).steps]
+
+    def end_run(self, request: Request) -> object:
+        cancel = read_flag(request.query("cancel") or "true", "cancel")
+        run_id = segment(request, "id")
+        with self.engine.lock:
+            if cancel:
+                self.runs.cancel(self.runs.live(run_id))
+            else:
+                self.runs.complete(run_id, request.body)
+        return {"cancelled": int(cancel)}
+
+    def cancel_runs(self, request: Request) -> object:
+        refuse_empty_id(request, "workflow run")
+        pairs = bulk_pairs(request, "workflowRunIds")
+        exact = any(
+            name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
+        )
+        pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
+        narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
+        if not narrowed and names_nothing(request, "workflowRunIds", "workflowRunId"):
+            return {"cancelled": 0}
+        with self.engine.lock:
+            found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
+            for run in found:
+                self.runs.cancel(run)
+        return {"cancelled": len(found)} | cursor_field(cursor)
+
+    def list_runs(self, request: Request) -> object:
+        pairs = [
+            pair
+            for pair in query_of(request)
+            if pair[1]
+            and pair[0] not in ("groupBy", "trimBody")
+            and pair != ("workflowRuns", "true")
+        ]
+        with self.engine.lock:
+            found, cursor = self._select(pairs, latest_first=True, default=10)
+            return {"runs": [run_record(self.engine, run) for run in found]} | cursor_field(cursor)
+
+    def _select(
+        self,
+        pairs: list[tuple[str, str]],
+        *,
+        only_live: bool = False,
+        url_prefix: bool = False,
+        latest_first: bool = False,
+        default: int = _MOST,
+    ) -> tuple[list[Run], str | None]:
+        wanted: dict[str, list[str]] = {}
+        paging = filters.Filters()
+        for name, value in pairs:
+            if name in ("cursor", "count", "fromDate", "toDate"):
+                _read_paging(paging, name, value)
+            elif name in _RUN_FIELDS:
+                whole = name in ("workflowUrl",)
+                wanted.setdefault(name, []).extend([value] if whole else value.split(","))
+            else:
+                known = ", ".join(sorted([*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"]))
+                raise bad_request(f"unknown filter {name!r}, expected one of {known}")
+
+        def matches(run: Run) -> bool:
+            if only_live and not run.live:
+                return False
+            if paging.from_us is not None and run.created_us < paging.from_us:
+                return False
+            if paging.to_us is not None and run.created_us > paging.to_us:
+                return False
+            for name, values in wanted.items():
+                found = _RUN_FIELDS[name](run)
+                if url_prefix and name == "workflowUrl":
+                    if not any(one.startswith(tuple(values)) for one in found):
+                        return False
+                elif not any(one in values for one in found):
+                    return False
+            return True
+
+        self.engine.history.sweep()
+        # One that was started again under its old id keeps its place among the others, but is newer.
+        in_order = sorted(self.runs.runs.values(), key=lambda run: run.number)
+        rows = [run for run in in_order if matches(run)]
+        return filters.page(
+            rows,
+            lambda run: run.number,
+            paging,
+            latest_first=latest_first,
+            default=default,
+        )
+
+    # -- triggers --------------------------------------------------------------------------------
+
+    def trigger(self, request: Request) -> Answer:
+        target, settings = destination_of(request)
+        headers = [*request.headers, *settings]
+        return Answer(self._trigger(target, headers, request.body, request), 201)
+
+    def trigger_many(self, request: Request) -> Answer:
+        try:
+            items = json_value(request.body)
+        except ValueError as error:
+            raise bad_request(f"invalid batch: {error}") from None
+        if not isinstance(items, list):
+            raise bad_request("invalid batch: expected a JSON array")
+        return Answer([self._trigger_item(item, request) for item in items], 201)
+
+    def _trigger_item(self, item: Any, request: Request) -> object:
+        try:
+            target = item.get("url") or item.get("destination") if isinstance(item, dict) else None
+            headers = item.get("headers") or {} if isinstance(item, dict) else None
+            if not isinstance(target, str) or not isinstance(headers, dict):
+                raise bad_request("invalid batch item: expected an object with a url")
+            body = item.get("body")
+            if body is not None and not isinstance(body, str):
+                body = json.dumps(body)
+            data = (body or "").encode("utf-8", "surrogatepass")
+            return self._trigger(as_wire(target), flattened(headers), data, request)
+        except QueueError as error:
+            return error_item(error)
+
+    def _trigger(
+        self, target: str, headers: Headers, body: bytes, request: Request
+    ) -> dict[str, object]:
+        check_url(target, "destination")
+        if "cron" in read_given(headers):
+            raise bad_request("invalid trigger: publish a schedule to the workflow instead")
+        run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")
+        own = {"workflow-init", "workflow-runid", "workflow-url"}
+        sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
+        sent += [
+            ("Upstash-Workflow-Init", "true"),
+            ("Upstash-Workflow-RunId", run_id),
+            ("Upstash-Workflow-Url", target),
+            (f"Upstash-Forward-{SDK_VERSION}", "1"),
+        ]
+        if first_setting(sent, "feature-set") is None:
+            sent.append(
+                ("Upstash-Feature-Set", "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig")
+            )
+        published = self.engine.publisher.publish(
+            target, sent, body, caller_ip=request.client_address
+        )
+        (accepted,) = published.accepted
+        if accepted.deduplicated:
+            # By its deduplication id: the run is the one that the first message started.
+            started = self.engine.messages.get(accepted.message_id)
+            run_id = run_id if started is None else started.extra.get("workflow_run_id", run_id)
+        run = self.runs.runs.get(run_id)
+        record: dict[str, object] = {"workflowRunId": run_id, "messageId": accepted.message_id}
+        if run is not None:
+            record["workflowCreatedAt"] = run.created_ms
+        return record | ({"deduplicated": True} if accepted.deduplicated else {})
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def wait(self, request: Request) -> object:
+        try:
+            asked = json_value(request.body)
+        except ValueError as error:
+            raise bad_request(f"invalid body: {error}") from None
+        if not isinstance(asked, dict):
+            raise bad_request("invalid body: expected a JSON object")
+        with self.engine.lock:
+            waiter = self.runs.wait(segment(request, "event"), asked, list(request.headers))
+        return {"messageId": waiter.message_id}
+
+    def notify(self, request: Request) -> Answer:
+        run_id = segment(request, "run") if "run" in request.params else None
+        with self.engine.lock:
+            woken = self.runs.notify(segment(request, "event"), request.body, run_id)
+        return Answer(woken, 201)
+
+    def waiters(self, request: Request) -> object:
+        with self.engine.lock:
+            waiting = self.runs.waiters.get(segment(request, "event"), [])
+            return [waiter.record() for waiter in waiting]
+
+    def webhook(self, request: Request) -> object:
+        event = {
+            "method": request.method,
+            "header": header_map(request.headers),
+            "body": base64.b64encode(request.body).decode("ascii"),
+            "proto": "http",
+            "host": request.header("Host") or "127.0.0.1",
+            "url": request.target,
+        }
+        with self.engine.lock:
+            run_id = segment(request, "run")
+            self.runs.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
+        return {}
+
+
+def _read_paging(paging: filters.Filters, name: str, value: str) -> None:
+    if name == "cursor":
+        paging.cursor = value or None
+    elif name == "count":
+        paging.count = min(read_integer(value, "count", least=1), _MOST)
+    elif name == "fromDate":
+        paging.from_us = read_integer(value, "fromDate") * 1000
+    else:
+        paging.to_us = read_integer(value, "toDate") * 1000 + 999

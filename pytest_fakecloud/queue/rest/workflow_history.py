@@ -1,0 +1,226 @@
+"""The dead letters of workflow runs: `/v2/workflows/dlq`.
+
+Source: the official clients' code and the vendor's documentation.  Decided here: `resume` and
+`restart` make a new run and take the row out of the dead letters; `DELETE .../callback/<id>` gives a
+failure callback up: one on its way is cancelled, of one that failed its own dead letter goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...http.app import Request
+from ...http.routing import Route
+from ..engine.dead_letters import DeadLetter
+from ..engine.engine import Engine
+from ..errors import QueueError, not_found
+from ..model import Headers, Message
+from ..wire import filters, records
+from ..wire.headers import as_wire, read_settings, unprefixed
+from ..workflow.model import Run
+from ..workflow.runs import WorkflowRuns
+from .payloads import (
+    bulk_pairs,
+    cursor_field,
+    names_nothing,
+    query_of,
+    refuse_empty_id,
+    segment,
+)
+
+__all__ = ["WorkflowHistoryRoutes"]
+
+_ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY", "ERROR")
+
+
+class WorkflowHistoryRoutes:
+    """The endpoints of the dead letters of runs, over an engine and its `WorkflowRuns`."""
+
+    def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
+        self.engine = engine
+        self.runs = runs
+
+    def routes(self) -> list[Route]:
+        """Return all of them, for the queue's app."""
+        dlq = "/v2/workflows/dlq"
+        return [
+            Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.resume),
+            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", self.resume),
+            Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.restart),
+            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.restart),
+            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", self.retry_failure),
+            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", self.give_up_failure),
+            Route("GET", dlq, "list_workflow_dead_letters", self.list_dead_letters),
+            Route("DELETE", dlq, "delete_workflow_dead_letters", self.delete_dead_letters),
+            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", self.get_dead_letter),
+            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", self.delete_one),
+        ]
+
+    def list_dead_letters(self, request: Request) -> object:
+        with self.engine.lock:
+            rows, cursor = self._letters(query_of(request), request)
+            return {"messages": [self._letter(row) for row in rows]} | cursor_field(cursor)
+
+    def get_dead_letter(self, request: Request) -> object:
+        with self.engine.lock:
+            return self._letter(self._row(segment(request, "id")))
+
+    def delete_one(self, request: Request) -> object:
+        with self.engine.lock:
+            row = self._row(segment(request, "id"))
+            return {"deleted": self.engine.dead_letters.delete([row])}
+
+    def delete_dead_letters(self, request: Request) -> object:
+        refuse_empty_id(request, "dlq message")
+        with self.engine.lock:
+            rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+            return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
+
+    def resume(self, request: Request) -> object:
+        return self._again(request, self._resumed)
+
+    def restart(self, request: Request) -> object:
+        return self._again(request, self._restarted)
+
+    def retry_failure(self, request: Request) -> object:
+        engine = self.engine
+        with engine.lock:
+            row = self._row(segment(request, "id"))
+            run = self._run_of(engine.dead_letters.message(row))
+            failure = self.runs.failure_callback(run)
+            if failure is None or failure.state != "FAILED":
+                raise not_found("failed failure callback of workflow run", run.id)
+            engine.publisher.retry_dead_letters([failure])
+            if failure.dlq_id is not None:
+                engine.dead_letters.rows.pop(failure.dlq_id, None)
+            return _created(run)
+
+    def give_up_failure(self, request: Request) -> object:
+        engine = self.engine
+        with engine.lock:
+            run = self._run_of(engine.dead_letters.message(self._row(segment(request, "id"))))
+            failure = self.runs.failure_callback(run)
+            if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
+                raise not_found("unfinished failure callback of workflow run", run.id)
+            if failure.state == "FAILED":
+                engine.dead_letters.rows.pop(failure.dlq_id or "", None)
+                run.failure_message_id = None
+            else:
+                engine.cancel_all([failure])
+            return {"deleted": 1}
+
+    def _again(self, request: Request, make: Callable[[Message, Headers], Run]) -> object:
+        plain = [
+            pair
+            for pair in request.headers
+            if (unprefixed(pair[0]) or "").startswith(("retr", "flow-control-"))
+        ]
+        with self.engine.lock:
+            single = "id" in request.params
+            if single:
+                rows, cursor = [self._row(segment(request, "id"))], None
+            else:
+                refuse_empty_id(request, "dlq message")
+                rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+            # Of a selection that the day has no room for, none is started anew.
+            self.engine.allowance.check_room(len(rows))
+            runs = []
+            for row in rows:
+                runs.append(make(self.engine.dead_letters.message(row), plain))
+                self.engine.dead_letters.delete([row])
+        if single:
+            return _created(runs[0])
+        return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
+
+    def _resumed(self, message: Message, headers: Headers) -> Run:
+        old = self._run_of(message)
+        new, body = self.runs.resume(message, self.engine.new_id("wfr_"), old.settings)
+        if not new.steps:
+            del self.runs.runs[new.id]
+            return self._restarted(message, headers)
+        try:
+            self._republish(message, new.id, headers, body, init=False)
+        except QueueError:
+            del self.runs.runs[new.id]
+            raise
+        return new
+
+    def _restarted(self, message: Message, headers: Headers) -> Run:
+        old = self._run_of(message)
+        started = self.runs.first_message(old)
+        new_id = self.engine.new_id("wfr_")
+        self._republish(started, new_id, headers, self.runs.first_body(old), init=True)
+        new = self.runs.get(new_id)
+        new.invoker = old.invoker
+        return new
+
+    def _republish(
+        self, message: Message, run_id: str, headers: Headers, body: bytes, *, init: bool
+    ) -> None:
+        settings = message.settings
+        sent: Headers = [
+            pair
+            for pair in settings.workflow
+            if pair[0].lower()
+            not in ("upstash-workflow-runid", "upstash-workflow-init", "upstash-workflow-invoke")
+        ]
+        sent += [
+            ("Upstash-Workflow-RunId", run_id),
+            ("Upstash-Workflow-Init", "true" if init else "false"),
+            ("Upstash-Method", settings.method),
+        ]
+        sent += [(f"Upstash-Forward-{name}", value) for name, value in settings.forward]
+        if settings.content_type:
+            sent.append(("Content-Type", settings.content_type))
+        if settings.labels:
+            sent.append(("Upstash-Label", as_wire(",".join(settings.labels))))
+        for mark, url, nested in (
+            ("Callback", settings.callback, settings.callback_headers),
+            ("Failure-Callback", settings.failure_callback, settings.failure_callback_headers),
+        ):
+            if url is not None:
+                sent.append((f"Upstash-{mark}", url))
+                sent += [
+                    (f"Upstash-{mark}-{name[8:]}", run_id if _is_run_id(name) else value)
+                    for name, value in nested
+                ]
+        given = read_settings(headers)
+        if given.retries is None:
+            sent.append(("Upstash-Retries", str(message.max_retries)))
+        if given.retry_delay is None and message.retry_delay is not None:
+            sent.append(("Upstash-Retry-Delay", message.retry_delay))
+        sent += headers
+        self.engine.publisher.publish(message.url, sent, body, counted=False)
+
+    def _run_of(self, message: Message) -> Run:
+        return self.runs.get(str(message.extra.get("workflow_run_id")))
+
+    def _row(self, dlq_id: str) -> DeadLetter:
+        row = self.engine.dead_letters.get(dlq_id)
+        if "workflow_run_id" not in self.engine.dead_letters.message(row).extra:
+            raise not_found("dlq message", dlq_id)
+        return row
+
+    def _letters(
+        self, pairs: list[tuple[str, str]], request: Request
+    ) -> tuple[list[DeadLetter], str | None]:
+        kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
+        chosen = filters.read_filters(kept, filters.FOR_DEAD_LETTERS)
+        if chosen.empty and names_nothing(request, "dlqIds", "dlqId"):
+            return [], None
+        chosen.fields["source"] = ["workflow"]
+        return self.engine.dead_letters.select(chosen)
+
+    def _letter(self, row: DeadLetter) -> records.Record:
+        message = self.engine.dead_letters.message(row)
+        return records.dead_letter_record(
+            message, row.id, self.engine.settings.no_answer_status
+        ) | self.engine.workflow.dead_letter_fields(message)
+
+
+def _created(run: Run) -> dict[str, object]:
+    return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
+
+
+def _is_run_id(name: str) -> bool:
+    return name.lower().endswith("workflow-runid")

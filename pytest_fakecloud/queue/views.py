@@ -1,0 +1,299 @@
+"""What a test sees of a queue: messages, dead letters, schedules, and timelines in words."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from ..core.errors import ContractError
+from ..core.journal import Found
+from ..core.timeparse import to_datetime
+from .arguments import number
+from .engine.cron import Schedule
+from .engine.engine import Engine
+from .model import Attempt, Kind, Message
+from .timeline import timeline
+from .wire.callback import source_headers
+from .wire.headers import as_text, header_map
+
+#: The tester's word for each state of the service.
+WORDS = {
+    "CREATED": "pending",
+    "RETRY": "pending",
+    "ERROR": "pending",
+    "ACTIVE": "in_flight",
+    "DELIVERED": "delivered",
+    "FAILED": "dead_lettered",
+    "CANCEL_REQUESTED": "cancelled",
+    "CANCELED": "cancelled",
+}
+#: No test looks at more of them, and each takes its time.
+_MOST_RUNS = 10_000
+STATES = tuple(dict.fromkeys(WORDS.values()))
+
+
+def _gone(engine: Engine) -> str:
+    forgets = engine.settings.history_us is not None
+    return "gone: the queue was reset or restored" + (", or its history has passed" * forgets)
+
+
+class PublishedMessage:
+    """A message of a queue as it stands whenever it is looked at.
+
+    `state` is `pending`, `in_flight`, `delivered`, `dead_lettered` or `cancelled`; `service_state`
+    is the service's own word for it.  `json` is the parsed body (`AssertionError` when it is none).
+    """
+
+    __slots__ = ("_engine", "_id")
+
+    def __init__(self, engine: Engine, message_id: str) -> None:
+        self._engine = engine
+        self._id = message_id
+
+    @property
+    def record(self) -> Message:
+        """The engine's own record, for what has no property here."""
+        found = self._engine.messages.get(self._id)
+        if found is None:
+            raise ContractError(f"message {self._id} is {_gone(self._engine)}")
+        return found
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the queue no longer has it: it was reset or restored, or `history` has passed."""
+        return self._id not in self._engine.messages
+
+    @property
+    def id(self) -> str:
+        """The id that clients and destinations see."""
+        return self.record.public_id
+
+    @property
+    def url(self) -> str:
+        """The destination, as published."""
+        return as_text(self.record.url)
+
+    @property
+    def method(self) -> str:
+        """The HTTP method of its deliveries."""
+        return self.record.settings.method
+
+    @property
+    def headers(self) -> dict[str, list[str]]:
+        """The headers meant for the destination: canonical name to values."""
+        return header_map(source_headers(self.record))
+
+    @property
+    def body(self) -> bytes:
+        """The published body."""
+        return self.record.body
+
+    @property
+    def json(self) -> Any:
+        """The published body as JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise AssertionError(f"the body of {self.id} is no JSON: {self.body!r}") from error
+
+    @property
+    def state(self) -> str:
+        """Where it stands, in the tester's words."""
+        return WORDS[self.record.state]
+
+    @property
+    def service_state(self) -> str:
+        """Where it stands, in the service's words."""
+        return self.record.state
+
+    @property
+    def kind(self) -> Kind:
+        """`message`, or `callback` or `failure_callback` about another one."""
+        return self.record.kind
+
+    @property
+    def attempts(self) -> Found[Attempt]:
+        """Its attempts, oldest first."""
+        return Found(self.record.attempts)
+
+    @property
+    def retried(self) -> int:
+        """How many retries were made or planned."""
+        return self.record.retried
+
+    @property
+    def max_retries(self) -> int:
+        """How many retries it may have."""
+        return self.record.max_retries
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels."""
+        return self.record.settings.labels
+
+    @property
+    def label(self) -> str | None:
+        """Its first label."""
+        return self.labels[0] if self.labels else None
+
+    @property
+    def queue(self) -> str | None:
+        """The ordered queue it was enqueued on."""
+        return self.record.queue_name
+
+    @property
+    def topic(self) -> str | None:
+        """The URL group it was published to."""
+        return self.record.topic_name
+
+    @property
+    def schedule_id(self) -> str | None:
+        """The schedule that created it."""
+        return self.record.schedule_id
+
+    @property
+    def dlq_id(self) -> str | None:
+        """The id of its dead letter."""
+        return self.record.dlq_id
+
+    @property
+    def created(self) -> datetime:
+        """When it was published."""
+        return to_datetime(self.record.created_us)
+
+    @property
+    def due(self) -> datetime | None:
+        """When its next attempt is due; None while it waits for something else, or has ended."""
+        due = self.record.due_us
+        return None if due is None else to_datetime(due)
+
+    @property
+    def source(self) -> PublishedMessage | None:
+        """The message a callback is about."""
+        source_id = self.record.source_id
+        return None if source_id is None else PublishedMessage(self._engine, source_id)
+
+    @property
+    def callbacks(self) -> Found[PublishedMessage]:
+        """The callbacks and failure callbacks about it."""
+        own = self._id
+        return Found(
+            PublishedMessage(self._engine, one.id)
+            for one in list(self._engine.messages.values())
+            if one.source_id == own
+        )
+
+    @property
+    def timeline(self) -> str:
+        """What happened to it: when, what, status, how long it waited and why."""
+        return timeline(self.record)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PublishedMessage) and self._id == other._id
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+    def __repr__(self) -> str:
+        if self.is_gone:
+            return f"<Message {self._id}, {_gone(self._engine)}>"
+        return f"<Message {self._id} {self.method} {self.url} {self.state}>"
+
+
+class DeadLetterView:
+    """A dead letter: `id` for the DLQ endpoints, `message`, and the last answer."""
+
+    __slots__ = ("_engine", "at", "id", "message")
+
+    def __init__(self, engine: Engine, dlq_id: str, message_id: str, at_us: int) -> None:
+        self._engine = engine
+        self.id = dlq_id
+        self.at = to_datetime(at_us)
+        self.message = PublishedMessage(engine, message_id)
+
+    @property
+    def url(self) -> str:
+        """The destination of the message."""
+        return self.message.url
+
+    @property
+    def json(self) -> Any:
+        """The published body as JSON."""
+        return self.message.json
+
+    @property
+    def status(self) -> int | None:
+        """The status of the last answer; None when there was none."""
+        outcome = self.message.record.last_outcome
+        return None if outcome is None else outcome.status
+
+    @property
+    def response_body(self) -> bytes:
+        """The body of the last answer."""
+        outcome = self.message.record.last_outcome
+        return b"" if outcome is None else outcome.body
+
+    @property
+    def timeline(self) -> str:
+        """What happened to the message."""
+        return self.message.timeline
+
+    def __repr__(self) -> str:
+        if self.message.is_gone:
+            return f"<DeadLetter {self.id}, {_gone(self._engine)}>"
+        return f"<DeadLetter {self.id} {self.url} status {self.status}>"
+
+
+class ScheduleView:
+    """A schedule of a queue; `next_runs(n)` are its next instants."""
+
+    __slots__ = ("_engine", "id")
+
+    def __init__(self, engine: Engine, schedule_id: str) -> None:
+        self._engine = engine
+        self.id = schedule_id
+
+    @property
+    def record(self) -> Schedule:
+        """The engine's own record."""
+        return self._engine.schedules.get(self.id)
+
+    @property
+    def cron(self) -> str:
+        """The cron expression, as given."""
+        return self.record.cron
+
+    @property
+    def destination(self) -> str:
+        """The URL or group its messages go to."""
+        return as_text(self.record.destination)
+
+    @property
+    def paused(self) -> bool:
+        """Whether it creates no messages at present."""
+        return self.record.paused
+
+    @property
+    def last_run(self) -> datetime | None:
+        """When it last created messages."""
+        last = self.record.last_us
+        return None if last is None else to_datetime(last)
+
+    def next_runs(self, count: int = 1) -> list[datetime]:
+        """Return the next instants at which it falls due, aware UTC; 10 000 at most."""
+        number("count", count)
+        if count > _MOST_RUNS:
+            raise ContractError(f"count={count}: give at most {_MOST_RUNS} runs of a schedule")
+        return self.record.next_runs(count, self._engine.clock.now_us())
+
+    def fire(self) -> Found[PublishedMessage]:
+        """Create the messages of a run at once; its plan stays.  Returns them."""
+        return Found(
+            PublishedMessage(self._engine, one) for one in self._engine.schedules.fire(self.id)
+        )
+
+    def __repr__(self) -> str:
+        if self.id not in self._engine.schedules.by_id:
+            return f"<Schedule {self.id}, gone: deleted, or the queue was reset or restored>"
+        return f"<Schedule {self.id} {self.cron!r} to {self.destination}>"

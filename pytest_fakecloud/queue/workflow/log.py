@@ -1,0 +1,180 @@
+"""The record of a workflow run as `/v2/workflows/events` lists it: steps in groups, with states.
+
+Source: the type definitions of the JavaScript client.  Decided here: a message that is still on its
+way appears in a last group of type `next`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..engine.engine import Engine
+from ..model import Message
+from ..wire.headers import as_text, header_map
+from ..wire.records import ms
+from .model import Run, Step, callback_state
+
+__all__ = ["run_record"]
+
+Record = dict[str, Any]
+_NEXT_STATES = {
+    "CREATED": "STEP_PROGRESS",
+    "ACTIVE": "STEP_PROGRESS",
+    "ERROR": "STEP_RETRY",
+    "RETRY": "STEP_RETRY",
+    "FAILED": "STEP_FAILED",
+    "CANCEL_REQUESTED": "STEP_CANCELED",
+    "CANCELED": "STEP_CANCELED",
+}
+_COPIED = ("sleepFor", "sleepUntil", "waitEventId", "waitTimeout", "targetStep")
+
+
+def run_record(engine: Engine, run: Run) -> Record:
+    """Return one run with its steps; the caller holds the engine's lock."""
+    record: Record = {
+        "workflowRunId": run.id,
+        "workflowUrl": as_text(run.url),
+        "workflowState": run.state,
+        "workflowRunCreatedAt": run.created_ms,
+        "steps": _groups(engine, run),
+    }
+    if run.completed_us is not None:
+        record["workflowRunCompletedAt"] = ms(run.completed_us)
+    if run.response:
+        record["workflowRunResponse"] = run.response.decode("utf-8", "replace")
+    if run.dlq_id is not None:
+        record["dlqId"] = run.dlq_id
+    if run.settings.labels:
+        record["label"] = run.settings.labels[0]
+        record["labels"] = list(run.settings.labels)
+    if run.invoker is not None:
+        record["invoker"] = {
+            "workflowRunId": run.invoker.run_id,
+            "workflowUrl": run.invoker.url,
+            "workflowRunCreatedAt": run.invoker.created_ms,
+        }
+    failure = engine.messages.get(run.failure_message_id or "")
+    if failure is not None:
+        record["failureFunction"] = _failure(engine, run, failure)
+    return record
+
+
+def _groups(engine: Engine, run: Run) -> list[Record]:
+    groups: list[Record] = []
+    shown = set()
+    for index, step in enumerate(run.steps):
+        shown.add(step.message_id)
+        read = step.read()
+        if index and read.get("stepId") == 0 and _concurrent(read) > 1:
+            # Only the plan of a parallel step; its result comes as an entry of its own.
+            continue
+        record = _step(engine, run, step, read, index)
+        parallel = record["concurrent"] > 1
+        last = groups[-1] if groups else None
+        if parallel and last is not None and last["type"] == "parallel":
+            last["steps"].append(record)
+        else:
+            groups.append({"type": "parallel" if parallel else "sequential", "steps": [record]})
+    following = [
+        _next(engine.messages[one])
+        for one in run.message_ids
+        if one in engine.messages and _unfinished(engine.messages[one], run, shown)
+    ]
+    if following:
+        groups.append({"type": "next", "steps": following})
+    return groups
+
+
+def _unfinished(message: Message, run: Run, shown: set[str]) -> bool:
+    if message.id in shown:
+        # Its own step is recorded; what it is about to bring is not.
+        return message.state in ("ACTIVE", "ERROR", "RETRY", "FAILED") and run.steps != []
+    return not message.finished and message.id != run.failure_message_id
+
+
+def _step(engine: Engine, run: Run, step: Step, read: Record, index: int) -> Record:
+    message = engine.messages.get(step.message_id)
+    record: Record = {
+        "stepId": read.get("stepId", index),
+        "stepName": read.get("stepName", "init"),
+        "stepType": read.get("stepType", "Initial"),
+        "callType": "step",
+        "messageId": step.message_id,
+        "out": read.get("out") if read else step.body.decode("utf-8", "replace"),
+        "concurrent": _concurrent(read),
+        "state": "STEP_SUCCESS",
+        "retries": 0 if message is None else message.max_retries,
+        "createdAt": ms(step.at_us if message is None else message.created_us),
+        "headers": {} if message is None else header_map(message.settings.forward),
+    }
+    if message is not None and message.retry_delay is not None:
+        record["retryDelay"] = message.retry_delay
+    record |= {name: read[name] for name in _COPIED if read.get(name) is not None}
+    if record["stepType"] == "Call" and isinstance(record["out"], str):
+        record |= _call(record["out"])
+    return record
+
+
+def _concurrent(read: Record) -> int:
+    # A step is the client's own JSON: any type may stand there.
+    given = read.get("concurrent")
+    return given if isinstance(given, int) and given > 1 else 1
+
+
+def _call(out: str) -> Record:
+    try:
+        answer = json.loads(out)
+    except ValueError:
+        return {}
+    if not isinstance(answer, dict):
+        return {}
+    return {
+        "callResponseStatus": answer.get("status"),
+        "callResponseBody": answer.get("body"),
+        "callResponseHeaders": answer.get("header"),
+    }
+
+
+def _next(message: Message) -> Record:
+    record: Record = {
+        "messageId": message.id,
+        "state": _NEXT_STATES.get(message.state, "STEP_PROGRESS"),
+        "retries": message.max_retries,
+    }
+    if message.retry_delay is not None:
+        record["retryDelay"] = message.retry_delay
+    errors = [
+        {
+            "error": "" if attempt.exception is None else str(attempt.exception),
+            "body": attempt.body.decode("utf-8", "replace"),
+            "headers": header_map(attempt.headers),
+            "status": attempt.status or 0,
+            "time": ms(attempt.at_us),
+        }
+        for attempt in message.attempts
+        if attempt.state == "failed"
+    ]
+    return record | ({"errors": errors} if errors else {})
+
+
+def _failure(engine: Engine, run: Run, message: Message) -> Record:
+    source = engine.messages.get(run.failed_message_id or "")
+    answer = source.last_outcome if source is not None else None
+    record: Record = {
+        "messageId": message.id,
+        "url": as_text(message.url),
+        "state": callback_state(message),
+        "failHeaders": {} if answer is None else header_map(answer.headers),
+        "failStatus": 0 if answer is None else answer.status or 0,
+        "failResponse": "" if answer is None else answer.body.decode("utf-8", "replace"),
+        "dlqId": run.dlq_id or "",
+    }
+    result = message.last_outcome
+    if result is not None and result.status is not None:
+        record["responseStatus"] = result.status
+        record["responseBody"] = result.body.decode("utf-8", "replace")
+        record["responseHeaders"] = header_map(result.headers)
+    if message.due_us is not None:
+        record["nextDeliveryTime"] = ms(message.due_us)
+    return record

@@ -1,0 +1,547 @@
+"""Workflow runs: the list of steps the queue keeps for each, and who waits for whom.
+
+A run begins with a message whose `Upstash-Workflow-Init` is `true`.  Each later message with the
+run's id is a step: when it is first delivered it joins the run's list, and what is sent is that list
+up to it, as `[{messageId, body (base64), callType}]`, never the message's own body.  Messages with a
+call type `toCallback`, `fromCallback` or `failureCall` are sent as they are.
+
+Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
+Decided here: a list above the plan's message size is left out when the client can fetch it
+(`LazyFetch`); a step for a run that is over or unknown is refused with 400, for one that is over
+together with the whole batch it stands in; callbacks about a cancelled run are dropped; whatever a
+step that was given up calls at its failure URL is the run's failure callback.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import QueueError, bad_request, not_found
+from ..model import (
+    FAILURE_CALLBACK,
+    MESSAGE,
+    Headers,
+    Message,
+    PublishSettings,
+    first,
+)
+from ..wire.headers import (
+    as_text,
+    as_wire,
+    check_url,
+    first_setting,
+    header_map,
+    read_duration,
+    read_given,
+    read_integer,
+)
+from .model import (
+    SDK_VERSION,
+    Invoker,
+    Run,
+    RunState,
+    Step,
+    Waiter,
+    callback_state,
+    flattened,
+)
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+__all__ = ["WorkflowRuns"]
+
+#: The run's settings that its trigger gives to every later message of it (`WF_TriggerOnConfig`).
+_INHERITED = ("retry_delay", "failure_callback", "flow")
+_RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
+
+
+class WorkflowRuns:
+    """All runs of one queue: the engine's `WorkflowHooks`, and what the endpoints ask for.
+
+    `attach` connects it to its engine; everything is called with the engine's lock held.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Run] = {}
+        self.waiters: dict[str, list[Waiter]] = {}
+        self.notified: dict[tuple[str, str], bytes] = {}
+        self._engine: Engine | None = None
+
+    def attach(self, engine: Engine) -> None:
+        """Connect the runs to the engine whose messages they follow."""
+        self._engine = engine
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the queue."""
+        assert self._engine is not None, "attach() comes first"
+        return self._engine
+
+    # -- what the engine asks --------------------------------------------------------------------
+
+    def accept(self, message: Message, at_us: int) -> str | None:
+        """Look at a message before it is stored; see `WorkflowHooks.accept`."""
+        if message.kind == FAILURE_CALLBACK:
+            self._note_failure_callback(message)
+        control = message.settings.workflow
+        run_id = first(control, "Upstash-Workflow-RunId")
+        if not run_id:
+            return None
+        message.extra["workflow_run_id"] = run_id
+        message.extra["workflow_url"] = first(control, "Upstash-Workflow-Url") or message.url
+        call_type = (first(control, "Upstash-Workflow-CallType") or "step").lower()
+        message.extra["workflow_call_type"] = call_type
+        run = self.runs.get(run_id)
+        if (first(control, "Upstash-Workflow-Init") or "").lower() == "true":
+            if run is not None and run.live:
+                return run.first_message_id
+            self._begin(run_id, message, at_us)
+            return None
+        retry_of = message.extra.get("retry_of")
+        if run is not None and retry_of is not None and retry_of == run.failed_message_id:
+            self._reopen(run, retry_of, message.id)
+        elif message.kind != MESSAGE:
+            if run is None or run.state == "RUN_CANCELED":
+                return message.source_id or message.id
+        elif run is None:
+            raise bad_request(f"workflow run {as_text(run_id)} not found")
+        elif not run.live:
+            raise _is_over(run)
+        if run is not None:
+            run.message_ids.append(message.id)
+            message.extra["workflow_created_ms"] = run.created_ms
+            self._inherit(message, run, step=call_type not in _RAW_CALLS)
+        return None
+
+    def refuse(self, requests: Iterable[Headers]) -> None:
+        """Refuse steps of runs that have ended; see `WorkflowHooks.refuse`."""
+        if not self.runs:
+            return
+        begun = set()
+        for headers in requests:
+            run_id = first_setting(headers, "workflow-runid") or ""
+            if (first_setting(headers, "workflow-init") or "").lower() == "true":
+                begun.add(run_id)
+            run = self.runs.get(run_id)
+            if run is not None and not run.live and run_id not in begun:
+                raise _is_over(run)
+
+    def body(self, message: Message, at_us: int) -> bytes:
+        """Return the list of steps up to this message, or the message's own body."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        if run is None or message.extra.get("workflow_call_type") in _RAW_CALLS:
+            return message.body
+        position = _position(run, message.id)
+        if position is None:
+            # From here on the time-out is what happened, whatever becomes of its delivery.
+            self._drop_waiter(message.id)
+            run.steps.append(Step(message.id, message.body, at_us))
+            position = len(run.steps) - 1
+        listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
+        lazy = "lazyfetch" in _features(message.settings)
+        return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
+
+    def callback_fields(self, message: Message) -> dict[str, object]:
+        """Return what callbacks about a message of a run carry beyond the usual."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        if run is None:
+            return {}
+        fields: dict[str, object] = {
+            "workflowRunId": run.id,
+            "workflowCreatedAt": run.created_ms,
+        }
+        if "initialbody" in _features(message.settings) and run.steps:
+            fields["sourceBody"] = base64.b64encode(run.steps[0].body).decode("ascii")
+        return fields
+
+    def dead_letter_fields(self, message: Message) -> dict[str, object]:
+        """Return how the failure callback of the run fares that this step has ended."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        failure = self.failure_callback(run)
+        if failure is None or failure.extra["failure_of"] != message.id:
+            return {}
+        info: dict[str, object] = {"state": callback_state(failure)}
+        if failure.last_outcome is not None and failure.last_outcome.status is not None:
+            info["responseStatus"] = failure.last_outcome.status
+            info["responseBody"] = failure.last_outcome.body.decode("utf-8", "replace")
+            info["responseHeaders"] = header_map(failure.last_outcome.headers)
+        return {"failureCallbackInfo": info}
+
+    def failure_callback(self, run: Run | None) -> Message | None:
+        """Return the message that calls the failure URL of a run, or None."""
+        found = None if run is None else run.failure_message_id
+        return None if found is None else self.engine.messages.get(found)
+
+    def finished(self, message: Message, at_us: int) -> None:
+        """Fail the run whose step was given up."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        call_type = message.extra.get("workflow_call_type")
+        self._drop_waiter(message.id)
+        self._tell_source(message)
+        # A call that failed is a result like any other: its callback brings it to the workflow.
+        if run is None or not run.live or call_type in ("tocallback", "failurecall"):
+            return
+        if message.state == "FAILED":
+            run.failed_message_id, run.dlq_id = message.id, message.dlq_id
+            answer = message.last_outcome.body if message.last_outcome else b""
+            self._end(run, "RUN_FAILED", at_us, answer)
+
+    def companions(self, message: Message) -> Iterable[Message]:
+        """Return all messages of the run, which can be looked at and started anew as a whole."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        messages = self.engine.messages
+        return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
+
+    def forget(self, message: Message) -> None:
+        """Forget the run of a message that is forgotten."""
+        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        if run is not None and message.id in run.message_ids:
+            del self.runs[run.id]
+            self._release(run)
+
+    def snapshot(self) -> object:
+        """Return a cheap copy of the state."""
+        return (
+            {name: run.copy() for name, run in self.runs.items()},
+            {name: list(waiting) for name, waiting in self.waiters.items()},
+            dict(self.notified),
+        )
+
+    def restore(self, saved: Any) -> None:
+        """Return to a copy made by `snapshot`."""
+        runs, waiters, notified = saved
+        self.runs = {name: run.copy() for name, run in runs.items()}
+        self.waiters = {name: list(waiting) for name, waiting in waiters.items()}
+        self.notified = dict(notified)
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def get(self, run_id: str) -> Run:
+        """Return a run; 404 when there is none."""
+        run = self.runs.get(run_id)
+        if run is None:
+            raise not_found("workflow run", run_id)
+        return run
+
+    def live(self, run_id: str) -> Run:
+        """Return a run that is not over; 404 otherwise."""
+        run = self.get(run_id)
+        if not run.live:
+            raise not_found("workflow run", run_id)
+        return run
+
+    def complete(self, run_id: str, response: bytes) -> None:
+        """End a run well: its client says that the last step is done.  404 for an unknown one.
+
+        One that has ended already stays as it is: clients say so once for each of their requests.
+        """
+        run = self.get(run_id)
+        if run.live:
+            self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
+
+    def cancel(self, run: Run) -> None:
+        """Cancel a run and everything that is on its way for it."""
+        now = self.engine.clock.now_us()
+        pending = self.engine.pending
+        self.engine.cancel_all([pending[one] for one in run.message_ids if one in pending])
+        self._end(run, "RUN_CANCELED", now, b"")
+
+    def resume(self, message: Message, run_id: str, settings: PublishSettings) -> tuple[Run, bytes]:
+        """Make a new run that has the steps before a failed one; returns it with that one's body.
+
+        404 when the message belongs to no run that is known.
+        """
+        old = self.get(str(message.extra.get("workflow_run_id")))
+        position = _position(old, message.id)
+        now = self.engine.clock.now_us()
+        kept = old.steps if position is None else old.steps[:position]
+        new = Run(
+            run_id,
+            old.url,
+            now,
+            old.first_message_id,
+            replace(settings, workflow=old.settings.workflow),
+            old.caller_ip,
+            steps=list(kept),
+            invoker=old.invoker,
+            number=self.engine.next_sequence(),
+        )
+        self.runs[run_id] = new
+        return new, message.body if kept else self.first_body(old)
+
+    def first_body(self, run: Run) -> bytes:
+        """Return the body a run was started with."""
+        return run.steps[0].body if run.steps else self.first_message(run).body
+
+    def first_message(self, run: Run) -> Message:
+        """Return the message that started a run; 404 when the queue has forgotten it."""
+        found = self.engine.messages.get(run.first_message_id)
+        if found is None:
+            raise not_found("first message of workflow run", run.id)
+        return found
+
+    def _begin(self, run_id: str, message: Message, at_us: int) -> None:
+        run = Run(
+            run_id,
+            message.extra["workflow_url"],
+            at_us,
+            message.id,
+            message.settings,
+            message.caller_ip,
+            number=self.engine.next_sequence(),
+        )
+        message.extra["workflow_created_ms"] = run.created_ms
+        run.message_ids.append(message.id)
+        if (first(message.settings.workflow, "Upstash-Workflow-Invoke") or "").lower() == "true":
+            self._read_invocation(run, message)
+        self.runs[run_id] = run
+
+    def _read_invocation(self, run: Run, message: Message) -> None:
+        try:
+            asked = json.loads(message.body)
+            inner = asked.get("body")
+            run.invoker = Invoker(
+                str(asked["workflowRunId"]),
+                as_wire(str(asked["workflowUrl"])),
+                int(asked.get("workflowRunCreatedAt") or 0),
+                dict(asked.get("headers") or {}),
+                dict(asked["step"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            raise bad_request("invalid body: expected the invocation of a workflow") from None
+        # Only read here: when the run ends, there is nobody left to refuse them to.
+        _check_step(run.invoker.url, flattened(run.invoker.headers))
+        text = inner if isinstance(inner, str) else ""
+        message.body = text.encode("utf-8", "surrogatepass")
+
+    def _reopen(self, run: Run, old: str, new: str) -> None:
+        run.state, run.completed_us, run.response, run.dlq_id = "RUN_STARTED", None, None, None
+        run.failed_message_id = None
+        run.steps = [
+            replace(step, message_id=new) if step.message_id == old else step for step in run.steps
+        ]
+
+    def _inherit(self, message: Message, run: Run, *, step: bool) -> None:
+        own = message.settings
+        if "wf_triggeronconfig" not in _features(own):
+            return
+        start = run.settings
+        given = {name.lower() for name, _ in own.forward}
+        # Without the version a client takes a callback for what it is and not for a step.
+        skipped = given if step else given | {SDK_VERSION.lower()}
+        changes: dict[str, Any] = {
+            "forward": own.forward
+            + [pair for pair in start.forward if pair[0].lower() not in skipped],
+            "labels": own.labels or start.labels,
+        }
+        for name in _INHERITED:
+            if getattr(own, name) is None:
+                changes[name] = getattr(start, name)
+        if own.failure_callback is None:
+            changes["failure_callback_headers"] = start.failure_callback_headers
+        if message.extra["workflow_call_type"] == "failurecall":
+            # The end of the road: its own failure must not call it again.
+            changes["failure_callback"], changes["failure_callback_headers"] = None, []
+        if own.retries is None or self._retries_by_default(message):
+            changes["retries"] = start.retries
+            message.max_retries = self._run_retries(start)
+        message.settings = replace(own, **changes)
+        message.retry_delay = message.settings.retry_delay
+
+    def _note_failure_callback(self, message: Message) -> None:
+        # Its headers name the run when a client wrote them; a plain failure URL has none.
+        messages = self.engine.messages
+        earlier = messages.get(str(message.extra.get("retry_of")))
+        about = message.source_id if earlier is None else earlier.extra.get("failure_of")
+        source = messages.get(str(about))
+        run = None if source is None else self.runs.get(str(source.extra.get("workflow_run_id")))
+        if source is None or run is None or run.state == "RUN_CANCELED":
+            return
+        if source.extra["workflow_call_type"] not in _RAW_CALLS:
+            run.failure_message_id = message.id
+            message.extra["failure_of"] = source.id
+            self._tell_source(message)
+
+    def _tell_source(self, failure: Message) -> None:
+        source = self.engine.messages.get(str(failure.extra.get("failure_of")))
+        if source is not None:
+            source.extra["failure_function_state"] = callback_state(failure)
+
+    def _retries_by_default(self, message: Message) -> bool:
+        source = self.engine.messages.get(message.source_id or "")
+        if message.kind == MESSAGE or source is None:
+            return False
+        nested = (
+            source.settings.callback_headers
+            if message.kind == "callback"
+            else source.settings.failure_callback_headers
+        )
+        return first(nested, "Upstash-Retries") is None
+
+    def _run_retries(self, start: PublishSettings) -> int:
+        if start.retries is not None:
+            return start.retries
+        return self.engine.settings.default_retries
+
+    def _end(self, run: Run, state: RunState, at_us: int, response: bytes) -> None:
+        run.state, run.completed_us, run.response = state, at_us, response
+        self._release(run)
+        invoker = run.invoker
+        if invoker is None or invoker.run_id not in self.runs:
+            return
+        if not self.runs[invoker.run_id].live:
+            return
+        out = {
+            "body": response.decode("utf-8", "replace"),
+            "isFailed": state == "RUN_FAILED",
+            "isCanceled": state == "RUN_CANCELED",
+        }
+        step = {**invoker.step, "out": json.dumps(out)}
+        try:
+            self._append(invoker.run_id, invoker.url, invoker.headers, step)
+        except QueueError as error:
+            # The end of this run stands whatever becomes of the other; its timeline keeps why.
+            started = self.engine.messages.get(run.first_message_id)
+            if started is not None:
+                started.extra.setdefault("lost_callbacks", []).append(error.message)
+
+    def _release(self, run: Run) -> None:
+        """Let nothing wait for a run any more, nor a notification wait for it."""
+        for event_id, waiting in list(self.waiters.items()):
+            self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
+            if not self.waiters[event_id]:
+                del self.waiters[event_id]
+        for key in [key for key in self.notified if key[0] == run.id]:
+            del self.notified[key]
+
+    def _append(
+        self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
+    ) -> None:
+        """Publish a result step in the name of the queue itself."""
+        pairs = _of_run(flattened(headers), run_id)
+        self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def wait(self, event_id: str, request: dict[str, Any], headers: Headers) -> Waiter:
+        """Have a run wait for an event; 400 for a malformed request, 404 for an unknown run."""
+        run_id = first_setting(headers, "workflow-runid") or ""
+        self.live(run_id)
+        step = request.get("step")
+        url = request.get("timeoutUrl") or request.get("url")
+        if not isinstance(step, dict) or not isinstance(url, str):
+            raise bad_request("invalid body: a wait needs a url and a step")
+        timeout_us = _timeout_us(request.get("timeout"))
+        given = request.get("timeoutHeaders")
+        pairs = flattened(given) if isinstance(given, dict) else []
+        pairs = [
+            pair for pair in pairs if pair[0].lower() not in ("upstash-delay", "authorization")
+        ]
+        timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
+        now = self.engine.clock.now_us()
+        pairs = _of_run(pairs, run_id)
+        pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
+        url = as_wire(url)
+        _check_step(url, pairs)
+        published = self.engine.publisher.publish(
+            url, pairs, json.dumps(timed_out).encode(), counted=False
+        )
+        waiter = Waiter(
+            event_id,
+            run_id,
+            published.accepted[0].message_id,
+            now + timeout_us,
+            request,
+            header_map(headers),
+        )
+        self.waiters.setdefault(event_id, []).append(waiter)
+        early = self.notified.pop((run_id, event_id), None)
+        if early is not None:
+            self._wake(waiter, early)
+        return waiter
+
+    def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
+        """Wake the runs that wait for an event; with a run id, also one that will wait for it."""
+        woken = [
+            waiter
+            for waiter in self.waiters.get(event_id, [])
+            if run_id is None or waiter.run_id == run_id
+        ]
+        for waiter in woken:
+            self._wake(waiter, data)
+        if run_id is not None and not woken:
+            self.live(run_id)
+            self.notified[run_id, event_id] = data
+        return [
+            {"waiter": waiter.record(), "messageId": waiter.message_id, "error": ""}
+            for waiter in woken
+        ]
+
+    def _wake(self, waiter: Waiter, data: bytes) -> None:
+        self._drop_waiter(waiter.message_id)
+        message = self.engine.pending.get(waiter.message_id)
+        if message is None:
+            return
+        now = self.engine.clock.now_us()
+        step = {
+            **waiter.request["step"],
+            "waitEventId": waiter.event_id,
+            "waitTimeout": False,
+            "out": base64.b64encode(data).decode("ascii"),
+        }
+        message.body = json.dumps(step).encode()
+        message.not_before_us = now
+        if message.due_us is not None:
+            self.engine.plan(message, now, f"notified of {waiter.event_id}")
+
+    def _drop_waiter(self, message_id: str) -> None:
+        for event_id, waiting in list(self.waiters.items()):
+            left = [one for one in waiting if one.message_id != message_id]
+            if left:
+                self.waiters[event_id] = left
+            else:
+                del self.waiters[event_id]
+
+
+def _is_over(run: Run) -> QueueError:
+    return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
+
+
+def _position(run: Run, message_id: str) -> int | None:
+    for index, step in enumerate(run.steps):
+        if step.message_id == message_id:
+            return index
+    return None
+
+
+def _of_run(pairs: Headers, run_id: str) -> Headers:
+    if first_setting(pairs, "workflow-runid") is None:
+        pairs.append(("Upstash-Workflow-RunId", run_id))
+    return pairs
+
+
+def _features(settings: PublishSettings) -> str:
+    return (first(settings.workflow, "Upstash-Feature-Set") or "").lower()
+
+
+def _check_step(url: str, pairs: Headers) -> None:
+    """Refuse what could not be published as one step of a run: a group, a schedule; 400."""
+    check_url(url, "workflow")
+    if "cron" in read_given(pairs):
+        raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
+
+
+def _timeout_us(value: object) -> int:
+    if value is None or value == "":
+        return 7 * 86_400 * 1_000_000
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise bad_request(f"invalid timeout: {value!r}, expected seconds or a duration such as 1h")
+    if isinstance(value, str) and not value.isdecimal():
+        return read_duration(value, "timeout")
+    seconds = value if isinstance(value, str) else f"{value:.0f}"
+    return read_integer(seconds, "timeout") * 1_000_000

@@ -1,0 +1,213 @@
+"""One HTML page for one test: a sequence diagram of its fakes with bodies to unfold.
+
+Self-contained (no script, style or font from elsewhere), readable in light and dark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.private_files import write_private
+from ..core.timeparse import to_datetime
+from .masking import Mask
+from .section import (
+    CLIENT,
+    Row,
+    findings,
+    parts_of,
+    rows,
+)
+
+if TYPE_CHECKING:
+    from ..cloud import Cloud
+
+__all__ = ["file_name", "page", "write"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: light-dark(#1c2330, #e3e7ee);
+  --soft: light-dark(#667085, #98a2b3); --line: light-dark(#d7dce4, #343c49);
+  --paper: light-dark(#ffffff, #14181f); --card: light-dark(#f1f3f6, #1f2630);
+  --good: light-dark(#17663a, #6fd39b); --bad: light-dark(#b42318, #ff9b8f);
+  --fault: light-dark(#8a4b00, #f5b967); --out: light-dark(#3646b5, #a6b4ff); }
+* { box-sizing: border-box; }
+body { margin: 0; padding: 24px; background: var(--paper); color: var(--ink);
+  font: 14px/1.45 system-ui, sans-serif; }
+header { max-width: calc(100vw - 64px); position: sticky; left: 24px; }
+h1 { font-size: 20px; margin: 0 0 4px; overflow-wrap: anywhere; }
+.facts { color: var(--soft); margin: 0 0 16px; }
+.facts code { color: var(--ink); }
+header details, header .short { border-left: 4px solid var(--bad); background: var(--card);
+  padding: 6px 12px; margin: 0 0 8px; overflow-wrap: anywhere; }
+header summary { cursor: pointer; }
+.diagram { display: grid; min-width: calc(100px + var(--lanes) * 130px);
+  grid-template-columns: 100px repeat(var(--lanes), minmax(130px, 1fr)); }
+.lane { grid-row: 1; position: sticky; top: 0; background: var(--paper); padding: 10px 4px 6px;
+  font-weight: 600; text-align: center; border-bottom: 2px solid var(--line);
+  overflow-wrap: anywhere; z-index: 2; }
+.life { border-left: 1px dashed var(--line); margin-left: 50%; grid-row: 2 / -1; }
+.time { grid-column: 1; color: var(--soft); font: 12px/1.6 ui-monospace, monospace;
+  padding: 8px 8px 0 0; white-space: nowrap; }
+.day { grid-column: 1 / -1; color: var(--soft); font-weight: 600; padding: 12px 0 2px;
+  background: var(--paper); border-bottom: 1px solid var(--line); z-index: 1; }
+.entry { grid-column: 2 / -1; padding: 4px 0 0; min-width: 0; z-index: 1; }
+.entry > summary { cursor: pointer; list-style: none; display: block; border-radius: 4px;
+  --unit: calc(100% / var(--lanes)); padding-left: calc(var(--unit) * (var(--first) + .5)); }
+.entry > summary::-webkit-details-marker { display: none; }
+.entry > summary:hover, .entry > summary:focus-visible, .entry[open] { background: var(--card); }
+.entry > summary > span { display: block; max-width: max-content; overflow-wrap: anywhere;
+  padding: 0 6px; background: var(--paper); font: 12px/1.5 ui-monospace, monospace; }
+.entry > summary:hover > span, .entry[open] > summary > span { background: var(--card); }
+.late > summary { padding-left: 0;
+  padding-right: calc(var(--unit) * (var(--lanes) - var(--first) - .5)); }
+.late > summary > span { margin-left: auto; text-align: right; }
+.detail { color: var(--soft); }
+.answer { color: var(--good); }
+.failed .answer { color: var(--bad); }
+.what, .answer { max-height: 3em; overflow: hidden; }
+.entry > summary > .fault { color: var(--fault); font-weight: 600; }
+.entry > summary > .note { color: var(--bad); }
+.entry > summary > .arrow { position: relative; height: 9px; max-width: none; padding: 0;
+  background: none; width: calc(100% * (var(--span) - 1) / (var(--lanes) - var(--first) - .5)); }
+.arrow::before { content: ""; position: absolute; left: 0; right: 0; top: 4px;
+  border-top: 2px solid var(--soft); }
+.arrow::after { content: ""; position: absolute; top: 0; border: 5px solid transparent; }
+.right::after { right: -1px; border-left-color: var(--soft); border-right: 0; }
+.left::after { left: -1px; border-right-color: var(--soft); border-left: 0; }
+.out .arrow::before { border-color: var(--out); }
+.out .right::after { border-left-color: var(--out); }
+.out .left::after { border-right-color: var(--out); }
+.bodies { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 8px;
+  padding: 6px; }
+pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(--line);
+  border-radius: 4px; max-height: 420px; overflow: auto; white-space: pre-wrap;
+  overflow-wrap: anywhere; font: 12px/1.5 ui-monospace, monospace; }
+"""
+
+
+def page(cloud: Cloud, title: str, failure: str = "") -> str:
+    """The whole page of one test; ``failure`` is the text of its error."""
+    mask = Mask(cloud)
+    every = rows(cloud)
+    lanes = _lanes(every, [*(handle.name for handle in cloud.handles), *cloud.gone.homes])
+    now = cloud.clock.now()
+    facts = (
+        f"seed <code>{html.escape(repr(cloud.seed))}</code> · clock {cloud.clock.mode} at "
+        f"<code>{now:%Y-%m-%d %H:%M:%S} UTC</code> · {len(every)} entries"
+    )
+    folded = [("the failure", failure)] if failure else []
+    folded += findings(cloud)
+    body = [
+        f"<header><h1>{html.escape(title)}</h1>",
+        f'<p class="facts">{facts}</p>',
+        *(_folded(mask.text(summary), mask.text(rest)) for summary, rest in folded),
+        "</header>",
+        *_diagram(every, lanes),
+    ]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>"
+        + "\n".join(body)
+        + "</body></html>\n"
+    )
+
+
+def _folded(summary: str, rest: str) -> str:
+    if not rest:
+        return f'<div class="short">{html.escape(summary)}</div>'
+    return f"<details><summary>{html.escape(summary)}</summary><pre>{html.escape(rest)}</pre></details>"
+
+
+def write(cloud: Cloud, folder: Path, name: str, failure: str = "") -> Path:
+    """Write the page of a test into a folder, for its owner alone; the path of the file."""
+    return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure))
+
+
+def file_name(name: str) -> str:
+    """A test's name as a file name: safe everywhere, the same in every worker, another's never."""
+    function, bracket, parameters = name.partition("[")
+    parameters = parameters.removesuffix("]") if bracket else ""
+    kept = _UNSAFE.sub("-", parameters).strip("-.")
+    cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), kept)))
+    if kept == parameters and len(cleaned) <= 150:
+        return cleaned
+    # What was lost may be all that tells two tests apart.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{cleaned[:130]}-{digest}"
+
+
+def _lane(row_end: str, handles: Sequence[str]) -> str:
+    """The lane an end of a row stands in: a handle, the client, or a destination's origin."""
+    if row_end in handles or row_end == CLIENT:
+        return row_end
+    parts = parts_of(row_end)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else row_end
+
+
+def _lanes(every: Sequence[Row], handles: list[str]) -> list[str]:
+    lanes = [CLIENT]
+    for row in every:
+        for end in (row.source, row.target):
+            lane = _lane(end, handles)
+            if lane not in lanes:
+                lanes.append(lane)
+    return lanes
+
+
+def _diagram(every: Sequence[Row], lanes: list[str]) -> Iterator[str]:
+    days = {to_datetime(row.at_us).date() for row in every}
+    yield (
+        f'<div class="diagram" style="--lanes:{len(lanes)};'
+        f'grid-template-rows:repeat({len(every) + len(days) + 2},auto)">'
+    )
+    yield '<div class="lane">time (UTC)</div>'
+    for column, lane in enumerate(lanes, 2):
+        shown = html.escape(lane.rpartition("://")[2])
+        yield f'<div class="lane" style="grid-column:{column}">{shown}</div>'
+        yield f'<div class="life" style="grid-column:{column}"></div>'
+    day, line = None, 1
+    for row in every:
+        at = to_datetime(row.at_us)
+        line += 1
+        if at.date() != day:
+            day = at.date()
+            yield f'<div class="day" style="grid-row:{line}">{day}</div>'
+            line += 1
+        stamp = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+        yield f'<div class="time" style="grid-row:{line}">{stamp}</div>'
+        yield _entry(row, lanes, line)
+    yield "</div>"
+
+
+def _entry(row: Row, lanes: list[str], line: int) -> str:
+    start, end = (lanes.index(_lane(one, lanes)) for one in (row.source, row.target))
+    first, last = sorted((start, end))
+    classes = [
+        "entry",
+        "" if row.ok else "failed",
+        "out" if row.source != CLIENT else "",
+        # What happens inside a lane in the right half stands to the left of its line.
+        "late" if start == end and 2 * start >= len(lanes) else "",
+    ]
+    detail = f' <span class="detail">{html.escape(row.detail)}</span>' if row.detail else ""
+    direction = "right" if end > start else "left"
+    parts = [
+        f'<span class="what">{html.escape(row.what)}{detail}</span>',
+        f'<span class="arrow {direction}"></span>' if start != end else "",
+        f'<span class="answer">{html.escape(row.answer)}</span>' if row.answer else "",
+        f'<span class="fault">fault: {html.escape(row.fault)}</span>' if row.fault else "",
+        f'<span class="note">{html.escape(row.note)}</span>' if row.note else "",
+    ]
+    bodies = "".join(f"<pre>{html.escape(text)}</pre>" for text in (row.sent, row.got) if text)
+    style = f"grid-row:{line};--first:{first};--span:{last - first + 1}"
+    return (
+        f'<details class="{" ".join(filter(None, classes))}" style="{style}">'
+        f'<summary>{"".join(parts)}</summary><div class="bodies">{bodies}</div></details>'
+    )

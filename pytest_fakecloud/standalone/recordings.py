@@ -1,0 +1,454 @@
+"""Recordings: a cloud's journal as an HTTP archive (HAR 1.2), and sending one to a fake again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..core.errors import ContractError
+from ..core.journal import Call, Found
+from ..core.private_files import write_private
+from ..core.timeparse import instant_us
+from ..handle import Handle
+from ..http.readers import query_items
+from ..reporting.masking import HIDDEN, Mask
+from .views import told
+
+if TYPE_CHECKING:
+    from ..cloud import Cloud
+
+__all__ = ["Difference", "Differences", "archive", "replay", "write"]
+
+VOLATILE = frozenset(
+    {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
+    | {"notBefore", "cursor", "endpointId", "topicId", "taskId", "jti", "workflowRunId"}
+)
+"""Fields whose values differ from run to run; their recorded values are translated afterwards."""
+_CREDENTIALS = frozenset({"_token", "qstash_token"})
+"""Parts of a query that get in; a fake has its own."""
+_NOT_SENT_AGAIN = frozenset(
+    {"host", "content-length", "connection", "transfer-encoding", "authorization", "expect"}
+)
+
+
+def archive(cloud: Cloud) -> dict[str, Any]:
+    """The cloud's journal as a HAR object; credentials masked, instants of the cloud's clock."""
+    mask = Mask(cloud)
+    homes = dict(cloud.gone.homes)
+    homes.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
+    return {
+        "log": {
+            "version": "1.2",
+            "creator": {"name": "pytest-fakecloud", "version": "1"},
+            "entries": [
+                _entry(call, *homes.get(call.handle, ("", f"http://{call.handle}.invalid")), mask)
+                for call in cloud.journal.calls()
+            ],
+        }
+    }
+
+
+def write(cloud: Cloud, path: Path) -> Path:
+    """Write the archive to a file that only its owner can read, folders included; the path."""
+    return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
+
+
+def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
+    target = mask.target(call)
+    content_type = call.header("content-type") or ""
+    request: dict[str, Any] = {
+        "method": call.method,
+        "url": origin + target,
+        "httpVersion": "HTTP/1.1",
+        "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.headers],
+        "queryString": [
+            {"name": name, "value": value} for name, value in query_items(target.partition("?")[2])
+        ],
+        "cookies": [],
+        "headersSize": -1,
+        "bodySize": len(call.body),
+    }
+    body = mask.body(call)
+    if body:
+        request["postData"] = {
+            "mimeType": content_type,
+            **({"text": body} if isinstance(body, str) else _text(body, mask)),
+        }
+    answer_type = next(
+        (v for n, v in call.answer_headers if n.lower() == "content-type"), "application/json"
+    )
+    # What a HEAD would have had for a body was never sent.
+    answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
+    return {
+        "startedDateTime": told(call.at_us),
+        "time": 0,
+        "request": request,
+        "response": {
+            "status": call.status or 0,
+            "statusText": call.outcome,
+            "httpVersion": "HTTP/1.1",
+            "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.answer_headers],
+            "cookies": [],
+            "content": {"size": len(answer), "mimeType": answer_type, **_text(answer, mask)},
+            "redirectURL": "",
+            "headersSize": -1,
+            "bodySize": len(answer),
+        },
+        "cache": {},
+        "timings": {"send": 0, "wait": 0, "receive": 0},
+        "_handle": call.handle,
+        "_fixture": fixture,
+        "_fault": call.fault,
+        "_outcome": call.outcome,
+    }
+
+
+def _text(body: bytes, mask: Mask) -> dict[str, str]:
+    try:
+        return {"text": mask.text(body.decode("utf-8"))}
+    except UnicodeDecodeError:
+        return {"text": base64.b64encode(mask.data(body)).decode("ascii"), "encoding": "base64"}
+
+
+# -- replaying -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One answer that was not as recorded: which request, where, and both values."""
+
+    number: int
+    request: str
+    where: str
+    recorded: Any
+    answered: Any
+
+    def __str__(self) -> str:
+        return (
+            f"request {self.number} ({self.request}): {self.where} was "
+            f"{_short(self.recorded)}, is {_short(self.answered)}"
+        )
+
+
+class Differences(Found[Difference]):
+    """What differed in a replay; empty when the fake answers as recorded."""
+
+    def assert_none(self) -> None:
+        """Fails when anything differed, listing it."""
+        if self:
+            raise AssertionError(
+                f"{len(self)} difference(s) from the recording:\n"
+                + "\n".join(f"  {difference}" for difference in self)
+            )
+
+
+def replay(
+    cloud: Cloud,
+    file: str | Path,
+    *,
+    into: Mapping[str, Handle] | Handle | None = None,
+    ignore: Iterable[str] = (),
+    move_clock: bool = True,
+) -> Differences:
+    """Send a recorded session to fakes again and compare the answers.
+
+    ``file`` is a HAR file, of ours or of a browser, a proxy or a client of the real service.
+    ``into`` says which fake takes which origin (``{"https://kv.example.com": kv_server}``), or the
+    one fake that takes all; without it the recorded fixtures' fakes are asked for by name. Status and
+    body are compared, JSON by value; fields in ``VOLATILE`` and ``ignore`` are not, but their
+    recorded values are replaced in later requests by what the fake answered. ``move_clock``
+    advances the clock by the recorded gaps. Left out are requests that a fault answered in the
+    recording, that got no answer there (status 0), streams, and those whose words were hidden because
+    they held a password; what was hidden in an answer, or left out of the file, may be anything. A
+    fake that gives no answer is a difference.
+
+    Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or that no
+    fake takes, and for options of no meaning.
+    """
+    if not isinstance(file, str | Path):
+        raise ContractError(f"replay() takes the path of a HAR file, not {file!r:.100}")
+    _check_takers(into)
+    volatile = VOLATILE | _names(ignore)
+    entries = _entries(Path(file))
+    translation: dict[str, str] = {}
+    differences = Differences()
+    started_us = cloud.clock.now_us()
+    first_us: int | None = None
+    for number, entry in enumerate(entries, 1):
+        if _is_left_out(entry):
+            continue
+        at_us = instant_us(entry["startedDateTime"])
+        first_us = at_us if first_us is None else first_us
+        if move_clock:
+            behind = started_us + at_us - first_us - cloud.clock.now_us()
+            if behind > 0:
+                cloud.clock.advance(behind / 1e6)
+        handle = _taker(cloud, entry, into)
+        label = f"{entry['request']['method']} {_path(entry['request']['url'])}"
+        try:
+            status, body = _send(
+                cloud, handle, entry["request"], translation, entry["response"]["status"]
+            )
+        except _NoAnswer as none:
+            differences.append(
+                Difference(number, label, "status", entry["response"]["status"], str(none))
+            )
+            continue
+        except ValueError as error:
+            raise ContractError(f"request {number} of {file} cannot be sent: {error}") from error
+        content = entry["response"].get("content") or {}
+        if status != entry["response"]["status"]:
+            differences.append(
+                Difference(number, label, "status", entry["response"]["status"], status)
+            )
+        if _is_unknown(content):
+            continue
+        for where, was, answered in _compare(
+            _parsed(_body(content)), _parsed(body), "body", volatile, translation
+        ):
+            differences.append(Difference(number, label, where, was, answered))
+    return differences
+
+
+class _NoAnswer(Exception):
+    """The fake gave none; the text says how."""
+
+
+def _is_left_out(entry: Mapping[str, Any]) -> bool:
+    answer = entry["response"]
+    kind = str((answer.get("content") or {}).get("mimeType") or "")
+    return bool(
+        entry.get("_fault")
+        or entry.get("_outcome") == "streamed"
+        or kind.startswith("text/event-stream")
+        or answer["status"] == 0
+        or _hidden(entry["request"])
+    )
+
+
+def _is_unknown(content: Mapping[str, Any]) -> bool:
+    """Whether there was a body that the file does not have: many tools leave them out."""
+    return content.get("text") is None and content.get("size") != 0
+
+
+def _hidden(request: Mapping[str, Any]) -> bool:
+    posted = request.get("postData") or {}
+    return posted.get("text") == HIDDEN or urlsplit(request["url"]).path.endswith(f"/{HIDDEN}")
+
+
+def _check_takers(into: object) -> None:
+    takers = list(into.values()) if isinstance(into, Mapping) else [into]
+    keys = list(into) if isinstance(into, Mapping) else []
+    if not all(isinstance(key, str) for key in keys) or not all(
+        isinstance(taker, Handle) or (taker is None and not keys) for taker in takers
+    ):
+        raise ContractError(f"into={into!r:.200}: give a handle, or a dict of origins to handles")
+
+
+def _names(ignore: object) -> set[str]:
+    if not isinstance(ignore, str) and isinstance(ignore, Iterable):
+        names = list(ignore)
+        if _are_texts(names):
+            return set(names)
+    raise ContractError(f"ignore={ignore!r:.200}: give a list of the fields' names")
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    try:
+        # Some tools begin the file with a byte order mark.
+        entries = json.loads(path.read_text(encoding="utf-8-sig"))["log"]["entries"]
+        if not isinstance(entries, list):
+            raise TypeError(f"log.entries is {entries!r:.100}, not a list")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ContractError(f"{path} is no HTTP archive (HAR): {error!r}") from error
+    for number, entry in enumerate(entries, 1):
+        wrong = _wrong_in(entry)
+        if wrong:
+            raise ContractError(f"{path} is no HTTP archive (HAR): entry {number}: {wrong}")
+    return entries
+
+
+def _wrong_in(entry: Any) -> str:
+    """The first thing in an entry that is not as HAR has it; nothing when all is well."""
+    for where, kind, needed in _SHAPE:
+        value = entry
+        for name in filter(None, where.split(".")):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is None and not needed:
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool):
+            words = "missing" if value is None else f"{value!r:.100}"
+            return f"{where or 'it'} is {words}, not {_WORDS[kind]}"
+    for header in entry["request"].get("headers") or ():
+        if not isinstance(header, dict) or not _are_texts(
+            [header.get("name"), header.get("value")]
+        ):
+            return f"the header {header!r:.100} has no name and value"
+    for where, content in (
+        ("request.postData", entry["request"].get("postData")),
+        ("response.content", entry["response"].get("content")),
+    ):
+        try:
+            _body(content or {})
+        except ValueError as error:
+            return f"{where}.text cannot be read: {error}"
+    try:
+        instant_us(entry["startedDateTime"])
+        parts = urlsplit(entry["request"]["url"])
+    except (ContractError, ValueError) as error:
+        return str(error)
+    if not entry["request"]["method"]:
+        return "request.method is empty"
+    if not (parts.scheme and parts.netloc):
+        return f"request.url is {entry['request']['url']!r:.100}, not an absolute URL"
+    return ""
+
+
+_WORDS = {dict: "an object", str: "a text", int: "a whole number", list: "a list"}
+_SHAPE: tuple[tuple[str, type, bool], ...] = (
+    ("", dict, True),
+    ("startedDateTime", str, True),
+    ("request", dict, True),
+    ("request.url", str, True),
+    ("request.method", str, True),
+    ("request.headers", list, False),
+    ("request.postData", dict, False),
+    ("request.postData.text", str, False),
+    ("response", dict, True),
+    ("response.status", int, True),
+    ("response.content", dict, False),
+    ("response.content.text", str, False),
+    ("_fixture", str, False),
+)
+
+
+def _taker(
+    cloud: Cloud, entry: Mapping[str, Any], into: Mapping[str, Handle] | Handle | None
+) -> Handle:
+    if isinstance(into, Mapping):
+        url = entry["request"]["url"]
+        parts = urlsplit(url)
+        for origin, handle in into.items():
+            if f"{parts.scheme}://{parts.netloc}" == origin.rstrip("/"):
+                return handle
+        raise ContractError(f"no fake takes {url}: name its origin in into={{origin: handle}}")
+    if into is not None:
+        return into
+    for handle in cloud.handles:
+        if handle.name == entry.get("_handle"):
+            return handle
+    if entry.get("_fixture"):
+        taker: Handle = cloud.fixture_handle(entry["_fixture"])
+        return taker
+    raise ContractError(
+        f"the recording does not say which fake {entry['request']['url']} was for: "
+        "give into=handle or into={origin: handle}"
+    )
+
+
+def _send(
+    cloud: Cloud,
+    handle: Handle,
+    request: Mapping[str, Any],
+    translation: Mapping[str, str],
+    recorded_status: int,
+) -> tuple[int, bytes]:
+    import urllib3
+
+    parts = urlsplit(request["url"])
+    query = "&".join(
+        part for part in parts.query.split("&") if part.partition("=")[0] not in _CREDENTIALS
+    )
+    target = _translated((parts.path or "/") + (f"?{query}" if query else ""), translation)
+    headers = urllib3.HTTPHeaderDict()
+    for header in request.get("headers") or ():
+        name = header["name"]
+        if name.lower() not in _NOT_SENT_AGAIN and not name.startswith(":"):
+            headers.add(name, _translated(header["value"], translation))
+    if recorded_status != 401:
+        headers.update(handle.headers)
+    body = _body(request.get("postData") or {})
+    if body:
+        body = _translated(body.decode("utf-8", "surrogateescape"), translation).encode(
+            "utf-8", "surrogateescape"
+        )
+    trusted = None if cloud.authority is None else str(cloud.authority.ca_file)
+    with urllib3.PoolManager(retries=False, timeout=30, ca_certs=trusted) as pool:
+        try:
+            answer = pool.request(
+                request["method"], handle.url + target, body=body or None, headers=headers
+            )
+            return answer.status, answer.data
+        except urllib3.exceptions.LocationValueError:
+            raise
+        except urllib3.exceptions.HTTPError as error:
+            raise _NoAnswer(f"no answer ({type(error).__name__}: {error})") from error
+
+
+def _translated(text: str, translation: Mapping[str, str]) -> str:
+    if not translation:
+        return text
+    # All at once, so that no answer is taken for something recorded.
+    known = "|".join(map(re.escape, sorted(translation, key=len, reverse=True)))
+    return re.sub(known, lambda found: translation[found[0]], text)
+
+
+def _body(content: Mapping[str, Any]) -> bytes:
+    text = content.get("text") or ""
+    if content.get("encoding") == "base64":
+        return base64.b64decode(text)
+    return str(text).encode("utf-8", "backslashreplace")
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+
+
+def _compare(
+    recorded: Any, answered: Any, where: str, volatile: frozenset[str], translation: dict[str, str]
+) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(recorded, dict) and isinstance(answered, dict):
+        for name in sorted(recorded.keys() | answered.keys()):
+            was, is_now = recorded.get(name, "absent"), answered.get(name, "absent")
+            if name in volatile:
+                if isinstance(was, str) and isinstance(is_now, str) and len(was) >= 6:
+                    translation[was] = is_now
+            else:
+                yield from _compare(was, is_now, f"{where}.{name}", volatile, translation)
+    elif isinstance(recorded, list) and isinstance(answered, list):
+        if len(recorded) != len(answered):
+            yield f"{where} (length)", len(recorded), len(answered)
+        for index, (was, is_now) in enumerate(zip(recorded, answered, strict=False)):
+            yield from _compare(was, is_now, f"{where}[{index}]", volatile, translation)
+    elif recorded != answered and not _may_be(recorded, answered):
+        yield where, recorded, answered
+
+
+def _may_be(recorded: Any, answered: Any) -> bool:
+    """Whether an answer fits a recorded text of which parts were hidden."""
+    if not isinstance(recorded, str) or HIDDEN not in recorded or not isinstance(answered, str):
+        return False
+    pattern = ".*".join(map(re.escape, recorded.split(HIDDEN)))
+    return re.fullmatch(pattern, answered, re.DOTALL) is not None
+
+
+def _path(url: str) -> str:
+    return urlsplit(url).path
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

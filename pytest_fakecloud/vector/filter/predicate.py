@@ -1,0 +1,258 @@
+"""The metadata filter: a predicate over a record's metadata, compiled to closures.
+
+A field that is missing never matches, not even ``!=`` or ``NOT IN``; ``HAS FIELD`` is true for a
+null, ``HAS NOT FIELD`` when any parent is missing. ``<`` and its kin are for numbers (``a < 'x'`` is
+read and matches nothing), GLOB for strings (case-sensitive, the whole value), CONTAINS for arrays;
+another type never matches. Booleans equal 1/0. A path the grammar lets through but that names
+nothing (``industries#-1]``) matches nothing.
+
+Decided here: ``!=`` and ``NOT IN`` hold for a string, number or boolean of another type than the
+literal, and never for null, arrays and objects; a ``[`` that GLOB never closes is an ordinary
+character.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from .syntax import (
+    And,
+    Compare,
+    Contains,
+    Expression,
+    Glob,
+    HasField,
+    In,
+    Literal,
+    Or,
+    parse,
+)
+
+__all__ = ["Predicate", "compile_filter", "glob_matcher"]
+
+Predicate = Callable[[Any], bool]
+"""Takes a record's metadata, or None where it has none."""
+Getter = Callable[[Any], Any]
+
+STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
+NUMBERS: Final = (int, float)
+SCALARS: Final = (str, int, float)
+COMPARISONS: Final = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class _Missing:
+    """The value of a field that is not there."""
+
+
+MISSING: Final = _Missing()
+
+
+@lru_cache(maxsize=256)
+def compile_filter(text: str) -> Predicate:
+    """The predicate of a filter that is not empty; ``VectorError`` 400 when it cannot be parsed."""
+    return _predicate(parse(text))
+
+
+def _predicate(expression: Expression) -> Predicate:
+    if isinstance(expression, And):
+        terms = tuple(map(_predicate, expression.terms))
+        return lambda metadata: all(term(metadata) for term in terms)
+    if isinstance(expression, Or):
+        terms = tuple(map(_predicate, expression.terms))
+        return lambda metadata: any(term(metadata) for term in terms)
+    get = _getter(expression.path)
+    if get is None:
+        return lambda metadata: False
+    if isinstance(expression, HasField):
+        wanted = not expression.negated
+        return lambda metadata: (get(metadata) is not MISSING) is wanted
+    test = _test(expression)
+    return lambda metadata: test(get(metadata))
+
+
+# -- paths ---------------------------------------------------------------------------------------
+
+
+def _getter(path: str) -> Getter | None:
+    """Follows a path through objects and arrays; None when the path is not well-formed."""
+    steps = _steps(path)
+    if steps is None:
+        return None
+    if len(steps) == 1:
+        name = steps[0]
+        return lambda metadata: MISSING if metadata is None else metadata.get(name, MISSING)
+
+    def get(metadata: Any) -> Any:
+        value = metadata
+        for step in steps:
+            if isinstance(step, str):
+                value = value.get(step, MISSING) if isinstance(value, Mapping) else MISSING
+            elif isinstance(value, list) and -len(value) <= step < len(value):
+                value = value[step]
+            else:
+                return MISSING
+            if value is MISSING:
+                return MISSING
+        return value
+
+    return get
+
+
+def _steps(path: str) -> list[str | int] | None:
+    steps: list[str | int] = []
+    at = 0
+    while at < len(path):
+        match = STEP.match(path, at)
+        if match is None:
+            return None
+        from_start, from_end, name = match.groups()
+        if name is not None:
+            steps.append(name)
+        elif from_start is not None:
+            steps.append(_index(from_start))
+        else:
+            # "#-0" would be one past the end, where there is never anything.
+            steps.append(-_index(from_end) or HUGE_INDEX)
+        at = match.end()
+    return steps
+
+
+HUGE_INDEX = 1 << 62
+
+
+def _index(digits: str) -> int:
+    return int(digits) if len(digits) < 18 else HUGE_INDEX
+
+
+# -- tests of a value ----------------------------------------------------------------------------
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, SCALARS)
+
+
+def _test(expression: Compare | In | Glob | Contains) -> Predicate:
+    if isinstance(expression, In):
+        # Sets compare by value: 1 == 1.0 == True, which is what booleans as 1/0 ask for.
+        literals = frozenset(expression.literals)
+        if expression.negated:
+            return lambda value: _is_scalar(value) and value not in literals
+        return lambda value: _is_scalar(value) and value in literals
+    if isinstance(expression, Glob):
+        matches = glob_matcher(expression.pattern)
+        wanted = not expression.negated
+        return lambda value: isinstance(value, str) and matches(value) is wanted
+    if isinstance(expression, Contains):
+        literal = expression.literal
+        wanted = not expression.negated
+        return lambda value: isinstance(value, list) and _contains(value, literal) is wanted
+    return _comparison(expression)
+
+
+def _comparison(expression: Compare) -> Predicate:
+    literal = expression.literal
+    if expression.operator == "=":
+        return lambda value: value == literal
+    if expression.operator == "!=":
+        return lambda value: _is_scalar(value) and value != literal
+    if isinstance(literal, str):
+        return lambda value: False
+    compare = COMPARISONS[expression.operator]
+    return lambda value: isinstance(value, NUMBERS) and compare(value, literal)
+
+
+def _contains(values: list[Any], literal: Literal) -> bool:
+    return any(_is_scalar(value) and value == literal for value in values)
+
+
+# -- GLOB ----------------------------------------------------------------------------------------
+
+
+def glob_matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a whole text matches ``*``, ``?``, ``[abc]``, ``[a-z]``, ``[^abc]``.
+
+    Each piece between two stars is searched once from where the last one ended, so no pattern makes
+    it go back and try again.
+    """
+    pieces = _pieces(pattern)
+    if len(pieces) == 1:
+        whole = pieces[0]
+        return lambda text: whole.fullmatch(text) is not None
+    first, *middle, last = pieces
+    last_length = _piece_lengths(pattern)[-1]
+
+    def matches(text: str) -> bool:
+        head = first.match(text)
+        if head is None:
+            return False
+        at = head.end()
+        for piece in middle:
+            found = piece.search(text, at)
+            if found is None:
+                return False
+            at = found.end()
+        start = len(text) - last_length
+        return start >= at and last.fullmatch(text, start) is not None
+
+    return matches
+
+
+def _tokens(pattern: str) -> list[str]:
+    """One regular expression for each single character the pattern wants; ``*`` stays itself."""
+    tokens = []
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        close = pattern.find("]", at + 2 + (pattern[at + 1 : at + 2] == "^"))
+        if character == "[" and close > 0:
+            tokens.append(_character_class(pattern[at + 1 : close]))
+            at = close
+        elif character == "*":
+            tokens.append("*")
+        else:
+            tokens.append("." if character == "?" else re.escape(character))
+        at += 1
+    return tokens
+
+
+def _character_class(inside: str) -> str:
+    negated = inside.startswith("^")
+    body = inside[1:] if negated else inside
+    parts = []
+    at = 0
+    while at < len(body):
+        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
+            low, high = sorted((body[at], body[at + 2]))
+            parts.append(f"{re.escape(low)}-{re.escape(high)}")
+            at += 3
+        else:
+            parts.append(re.escape(body[at]))
+            at += 1
+    return f"[{'^' if negated else ''}{''.join(parts)}]"
+
+
+def _split(pattern: str) -> list[list[str]]:
+    pieces: list[list[str]] = [[]]
+    for token in _tokens(pattern):
+        if token == "*":
+            pieces.append([])
+        else:
+            pieces[-1].append(token)
+    return pieces
+
+
+def _pieces(pattern: str) -> list[re.Pattern[str]]:
+    return [re.compile("".join(piece), re.DOTALL) for piece in _split(pattern)]
+
+
+def _piece_lengths(pattern: str) -> list[int]:
+    return [len(piece) for piece in _split(pattern)]

@@ -1,0 +1,715 @@
+"""The REST face over Kafka: the tests of the routes again, on librdkafka's mock cluster.
+
+Where time is moved in a test of the routes, one of the same name here takes its place, in real time.
+What the mock cluster or any real one cannot do is skipped with its reason, listed in ``SKIPPED``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, ClassVar
+
+import httpx
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.kafka import engine as kafka_engine
+from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Unavailable
+from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.transport import client_cost
+
+from .. import test_routes
+from ..conftest import (
+    Parked,
+    Rest,
+    closing_brokers,
+    eventually,
+    until_parked,
+)
+from .mock_cluster import SETTINGS, MockCluster, library
+
+LIBRARY = library()
+if LIBRARY is None:
+    pytest.skip("this librdkafka shows no mock cluster", allow_module_level=True)
+
+NO_TIMES = (
+    "the mock cluster has no offsets by time (librdkafka issue 4755); how they "
+    "are asked for is in TestAdmin"
+)
+SKIPPED = {
+    "test_a_produce_wakes_only_the_fetches_of_its_partition": "looks into the in-memory engine; "
+    "what a client sees of it is the test before, which runs here",
+    "test_processing_outlives_a_session_that_only_consume_keeps": "heartbeats='consume' is refused "
+    "with a real cluster (TestSettings), whose clients keep their sessions by themselves",
+    "test_a_deleted_instance_can_keep_its_partitions_for_a_while": "only a static member does, and "
+    "the mock cluster has none that can be relied on; refused without (TestSettings)",
+    "test_offsets_at_a_time": NO_TIMES,
+    "test_a_timestamp_in_seconds_is_never_scaled": NO_TIMES,
+}
+SESSION = {"session_timeout": "1300ms"}
+
+
+class Present(int):
+    """An instant in milliseconds that equals every one of the last minute."""
+
+    def __eq__(self, other: object) -> bool:
+        now = time.time() * 1000
+        return isinstance(other, int) and now - 60_000 < other <= now
+
+    __hash__ = int.__hash__
+
+
+class PatientRest(Rest):
+    """Asks again while an instance has no partitions, for a group takes a moment to form."""
+
+    def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        found = super().__call__(method, path, body, **options)
+        parts = path.split("?")[0].strip("/").split("/")
+        if parts[0] != "consume" or found or options.get("status", 200) != 200:
+            return found
+        until, ready_at = monotonic() + PATIENCE, float("inf")
+        while not found and monotonic() < min(until, ready_at + ENOUGH):
+            if any(self.assignments(parts[1]).get(parts[2], {}).values()):
+                ready_at = min(ready_at, monotonic())
+            pause.wait(0.02)
+            found = super().__call__(method, path, body, **options)
+        return found
+
+    def values(self, group: str, instance: str, *topics: str, **options: Any) -> list[str]:
+        """There are some, sooner or later."""
+        found: list[str] = []
+        until = monotonic() + PATIENCE
+        while not found and monotonic() < until:
+            found = super().values(group, instance, *topics, **options)
+        return found
+
+
+pause = threading.Event()
+PATIENCE = 20.0
+"""Seconds for what has to happen."""
+ENOUGH = 0.25
+"""Seconds after which an instance that has partitions and got no records is taken to have none."""
+
+
+def again(function: types.FunctionType) -> types.FunctionType:
+    """The same test, for this module's fixtures and with a patient client."""
+    world = {**function.__globals__, "Rest": PatientRest, "START_MS": Present()}
+    copy = types.FunctionType(function.__code__, world, function.__name__)
+    copy.__kwdefaults__, copy.__defaults__ = function.__kwdefaults__, function.__defaults__
+    copy.__annotations__, copy.__doc__ = function.__annotations__, function.__doc__
+    marks = list(getattr(function, "pytestmark", []))
+    reason = SKIPPED.get(function.__name__)
+    if reason is not None:
+        marks.append(pytest.mark.skip(reason=reason).mark)
+    copy.pytestmark = marks  # type: ignore[attr-defined]
+    return copy
+
+
+for _name, _test in vars(test_routes).items():
+    if _name.startswith("test_"):
+        globals()[_name] = again(_test)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap_clients() -> Iterator[None]:
+    client_cost.enter()
+    client_cost.refresh()
+    yield
+    client_cost.leave()
+
+
+@pytest.fixture(scope="module")
+def mock() -> Iterator[MockCluster]:
+    assert LIBRARY is not None
+    mock = MockCluster(LIBRARY)
+    yield mock
+    mock.close()
+
+
+@pytest.fixture
+def engine(mock: MockCluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of the mock cluster."""
+    monkeypatch.setattr(kafka_engine, "Cluster", mock.administered())
+    return f"kafka://{mock.bootstrap}?{SETTINGS}"
+
+
+@pytest.fixture
+def make_broker(engine: str) -> Iterator[Callable[..., Broker]]:
+    with closing_brokers() as made:
+
+        def make(clock: str = "running", seed: int = 7, **settings: Any) -> Broker:
+            settings = {"topics": {"orders": 3}, **SESSION, "engine": engine, **settings}
+            made.append(Broker(Context.alone(seed=seed), **settings))
+            return made[-1]
+
+        yield make
+
+
+@pytest.fixture
+def rest(broker: Broker) -> Rest:
+    return PatientRest(broker)
+
+
+def test_what_is_skipped_exists() -> None:
+    assert set(SKIPPED) <= set(vars(test_routes))
+
+
+# -- the tests of the routes that move time, in real time ------------------------------------------
+
+
+def test_fetch_waits_a_second_unless_told(rest: Rest) -> None:
+    started = monotonic()
+    assert rest("POST", "/fetch", {"topic": "orders", "partition": 1, "offset": 0}) == []
+    assert monotonic() - started > 0.9
+
+
+def test_commit_during_a_rebalance_is_refused(make_broker: Callable[..., Broker]) -> None:
+    # The mock cluster takes a second less than the session for a rebalance.
+    rest = PatientRest(make_broker(session_timeout="2s"))
+    rest.consume("g", "a", "orders")
+    rest.http.post("/consume/g/b", json={"topic": "orders", "timeout": 0})
+    refused = []
+
+    def formed() -> bool:
+        answer = rest.http.post("/commit/g/a", json=[{**test_routes.POSITION, "offset": 1}])
+        if answer.status_code == 409:
+            refused.append(answer.json()["error"])
+        return all(rest.assignments("g").values())
+
+    eventually(formed)
+    assert any("rebalanc" in error for error in refused), refused
+    for name, has in rest.assignments("g").items():
+        rest.commit("g", name, *(("orders", number, 2) for number in has["orders"]))
+    assert rest.committed("g", "orders", 0, 1, 2) == [2, 2, 2]
+
+
+def test_a_late_commit_after_the_session_expired_is_refused(
+    broker: Broker, rest: Rest, mock: MockCluster
+) -> None:
+    heartbeat, unknown_member = 12, 25
+    rest.produce("orders", "slow", partition=0)
+    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+    assert rest.values("g", "a", "orders", **options) == ["slow"]
+    mock.fail_next(heartbeat, unknown_member)
+    eventually(lambda: broker.journal.events("expire"))
+    assert broker.group("g").members.only().state == "expired"
+    assert "session" in rest.commit("g", "a", ("orders", 0, 1), status=409)["error"]
+    assert rest.committed("g", "orders", 0) == [-1]
+    assert rest.values("g", "a", "orders") == ["slow"]
+    rest.commit("g", "a", ("orders", 0, 1))
+    assert rest.committed("g", "orders", 0) == [1]
+
+
+class TestGroups:
+    EARLIEST: ClassVar[dict[str, str]] = {"Auto_Offset_Reset": "earliest"}
+
+    def test_two_instances_share_and_one_inherits(self, broker: Broker, rest: Rest) -> None:
+        rest.consume("g", "a", "orders", **self.EARLIEST)
+        rest.consume("g", "b", "orders", **self.EARLIEST)
+        eventually(lambda: all(rest.assignments("g").values()))
+        shares = sorted(rest.assignments("g").values(), key=lambda share: len(share["orders"]))
+        assert [len(share["orders"]) for share in shares] == [1, 2]
+        rest("DELETE", "/delete-consumer/g/b")
+        eventually(lambda: rest.assignments("g") == {"a": {"orders": [0, 1, 2]}})
+        rest("DELETE", "/delete-consumer/g/b", status=404)
+
+    def test_what_was_not_committed_comes_again(self, broker: Broker, rest: Rest) -> None:
+        options = {**self.EARLIEST, "Enable_Auto_Commit": "false"}
+        rest.produce("orders", "x", "y", partition=0)
+        assert rest.values("g", "a", "orders", **options) == ["x", "y"]
+        rest.commit("g", "a", ("orders", 0, 1))
+        assert broker.group("g").committed == {("orders", 0): 1}
+        rest("DELETE", "/delete-consumer/g/a")
+        assert rest.values("g", "b", "orders", **options) == ["y"]
+        assert rest("POST", "/commit/g/b")["status"] == 200
+        assert rest.committed("g", "orders", 0) == [2]
+        assert broker.assert_caught_up("g").total_lag == 0
+
+    def test_only_what_was_delivered_is_committed_automatically(
+        self, broker: Broker, rest: Rest
+    ) -> None:
+        rest.produce("orders", *"abc", partition=0)
+        found = rest.values("g", "a", "orders", **self.EARLIEST, Auto_Commit_Interval="100")
+        assert found == ["a", "b", "c"]
+        rest.produce("orders", "d", partition=0)
+        eventually(lambda: rest.committed("g", "orders", 0) == [3])
+        pause.wait(0.3)
+        assert rest.committed("g", "orders", 0) == [3]
+        assert broker.assert_committed("g", "orders", 0, times=1).only().offset == 3
+        assert broker.journal.events("auto commit").only().data["instance"] == "a"
+        assert rest.values("g", "a", "orders") == ["d"]
+        rest("DELETE", "/delete-consumer/g/a")
+        broker.assert_committed("g", "orders", 0, 4, times=1)
+
+    def test_records_are_given_even_where_that_cannot_be_noted(
+        self, broker: Broker, rest: Rest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rest.consume("g", "a", "orders", **self.EARLIEST)
+        member = broker.engine.members("g")["a"]  # type: ignore[attr-defined]
+
+        def refuse(what: object) -> None:
+            raise Unavailable("it is busy")
+
+        monkeypatch.setattr(member, "ask", refuse)
+        rest.produce("orders", "x", partition=0)
+        assert rest.values("g", "a", "orders") == ["x"]
+
+    def test_reset_none(self, broker: Broker, rest: Rest) -> None:
+        rest.produce("orders", "x", partition=0)
+        body = {"topic": "orders", "timeout": 3000}
+        headers = {"Kafka-Auto-Offset-Reset": "none"}
+        error = rest("POST", "/consume/g/a", body, headers=headers, status=400)["error"]
+        assert "no reset policy" in error
+        assert broker.engine.prefix not in error  # type: ignore[attr-defined]
+        rest.commit("g", "a", ("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0))
+        assert rest.values("g", "a", "orders") == ["x"]
+
+    def test_the_journal_has_calls_and_events(self, broker: Broker, rest: Rest) -> None:
+        rest.consume("g", "a", "orders")
+        rest.commit("g", "a", ("orders", 1, 5))
+        assert broker.journal.events("assigned").last.data["partitions"] == 3
+        assert broker.assert_committed("g", "orders", 1, 5, times=1).only().offset == 5
+        assert broker.assert_committed("g", "orders").only().offset == 5
+        call = broker.journal.calls(route="consume").last
+        assert call.facts["topic"] == ["orders"]
+
+    def test_waiting_calls_end_with_the_server(self, make_broker: Callable[..., Broker]) -> None:
+        broker = make_broker()
+        rest = PatientRest(broker)
+        rest.consume("g", "a", "orders")
+        body = {"topic": "orders", "timeout": 60_000}
+        parked = Parked(lambda: rest.http.post("/consume/g/a", json=body))
+        eventually(lambda: broker.engine.waiting)
+        started = monotonic()
+        broker.close()
+        with contextlib.suppress(Exception):
+            parked.result()
+        assert monotonic() - started < 5
+
+
+class TestHandle:
+    def test_looking(self, broker: Broker, rest: Rest) -> None:
+        rest.produce("orders", "x", key="city", partition=1, headers=[{"key": "h", "value": "1"}])
+        broker.produce("orders", {"n": 1}, partition=0)
+        topic = broker.topic("orders")
+        assert (topic.partitions, topic.start_offsets, topic.end_offsets) == (
+            3, [0, 0, 0], [1, 1, 0],
+        )  # fmt: skip
+        assert broker.records("orders", partition=0).only().json() == {"n": 1}
+        assert broker.assert_produced("orders", "x", key="city", headers={"h": "1"}).only()
+        assert broker.assert_produced("orders", times=1)
+        with pytest.raises(AssertionError, match="the test itself put in"):
+            broker.assert_produced("orders", "y")
+        assert broker.wait_for_record("orders", lambda record: record.key == "city").value == "x"
+        with pytest.raises(AssertionError, match="there are 2"):
+            broker.wait_for_record("orders", lambda record: False, timeout=0.1)
+
+    def test_loading_creates_topics(self, broker: Broker) -> None:
+        broker.load({"new": ["a", {"value": "b", "partition": 1, "timestamp": 5}]})
+        assert broker.topics() == {"orders": 3, "new": 2}
+        assert broker.records("new", partition=1).last.timestamp == 5
+
+    def test_what_cannot_be_loaded_leaves_no_topics(self, broker: Broker) -> None:
+        with pytest.raises(ContractError, match="Invalid partition 9"):
+            broker.load({"new": ["a"], "orders": [{"value": "b", "partition": 9}]})
+        assert broker.topics() == {"orders": 3}
+
+    def test_reset_and_snapshots(self, broker: Broker, rest: Rest) -> None:
+        broker.load({"orders": [{"value": "x", "partition": 0, "key": "k"}]})
+        broker.commit("g", "orders", 0, 1)
+        saved = broker.snapshot()
+        rest.produce("orders", "y", partition=0)
+        rest.consume("g2", "a", "orders")
+        broker.restore(saved)
+        assert [(r.value, r.key, r.offset) for r in broker.records("orders")] == [("x", "k", 0)]
+        assert rest.committed("g", "orders", 0) == [1]
+        assert rest("GET", "/consumers") == []
+        rest.produce("orders", "z", partition=0)
+        assert broker.topic("orders").end_offsets == [2, 0, 0]
+        broker.reset()
+        assert broker.topics() == {"orders": 3}
+        assert broker.records("orders") == []
+        assert broker.groups() == []
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda b: b.crash("g", "i"),
+            lambda b: b.expire("g", "i"),
+            lambda b: b.rebalance("g"),
+            lambda b: b.redeliver("g"),
+            lambda b: b.reorder().__enter__(),
+            lambda b: b.partial_produce(1),
+            lambda b: b.set_retention("orders", "1d"),
+            lambda b: b.create_topic("t", first_offset=5),
+            lambda b: b.clock.advance("1s"),
+            lambda b: b.clock.move_to("2100-01-01T00:00:00Z"),
+            lambda b: b.clock.advance_to_next(),
+            lambda b: b.clock.freeze(),
+            lambda b: asyncio.run(b.clock.aio.advance("1s")),
+            lambda b: asyncio.run(b.clock.aio.move_to("2100-01-01T00:00:00Z")),
+            lambda b: asyncio.run(b.clock.aio.advance_to_next()),
+        ],
+    )
+    def test_what_only_the_in_memory_engine_can_do(
+        self, broker: Broker, act: Callable[[Broker], object]
+    ) -> None:
+        with pytest.raises(ContractError, match="in-memory engine"):
+            act(broker)
+
+    @pytest.mark.parametrize(
+        ("misuse", "reason"),
+        [
+            (lambda b: b.join(5, "i", ["orders"]), "group must be text, got 5"),
+            (lambda b: b.join("g", ["i"], ["orders"]), "instance must be text"),
+            (lambda b: b.join("g", "i", "orders"), "topics='orders' is one text"),
+            (lambda b: b.join("g", "i", []), "topics is empty"),
+            (lambda b: b.commit("g", "orders", 0, 2**63), "offset must be a whole number"),
+            (lambda b: b.topic(5), "topic must be text, got 5"),
+            (lambda b: b.group(["g"]), "group must be text"),
+            (lambda b: b.wait_for_record("orders", "x"), "predicate='x' cannot be called"),
+            (lambda b: b.assert_produced("orders", headers=5), "headers=5 is not understood"),
+        ],
+    )
+    def test_what_a_tester_gives_in_a_wrong_type_is_named(
+        self, broker: Broker, misuse: Callable[[Broker], object], reason: str
+    ) -> None:
+        with pytest.raises(ContractError, match=reason):
+            misuse(broker)
+        assert broker.groups() == []
+
+    def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
+        with Cloud(delivery="driven") as cloud:
+            queue = cloud.queue()
+            cloud.clock.call_at(cloud.clock.now_us() + 60_000_000, lambda at: None)
+            queue.publish("http://127.0.0.1:9/", delay="1h")
+            broker = cloud.broker(engine=engine)
+            for move in (
+                lambda: queue.run_until_idle(within="2h"),
+                lambda: asyncio.run(queue.aio.run_until_idle(within="2h")),
+                cloud.clock.advance_to_next,
+                lambda: asyncio.run(cloud.clock.aio.advance_to_next()),
+            ):
+                with pytest.raises(ContractError, match="cannot be stopped or moved"):
+                    move()
+            assert queue.deliver_due() == []
+            assert cloud.clock.run_due() == []
+            broker.close()
+            assert len(cloud.clock.advance_to_next()) == 1
+
+
+class TestSharing:
+    def test_handles_see_only_their_own(self, make_broker: Callable[..., Broker]) -> None:
+        first, second = PatientRest(make_broker()), PatientRest(make_broker())
+        first.produce("orders", "first", partition=0)
+        second.produce("orders", "second", partition=0)
+        for rest, value in ((first, "first"), (second, "second")):
+            assert rest("GET", "/topics") == {"orders": 3}
+            found = rest.values("g", "a", "orders", Auto_Offset_Reset="earliest")
+            assert found == [value]
+
+    def test_a_prefix_that_processes_share(
+        self, make_broker: Callable[..., Broker], engine: str
+    ) -> None:
+        first = make_broker(engine=f"{engine}&prefix=team.")
+        second = make_broker(engine=f"{engine}&prefix=team.", topics={})
+        PatientRest(first).produce("orders", "x")
+        assert [record.value for record in second.records("orders")] == ["x"]
+        with pytest.raises(ContractError, match="not this handle's own"):
+            second.reset()
+
+    def test_internal_topics_are_not_shown(
+        self, make_broker: Callable[..., Broker], mock: MockCluster
+    ) -> None:
+        mock.create_topic("__consumer_offsets", 3)
+        mock.create_topic("visible", 1)
+        topics = make_broker(isolation="none", topics={}).topics()
+        assert topics["visible"] == 1
+        assert "__consumer_offsets" not in topics
+
+
+POSITION = {"topic": "orders", "partition": 0, "offset": 0}
+PARTITION = [{"topic": "orders", "partition": 0}]
+OPERATIONS: dict[str, tuple[str, str, Any]] = {
+    "produce": ("POST", "/produce/orders", {"value": "x", "partition": 0}),
+    "webhook": ("POST", "/webhook?topic=orders", "x"),
+    "fetch": ("POST", "/fetch", {**POSITION, "partition": 1, "timeout": 60_000}),
+    "consume": ("POST", "/consume/g/b", {"topic": "orders", "timeout": 60_000}),
+    "join": ("POST", "/consume/g2/a", {"topic": "orders", "timeout": 60_000}),
+    "commit": ("POST", "/commit/g/b", [{**POSITION, "offset": 1}]),
+    "commit what was delivered": ("POST", "/commit/g/b", None),
+    "committed": ("POST", "/committed/g/a", PARTITION),
+    "offsets": ("POST", "/offsets/latest", PARTITION),
+    "topics": ("GET", "/topics", None),
+}
+"""Everything that needs the cluster; what waits, longer than any of it may take."""
+
+
+class TestAClusterThatGoesAway:
+    @pytest.fixture(autouse=True)
+    def comes_back(self, mock: MockCluster) -> Iterator[None]:
+        yield
+        mock.up()
+
+    @staticmethod
+    def patience(engine: str, seconds: float) -> str:
+        return engine.replace("request.timeout=2", f"request.timeout={seconds}")
+
+    def test_everything_says_so_and_works_again(
+        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+    ) -> None:
+        # A session that outlives it, so that it is not what ends the requests.
+        broker = make_broker(
+            engine=self.patience(engine, 1), session_timeout="30s", instance_limit=None
+        )
+        rest = PatientRest(broker)
+        options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+        rest.produce("orders", "before", partition=0)
+        assert rest.values("g", "b", "orders", **options) == ["before"]
+
+        def ask(name: str, timeout: int = 60_000) -> httpx.Response:
+            method, path, body = OPERATIONS[name]
+            if isinstance(body, dict) and "timeout" in body:
+                body = {**body, "timeout": timeout}
+            return rest.http.request(method, path, json=body)
+
+        calls = {"early consume": Parked(lambda: ask("consume"))}
+        calls["early fetch"] = Parked(lambda: ask("fetch"))
+        until_parked(broker, 2)
+        mock.down()
+        calls |= {name: Parked(lambda name=name: ask(name)) for name in OPERATIONS}  # type: ignore[misc]
+        for name, call in calls.items():
+            answer = call.result()
+            assert answer.status_code == 503, (name, answer.text)
+            assert set(answer.json()) == {"error", "status"}
+            assert "not available" in answer.json()["error"]
+            assert broker.engine.prefix not in answer.text  # type: ignore[attr-defined]
+        with pytest.raises(ContractError, match="not available"):
+            broker.topic("orders")
+        with pytest.raises(ContractError, match="not available"):
+            broker.reset()
+        mock.up()
+        for name in OPERATIONS:
+            eventually(lambda name=name: ask(name, 0).status_code == 200)  # type: ignore[misc]
+        values = [record.value for record in broker.records("orders", partition=0)]
+        assert values[0] == "before"
+        assert "x" in values
+        assert broker.group("g").committed["orders", 0] >= 1
+
+    def test_an_instance_whose_session_ends_meanwhile_joins_again(
+        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+    ) -> None:
+        broker = make_broker(engine=self.patience(engine, 1))
+        rest = PatientRest(broker)
+        rest.produce("orders", "before", partition=0)
+        options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+        assert rest.values("g", "a", "orders", **options) == ["before"]
+        mock.down()
+        eventually(lambda: broker.journal.events("expire"))
+        mock.up()
+        eventually(lambda: rest.http.get("/produce/orders/after").status_code == 200)
+        found: list[str] = []
+        eventually(lambda: (found.extend(rest.values("g", "a", "orders")), "after" in found)[1])
+        assert found[0] == "before"
+
+    def test_closing_does_not_wait_for_it(
+        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+    ) -> None:
+        broker = make_broker(engine=self.patience(engine, 30), session_timeout="30s")
+        rest = PatientRest(broker)
+        rest.produce("orders", "x", partition=0)
+        assert rest.values("g", "a", "orders", Auto_Offset_Reset="earliest") == ["x"]
+        waits = Parked(lambda: rest.http.post("/consume/g/a", json=OPERATIONS["consume"][2]))
+        until_parked(broker)
+        mock.down()
+        asks = [
+            Parked(lambda method=method, path=path: rest.http.request(method, path))  # type: ignore[misc]
+            for method, path in (
+                ("GET", "/topics"),
+                ("GET", "/produce/orders/y"),
+                ("POST", "/commit/g/a"),
+            )
+        ]
+        pause.wait(0.2)
+        assert all(call.waiting for call in (waits, *asks))
+        started = monotonic()
+        broker.close()
+        assert monotonic() - started < 5
+        for call in (waits, *asks):
+            with contextlib.suppress(Exception):
+                call.result()
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
+    def test_the_stand_alone_server_ends_without_it(self, mock: MockCluster) -> None:
+        url = f"kafka://{mock.bootstrap}?{SETTINGS}".replace("timeout=2", "timeout=30")
+        command = [sys.executable, "-m", "pytest_fakecloud", "serve", "broker", "--json"]
+        with subprocess.Popen(
+            [*command, "--broker", f"engine={url}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                assert process.stdout is not None
+                assert json.loads(process.stdout.readline())
+                mock.down()
+                process.send_signal(signal.SIGTERM)
+                _, errors = process.communicate(timeout=10)
+                assert process.returncode == 0, errors
+            finally:
+                process.kill()
+
+
+class TestFaults:
+    def test_errors_of_the_cluster_are_retried_or_told(
+        self, broker: Broker, rest: Rest, mock: MockCluster
+    ) -> None:
+        produce, not_enough_replicas, record_list_too_large = 0, 19, 18
+        mock.fail_next(produce, not_enough_replicas)
+        rest.produce("orders", "a", partition=0)
+        mock.fail_next(produce, record_list_too_large)
+        rest("POST", "/produce/orders", {"value": "b"}, status=413)
+        assert [record.value for record in broker.records("orders")] == ["a"]
+
+    def test_an_unknown_topic_is_not_created_by_asking(self, broker: Broker, rest: Rest) -> None:
+        rest("GET", "/produce/nope/x", status=404)
+        rest("POST", "/consume/g/a", {"topic": "nope"}, status=404)
+        assert broker.topics() == {"orders": 3}
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            ({"limits": "free"}, "in-memory engine"),
+            ({"join_delay": "1s"}, "in-memory engine"),
+            ({"heartbeats": "consume"}, "in-memory engine"),
+            ({"interleave": "random"}, "in-memory engine"),
+            ({"delete_leaves": False}, "static members"),
+            ({"engine": "amqp://x"}, "'kafka://127.0.0.1:9092'"),
+            ({"engine": "kafka://127.0.0.1:1?request.timeout=0.2"}, "cannot use the cluster"),
+            ({"engine": "kafka://h?request.timeout=x"}, "number of seconds"),
+            ({"engine": "kafka://h?request.timeout=-1"}, "number of seconds above 0"),
+            ({"engine": "kafka://h?request.timeout=nan"}, "number of seconds above 0"),
+            ({"engine": "kafka://h?static=maybe"}, "static='maybe' is neither true nor false"),
+            ({"engine": "kafka://h:1?colour=red"}, 'No such configuration property: "colour"'),
+            ({"engine": "kafka://h:1?session.timeout.ms=x"}, "Invalid value for"),
+            ({"isolation": "database"}, "give one of 'prefix', 'none'"),
+        ],
+    )
+    def test_mistakes_are_named(
+        self, engine: str, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], text: str
+    ) -> None:
+        with Cloud() as cloud, pytest.raises(ContractError) as caught:
+            cloud.broker(**{"engine": engine, **settings})
+        assert text in str(caught.value)
+
+    def test_a_frozen_clock(self, engine: str) -> None:
+        with Cloud(clock="frozen") as cloud, pytest.raises(ContractError, match="in-memory"):
+            cloud.broker(engine=engine)
+
+    def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pytest_fakecloud.broker.kafka.handle", None)
+        with Cloud() as cloud, pytest.raises(ContractError, match=r"pytest-fakecloud\[kafka\]"):
+            cloud.broker(engine="kafka://127.0.0.1:1")
+
+    def test_the_address_is_read(self) -> None:
+        address = Address("kafkas://u%40x:p%2Fw@a:1,b:2?prefix=t.&static=no&client.id=me")
+        settings = address.settings({"group.id": "g", "client.id": "other"})
+        del settings["logger"]
+        assert settings == {
+            "bootstrap.servers": "a:1,b:2", "log_level": 0, "sasl.mechanism": "PLAIN",
+            "sasl.username": "u@x", "sasl.password": "p/w", "security.protocol": "SASL_SSL",
+            "group.id": "g", "client.id": "me", "reconnect.backoff.max.ms": 1000,
+        }  # fmt: skip
+        assert (address.prefix, address.static, address.where) == ("t.", False, "a:1,b:2")
+
+
+class TestAdmin:
+    """What the mock cluster has no protocol for, against an admin that answers at once."""
+
+    class Admin:
+        def __init__(self) -> None:
+            self.asked: list[tuple[Any, ...]] = []
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            def call(things: Any, **options: Any) -> dict[Any, Any]:
+                self.asked.append((name, things))
+                done: Future[Any] = Future()
+                done.set_result(None)
+                names = [getattr(t, "topic", t) for t in things]
+                return dict.fromkeys(names, done)
+
+            return call
+
+    @pytest.fixture
+    def cluster(self, mock: MockCluster) -> Cluster:
+        cluster = Cluster(Address(f"kafka://{mock.bootstrap}"))
+        cluster._admin = self.Admin()
+        return cluster
+
+    def test_topics_are_made_with_their_settings(self, cluster: Cluster) -> None:
+        cluster.create_topic("p.t", 3, {"retention.ms": "1000"})
+        ((name, (topic,)),) = cluster._admin.asked
+        assert (name, topic.topic, topic.num_partitions) == ("create_topics", "p.t", 3)
+        assert topic.config == {"retention.ms": "1000"}
+
+    def test_offsets_at_a_time_are_asked_for_in_milliseconds(self, cluster: Cluster) -> None:
+        asked: dict[Any, Any] = {}
+
+        def list_offsets(specs: Any, **options: Any) -> dict[Any, Any]:
+            asked.update({(tp.topic, tp.partition): spec for tp, spec in specs.items()})
+            found: dict[Any, Any] = {}
+            for number, tp in enumerate(specs):
+                found[tp] = Future()
+                found[tp].set_result(types.SimpleNamespace(offset=7 if number == 0 else -1))
+            return found
+
+        cluster._admin.list_offsets = list_offsets
+        found = cluster.offsets({("t", 0): 1234, ("t", 1): 99})
+        assert found == {("t", 0): 7, ("t", 1): -1}
+        assert [spec.timestamp for spec in asked.values()] == [1234, 99]
+
+    def test_where_no_record_is_that_young(
+        self, make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = make_broker(no_such_time=-5)
+        engine: Any = broker.engine
+        asked = []
+
+        def offsets(wanted: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+            asked.append(wanted)
+            return {place: -1 if place[1] else 7 for place in wanted}
+
+        monkeypatch.setattr(engine._cluster, "offsets", offsets)
+        body = [{"topic": "orders", "partition": number} for number in (1, 0)]
+        found = PatientRest(broker)("POST", "/offsets/1234567890", body)
+        assert [tp["offset"] for tp in found] == [-5, 7]
+        name = engine.prefix + "orders"
+        assert asked == [{(name, 1): 1234567890, (name, 0): 1234567890}]
+
+    def test_the_rest(self, cluster: Cluster) -> None:
+        cluster.add_partitions("p.t", 5)
+        cluster.delete_records({("p.t", 0): 7})
+        cluster.delete(["p.t"], ["p.g"])
+        names = [name for name, _ in cluster._admin.asked]
+        assert names == [
+            "create_partitions", "delete_records", "delete_topics", "delete_consumer_groups",
+        ]  # fmt: skip
+        assert cluster._admin.asked[0][1][0].new_total_count == 5
+        assert cluster._admin.asked[1][1][0].offset == 7

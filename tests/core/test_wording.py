@@ -1,0 +1,77 @@
+"""What failed assertions of all services say alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.wording import (
+    Predicate,
+    brief,
+    check_times,
+    differences,
+    never_awaited,
+)
+
+
+def test_long_values_are_cut_and_functions_named() -> None:
+    assert brief("x" * 300, 10) == "'xxxxxxxxx…"
+    assert brief(len) == "len"
+    assert brief([1, 2]) == "[1, 2]"
+
+
+@pytest.mark.parametrize("times", [-1, 1.0, "2", True, [], "x" * 1000])
+def test_what_is_no_count(times: Any) -> None:
+    with pytest.raises(ContractError, match="is no count: give a whole number from 0 up") as caught:
+        check_times(times)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("times", [None, 0, 1, 10**30])
+def test_counts(times: int | None) -> None:
+    check_times(times)
+
+
+def test_a_predicate_says_why_not() -> None:
+    def is_paid(value: Any) -> bool:
+        return bool(value["paid"])
+
+    predicate = Predicate(is_paid)
+    assert predicate.why_not({}) == ", for which is_paid raised KeyError('paid')"
+    assert predicate.undecided
+    assert predicate.why_not({"paid": True}) is None
+    assert predicate.why_not({"paid": False}) == ", which does not satisfy is_paid"
+    assert not predicate.undecided
+
+
+def test_a_predicate_to_be_awaited_is_refused() -> None:
+    async def later(value: Any) -> bool:
+        return True
+
+    with pytest.raises(ContractError, match="what later returns is to be awaited"):
+        Predicate(later).why_not(1)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "told"),
+    [
+        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}, []),
+        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, ["json.a[1].b is 2, not 3"]),
+        ({"a": 1}, {"b": 1}, ["json.b is absent, not 1", "json.a is 1, not asked for"]),
+        ([1], [1, 2], ["json is [1], not [1, 2]"]),
+        ({}, None, ["json is {}, not None"]),
+        ("t" * 300, "t" * 299, ["json from its character 299 on is 't', not ''"]),
+    ],
+)
+def test_differences_are_named_by_their_place(found: Any, wanted: Any, told: list[str]) -> None:
+    assert list(differences(found, wanted, "json")) == told
+
+
+def test_what_is_to_be_awaited_is_told_and_silenced() -> None:
+    async def later() -> None:
+        raise AssertionError("never begun")
+
+    assert never_awaited(later())
+    assert not never_awaited(5)

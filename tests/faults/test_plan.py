@@ -1,0 +1,692 @@
+"""Faults: what each kind does to a client and to the engine, how they match, how they are counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+import requests
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.journal import Call
+from pytest_fakecloud.faults.plan import Fault, FaultPlan
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import Answer, Request
+
+from ..demo import Demo, Raw
+
+
+@pytest.fixture
+def client(demo: Demo) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=demo.url, timeout=10) as client:
+        yield client
+
+
+def statuses(client: httpx.Client, count: int, path: str = "/echo/x") -> list[int | str]:
+    """What so many requests lead to: a status or the name of the client's exception."""
+    found: list[int | str] = []
+    for _ in range(count):
+        try:
+            found.append(client.get(path).status_code)
+        except httpx.HTTPError as error:
+            found.append(type(error).__name__)
+    return found
+
+
+# -- answers in the endpoint's place -------------------------------------------------------------
+
+
+def test_answer_replaces_the_endpoint(demo: Demo, client: httpx.Client) -> None:
+    fault = demo.faults.answer(503)
+    reply = client.post("/add/w")
+    assert (reply.status_code, reply.json()) == (503, {"error": "Service Unavailable"})
+    assert demo.engine.words == []
+    assert fault.hits == 1
+    fault.remove()
+    assert client.post("/add/w").status_code == 200
+    assert fault.hits == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "content_type"),
+    [
+        (None, b'{"error":"Too Many Requests"}', "application/json"),
+        ({"why": "é"}, '{"why":"é"}'.encode(), "application/json"),
+        ([], b"[]", "application/json"),
+        ("busy", b"busy", "text/plain; charset=utf-8"),
+        (b"\x00", b"\x00", "text/plain; charset=utf-8"),
+        ("", b"", "text/plain; charset=utf-8"),
+    ],
+)
+def test_bodies_of_answers(
+    demo: Demo, client: httpx.Client, body: Any, sent: bytes, content_type: str
+) -> None:
+    demo.faults.answer(429, body)
+    for _ in range(2):
+        reply = client.get("/echo/x")
+        assert (reply.content, reply.headers["content-type"]) == (sent, content_type)
+
+
+def test_headers_and_type_of_an_answer(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.answer(429, headers={"Retry-After": "7"}, content_type="text/x-odd")
+    reply = client.get("/echo/x")
+    assert reply.headers["retry-after"] == "7"
+    assert reply.headers["content-type"] == "text/x-odd"
+
+
+def test_headers_of_an_answer_cannot_break_its_framing(demo: Demo, raw: Raw) -> None:
+    demo.faults.answer(
+        503,
+        "busy",
+        times=1,
+        headers={"content-type": "text/x-odd", "Content-Length": "99", "Transfer-Encoding": "x"},
+    )
+    reply = raw.get("/echo/x")
+    assert (reply.status, reply.body) == (503, b"busy")
+    names = [name.lower() for name, _ in reply.headers]
+    assert sorted(names) == ["content-length", "content-type", "date"]
+    assert reply.header("Content-Type") == "text/x-odd"
+    demo.faults.answer(503, headers={"Connection": "close"}, times=1)
+    assert raw.get("/echo/x").header("Connection") == "close"
+    assert raw.is_closed()
+
+
+def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.answer(503, times=1)
+    statuses(client, 2)
+    first, second = demo.journal.calls()
+    assert (first.fault, first.status, first.outcome) == ("answer 503", 503, "answered")
+    assert (second.fault, second.status) == (None, 200)
+
+
+def test_wrong_credentials_come_before_faults(demo: Demo, client: httpx.Client) -> None:
+    fault = demo.faults.answer(503)
+    assert client.get("/echo/x", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert fault.hits == 0
+
+
+# -- connections ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_drop_closes_before_the_engine(demo: Demo, reset: bool) -> None:
+    fault = demo.faults.drop(reset=reset, times=1)
+    with Raw(demo.mount.address) as raw:
+        raw.send("POST /add/w HTTP/1.1\r\nHost: h\r\n\r\n")
+        if reset:
+            with pytest.raises(ConnectionResetError):
+                raw.rest()
+        else:
+            assert raw.rest() == b""
+    assert demo.engine.words == []
+    assert fault.hits == 1
+    assert demo.journal.calls().only().outcome == "dropped"
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_lose_answer_closes_after_the_engine(demo: Demo, reset: bool) -> None:
+    demo.faults.lose_answer(reset=reset, times=1)
+    with Raw(demo.mount.address) as raw:
+        raw.send("POST /add/w HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert raw.is_closed()
+    assert demo.engine.words == ["w"]
+    call = demo.journal.calls().only()
+    assert (call.outcome, call.status) == ("lost", 200)
+
+
+def test_losing_the_answer_of_a_stream(demo: Demo) -> None:
+    demo.faults.lose_answer()
+    with Raw(demo.mount.address) as raw:
+        raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert raw.is_closed()
+
+
+def test_a_client_sees_a_dropped_connection_as_such(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.drop(times=1)
+    with pytest.raises(httpx.RemoteProtocolError):
+        client.get("/echo/x")
+    demo.faults.drop(times=1)
+    with pytest.raises(requests.ConnectionError):
+        requests.get(f"{demo.url}/echo/x", timeout=10)
+    assert client.get("/echo/x").status_code == 200
+
+
+def test_truncate_sends_half_the_body(demo: Demo) -> None:
+    whole = b"the body"
+    for keep, sent in [(None, whole[:4]), (0, b""), (3, whole[:3]), (99, whole[:7])]:
+        with demo.faults.truncate(keep) as fault, Raw(demo.mount.address) as raw:
+            reply = raw.get("/status/200")
+            assert (reply.header("Content-Length"), reply.complete) == ("8", False)
+            assert reply.body == sent
+            assert fault.hits == 1
+    assert {call.outcome for call in demo.journal.calls()} == {"truncated"}
+
+
+def test_truncate_is_seen_by_clients(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.truncate()
+    with pytest.raises(httpx.RemoteProtocolError):
+        client.get("/echo/x")
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        requests.get(f"{demo.url}/echo/x", timeout=10)
+
+
+@pytest.mark.parametrize(("keep", "chunks"), [(None, 1), (0, 0), (1, 1)])
+def test_truncating_a_stream(demo: Demo, raw: Raw, keep: int | None, chunks: int) -> None:
+    demo.faults.truncate(keep)
+    reply = raw.get("/stream")
+    assert reply.chunks == [b"data: 1\n\n"][:chunks]
+    assert not reply.complete
+    assert demo.context.problems == []
+
+
+def test_hang_is_silent_until_the_client_gives_up(demo: Demo) -> None:
+    fault = demo.faults.hang()
+    with httpx.Client(base_url=demo.url, timeout=0.1) as client, pytest.raises(httpx.ReadTimeout):
+        client.post("/add/w")
+    assert demo.engine.words == []
+    assert fault.hits == 1
+    assert demo.journal.calls().only().outcome == "hung"
+    deadline = time.monotonic() + 10
+    while demo.mount.connections:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_hang_ends_when_the_fake_closes(demo: Demo, raw: Raw) -> None:
+    demo.faults.hang()
+    raw.send("GET /echo/x HTTP/1.1\r\nHost: h\r\n\r\n")
+    deadline = time.monotonic() + 10
+    while not demo.journal.calls():
+        assert time.monotonic() < deadline
+    started = time.monotonic()
+    demo.close()
+    assert raw.is_closed()
+    assert time.monotonic() - started < 0.9
+
+
+def test_delay_waits_and_then_serves(demo: Demo, client: httpx.Client) -> None:
+    fault = demo.faults.delay("50ms")
+    started = time.perf_counter()
+    assert client.get("/echo/x").status_code == 200
+    assert 0.045 < time.perf_counter() - started < 5
+    assert fault.hits == 1
+
+
+def test_delay_ends_when_the_fake_closes(demo: Demo, raw: Raw) -> None:
+    demo.faults.delay(60)
+    raw.send("GET /echo/x HTTP/1.1\r\nHost: h\r\n\r\n")
+    deadline = time.monotonic() + 10
+    while not demo.journal.calls():
+        assert time.monotonic() < deadline
+    started = time.monotonic()
+    demo.close()
+    assert time.monotonic() - started < 0.9
+
+
+def test_down_refuses_connections_until_up(demo: Demo, client: httpx.Client) -> None:
+    assert client.get("/echo/x").status_code == 200
+    demo.faults.down()
+    assert statuses(client, 2) == ["ConnectError", "ConnectError"]
+    demo.faults.up()
+    assert client.get("/echo/x").status_code == 200
+    with demo.faults.down():
+        assert statuses(client, 1) == ["ConnectError"]
+    assert client.get("/echo/x").status_code == 200
+    assert demo.faults.unused() == []
+
+
+def test_down_twice_is_up_when_both_are_gone(demo: Demo, client: httpx.Client) -> None:
+    with demo.faults.down():
+        with demo.faults.down():
+            pass
+        assert statuses(client, 1) == ["ConnectError"]
+    assert statuses(client, 1) == [200]
+
+
+def test_down_behind_a_gateway(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.down(502)
+    assert statuses(client, 2) == [502, 502]
+    demo.faults.up()
+    assert statuses(client, 1) == [200]
+
+
+def test_a_part_of_the_service_down(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.down(route="add")
+    with pytest.raises(httpx.TransportError):
+        client.post("/add/w")
+    assert demo.engine.words == []
+    assert statuses(client, 1) == [200]
+    assert demo.journal.calls()[0].outcome == "refused"
+
+
+def test_reset_of_the_handle_ends_every_fault(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.down()
+    demo.faults.answer(503)
+    demo.reset()
+    assert not demo.faults
+    assert demo.faults.unused() == []
+    assert statuses(client, 1) == [200]
+
+
+def test_a_fake_that_is_down_can_be_closed(demo: Demo) -> None:
+    demo.faults.down()
+    demo.close()
+    demo.faults.up()
+
+
+# -- sequences, limits, chance -------------------------------------------------------------------
+
+
+def test_sequence_takes_step_by_step(demo: Demo, client: httpx.Client) -> None:
+    steps: list[Any] = [503, None, (429, {"slow": "down"}), "drop", "lose_answer", "truncate"]
+    fault = demo.faults.sequence([*steps, Answer({"odd": 1}, 207)])
+    assert statuses(client, 3) == [503, 200, 429]
+    assert statuses(client, 3) == ["RemoteProtocolError"] * 3
+    reply = client.get("/echo/x")
+    assert (reply.status_code, reply.json()) == (207, {"odd": 1})
+    assert statuses(client, 2) == [200, 200]
+    assert fault.hits == 7
+
+
+def test_sequence_goes_round_when_told(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.sequence([503, None], times=5)
+    assert statuses(client, 6) == [503, 200, 503, 200, 503, 200]
+
+
+def test_sequence_hang(demo: Demo) -> None:
+    demo.faults.sequence(["hang", 200])
+    with httpx.Client(base_url=demo.url, timeout=0.1) as client:
+        assert statuses(client, 2) == ["ReadTimeout", 200]
+
+
+def test_sequence_gives_each_step_once_to_many_threads(demo: Demo) -> None:
+    demo.faults.sequence([503, 429, 500, 502] * 5)
+    found: list[int] = []
+
+    def ask() -> None:
+        with Raw(demo.mount.address) as raw:
+            found.extend(raw.get("/echo/x").status for _ in range(6))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == sorted([503, 429, 500, 502] * 5 + [200] * 4)
+
+
+def test_rate_limit_counts_on_the_clock() -> None:
+    with Demo(Context.alone(now="2026-01-01T00:00:00Z")) as demo, httpx.Client() as client:
+        fault = demo.faults.rate_limit(2, per="10s")
+        client.base_url = httpx.URL(demo.url)
+        assert statuses(client, 3) == [200, 200, 429]
+        demo.clock.advance(7.5)
+        reply = client.get("/echo/x")
+        assert reply.status_code == 429
+        assert reply.headers["retry-after"] == "3"
+        assert reply.headers["ratelimit-limit"] == "2"
+        assert reply.headers["ratelimit-remaining"] == "0"
+        assert reply.headers["ratelimit-reset"] == "3"
+        demo.clock.advance(2.5)
+        assert statuses(client, 3) == [200, 200, 429]
+        assert fault.hits == 3
+        fault.remove()
+        demo.faults.rate_limit(status=420, body="enhance", headers={"X-Own": "1"})
+        reply = client.get("/echo/x")
+        assert (reply.status_code, reply.text, reply.headers["x-own"]) == (420, "enhance", "1")
+        assert "retry-after" not in reply.headers
+
+
+def test_random_is_repeatable_from_the_seed() -> None:
+    def run(seed: int) -> list[int | str]:
+        with Demo(Context.alone(seed=seed)) as demo, httpx.Client(base_url=demo.url) as client:
+            demo.faults.random(0.5)
+            return statuses(client, 30)
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+    assert set(run(1)) == {200, 503}
+
+
+def test_random_takes_any_step(demo: Demo, client: httpx.Client) -> None:
+    with demo.faults.random(1, "drop"):
+        assert statuses(client, 1) == ["RemoteProtocolError"]
+    with demo.faults.random(0, 503) as fault:
+        assert statuses(client, 5) == [200] * 5
+    assert fault.hits == 0
+
+
+# -- the test's own code -------------------------------------------------------------------------
+
+
+def test_call_runs_before_and_after(demo: Demo, client: httpx.Client) -> None:
+    seen: list[Any] = []
+    demo.faults.call(lambda: seen.append(("before", list(demo.engine.words))))
+    demo.faults.call(lambda r: seen.append((r.call.status, list(demo.engine.words))), "after")
+    client.post("/add/w")
+    assert seen == [("before", []), (200, ["w"])]
+
+
+def test_what_call_returns_may_replace_the_answer(demo: Demo, client: httpx.Client) -> None:
+    with demo.faults.call(lambda: Answer({"early": True}, 202)):
+        reply = client.post("/add/w")
+        assert (reply.status_code, reply.json()) == (202, {"early": True})
+        assert demo.engine.words == []
+    with demo.faults.call(lambda request: Answer(b"late", 299), "after"):
+        reply = client.post("/add/w")
+        assert (reply.status_code, reply.content) == (299, b"late")
+        assert demo.engine.words == ["w"]
+
+
+def test_a_call_may_ask_the_same_fake(demo: Demo, client: httpx.Client) -> None:
+    def other_client() -> None:
+        with httpx.Client(base_url=demo.url) as other:
+            assert other.post("/add/other").status_code == 200
+
+    demo.faults.call(other_client, times=1)
+    assert client.post("/add/w").json() == {"count": 2}
+    assert demo.engine.words == ["other", "w"]
+
+
+def test_a_failing_call_is_the_tests_own_problem(demo: Demo, client: httpx.Client) -> None:
+    def broken() -> None:
+        raise KeyError("typo")
+
+    demo.faults.call(broken)
+    assert client.get("/echo/x").status_code == 500
+    problem = demo.context.problems[0]
+    assert problem.kind == "bug"
+    assert "the function of <call broken before" in problem.text
+    assert "KeyError('typo')" in problem.text
+    assert "bug of pytest-fakecloud" not in problem.text
+
+
+@pytest.mark.parametrize("matcher", ["when", "command"])
+@pytest.mark.parametrize("error", [KeyError("typo"), pytest.fail.Exception("not like this")])
+def test_a_failing_predicate_is_the_tests_own_problem(
+    demo: Demo, client: httpx.Client, matcher: str, error: BaseException
+) -> None:
+    def broken(given: object) -> bool:
+        raise error
+
+    fault = demo.faults.answer(503, **{matcher: broken})  # type: ignore[arg-type]
+    assert client.post("/add/w").status_code == 500
+    (problem,) = demo.context.problems
+    assert "because of what the test does" in problem.text
+    assert f"a predicate of {fault!r} failed: {error!r}" in problem.text
+    assert (fault.hits, demo.engine.words) == (0, [])
+
+
+def test_pytest_fail_in_a_call_reaches_the_test(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.call(lambda: pytest.fail("not like this"), times=1)
+    assert statuses(client, 2) == [500, 200]
+    assert "not like this" in demo.context.problems[0].text
+
+
+def test_advancing_inside_a_call_is_an_error_only_inside_an_advance(demo: Demo) -> None:
+    demo.clock.freeze()
+    demo.faults.call(lambda: demo.clock.advance(1))
+    with Raw(demo.mount.address) as raw:
+        assert raw.get("/echo/x").status == 200
+
+        def ask(at_us: int) -> int:
+            return raw.get("/echo/x").status
+
+        demo.clock.call_at(demo.clock.now_us() + 1, ask)
+        with pytest.raises(ContractError, match="already being advanced"):
+            demo.clock.advance(1)
+
+
+# -- matching ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("matchers", "expected"),
+    [
+        ({"times": 2}, [503, 503, 200, 200]),
+        ({"skip": 1}, [200, 503, 503, 503]),
+        ({"skip": 1, "times": 1}, [200, 503, 200, 200]),
+        ({"skip": 0, "times": 1}, [503, 200, 200, 200]),
+    ],
+)
+def test_times_and_skip(
+    demo: Demo, client: httpx.Client, matchers: dict[str, int], expected: list[int]
+) -> None:
+    demo.faults.answer(503, **matchers)  # type: ignore[arg-type]
+    assert statuses(client, 4) == expected
+
+
+@pytest.mark.parametrize(
+    ("matchers", "hit"),
+    [
+        ({"route": "add"}, True),
+        ({"route": "/add/w"}, True),
+        ({"route": "POST /add/w"}, True),
+        ({"route": "echo"}, False),
+        ({"route": "GET /add/w"}, False),
+        ({"command": "add"}, True),
+        ({"command": "ADD"}, True),
+        ({"command": "w"}, True),
+        ({"command": "other"}, False),
+        ({"command": lambda word: word.startswith("a")}, True),
+        ({"topic": "add"}, False),
+        ({"when": lambda request: request.header("x-who") == "me"}, True),
+        ({"when": lambda request: request.call.facts["command"] == []}, False),
+        ({"route": "add", "command": "other"}, False),
+        ({"route": "add", "command": "w", "when": lambda request: True}, True),
+    ],
+)
+def test_matchers(demo: Demo, client: httpx.Client, matchers: dict[str, Any], hit: bool) -> None:
+    fault = demo.faults.answer(503, **matchers)
+    reply = client.post("/add/w?q=1", headers={"X-Who": "me"})
+    assert reply.status_code == (503 if hit else 200)
+    assert fault.hits == int(hit)
+
+
+def test_only_matching_requests_count_for_times_and_skip(demo: Demo, client: httpx.Client) -> None:
+    fault = demo.faults.answer(503, route="add", skip=1, times=1)
+    statuses(client, 3)
+    assert [client.post("/add/w").status_code for _ in range(3)] == [200, 503, 200]
+    assert fault.hits == 1
+
+
+def test_of_several_answers_the_first_is_used_up_first(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.answer(503, times=1)
+    second = demo.faults.answer(429, times=2)
+    assert statuses(client, 4) == [503, 429, 429, 200]
+    assert second.hits == 2
+
+
+def test_faults_of_different_kinds_work_together(demo: Demo, client: httpx.Client) -> None:
+    spoil = demo.faults.truncate()
+    replace = demo.faults.answer(503)
+    seen = demo.faults.call(lambda: None)
+    with pytest.raises(httpx.RemoteProtocolError):
+        client.get("/echo/x")
+    assert (seen.hits, spoil.hits, replace.hits) == (1, 1, 1)
+    call = demo.journal.calls().only()
+    assert (call.status, call.outcome) == (503, "truncated")
+    assert call.fault == "call <lambda> before, truncate, answer 503"
+
+
+def test_a_fault_on_an_unknown_path(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.answer(503, route="/nowhere")
+    assert client.get("/nowhere").status_code == 503
+    assert demo.context.problems == []
+    assert client.get("/elsewhere").status_code == 404
+    assert [problem.kind for problem in demo.context.problems] == ["unrouted"]
+
+
+def test_a_fault_is_a_context_manager(demo: Demo, client: httpx.Client) -> None:
+    with demo.faults.answer(503) as fault:
+        assert isinstance(fault, Fault)
+        assert fault.active
+        assert statuses(client, 1) == [503]
+    assert not fault.active
+    assert statuses(client, 1) == [200]
+    fault.remove()
+
+
+def test_a_used_up_fault_leaves_the_plan(demo: Demo, client: httpx.Client) -> None:
+    fault = demo.faults.answer(503, times=1)
+    assert list(demo.faults) == [fault]
+    assert len(demo.faults) == 1
+    statuses(client, 1)
+    assert not demo.faults
+    assert not fault.active
+
+
+def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> None:
+    used = demo.faults.answer(503, times=1)
+    statuses(client, 1)
+    with demo.faults.drop(command="NOSUCH") as unused:
+        statuses(client, 1)
+    never_drawn = demo.faults.random(0.0)
+    assert demo.faults.unused() == [unused, never_drawn]
+    statuses(client, 1)
+    assert demo.faults.unused() == [unused]
+    assert used.hits == 1
+    assert "test_plan.py:" in repr(unused)
+    assert "drop [command='NOSUCH'], 0 hit(s)" in repr(unused)
+
+
+# -- misuse --------------------------------------------------------------------------------------
+
+MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
+    "matcher": (lambda f: f.answer(503, tpoic="x"), "no matcher tpoic"),  # type: ignore[call-arg]
+    "status": (lambda f: f.answer(99), "99 is no status"),
+    "status text": (lambda f: f.answer("503"), "'503' is no status"),  # type: ignore[arg-type]
+    "status bool": (lambda f: f.answer(True), "True is no status"),
+    "times": (lambda f: f.drop(times=0), "times=0 is no count"),
+    "skip": (lambda f: f.drop(skip=-1), "skip=-1 is no count"),
+    "when": (lambda f: f.drop(when="x"), "when='x' is no function"),  # type: ignore[arg-type]
+    "delay": (lambda f: f.delay("soon"), "'soon' is not a duration"),
+    "empty": (lambda f: f.sequence([]), "got no steps"),
+    "step": (lambda f: f.sequence(["explode"]), "'explode' is no step"),  # type: ignore[list-item]
+    "step status": (lambda f: f.sequence([42]), "42 is no status"),
+    "rate": (lambda f: f.random(2), "rate=2 is no share"),
+    "rate bool": (lambda f: f.random(True), "rate=True is no share"),
+    "call": (lambda f: f.call("x"), "needs a function"),  # type: ignore[arg-type]
+    "moment": (lambda f: f.call(print, "during"), "'before' or 'after'"),  # type: ignore[arg-type]
+    "keep": (lambda f: f.truncate(-1), "keep=-1 is no count"),
+    "limit": (lambda f: f.rate_limit(-1), "requests=-1 is no count"),
+    "span": (lambda f: f.rate_limit(1, 0), "per=0 is no span"),
+    "limit status": (lambda f: f.rate_limit(1, status=7), "7 is no status"),
+    "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 are none"),  # type: ignore[arg-type]
+    "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
+    "body": (lambda f: f.answer(200, object()), "cannot be sent as JSON .*: give bytes, text, or"),
+    "body text": (lambda f: f.answer(200, "\ud800"), "cannot be sent: surrogates not allowed"),
+    "headers": (lambda f: f.answer(200, headers="X: 1"), "headers='X: 1' are none: give a mapping"),  # type: ignore[arg-type]
+    "no headers": (lambda f: f.answer(200, headers=None), "headers=None are none"),  # type: ignore[arg-type]
+    "triple": (lambda f: f.answer(200, headers=[("a", "b", "c")]), "are none: give a mapping"),  # type: ignore[list-item]
+    "header name": (lambda f: f.answer(200, headers={"X Y": "1"}), "'X Y': '1' is no header"),
+    "header": (lambda f: f.answer(200, headers={"X": None}), "'X': None is no header"),  # type: ignore[dict-item]
+    "header text": (lambda f: f.answer(200, headers={"X": "\ud800"}), "surrogates not allowed"),
+    "type": (lambda f: f.answer(200, "x", content_type="a\r\nb: c"), "content_type=.* is none"),
+    "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
+    "answer status": (lambda f: f.sequence([Answer(b"", "200")]), "'200' is no status"),  # type: ignore[arg-type]
+    "answer headers": (lambda f: f.sequence([Answer(b"", 200, 5)]), "headers=5 are none"),  # type: ignore[arg-type]
+    "number of steps": (lambda f: f.sequence(5), "5 are no steps: give a list"),  # type: ignore[arg-type]
+    "word of steps": (lambda f: f.sequence("drop"), "'drop' are no steps"),  # type: ignore[arg-type]
+    "reset": (lambda f: f.drop(reset="no"), "reset='no' is no switch"),  # type: ignore[arg-type]
+    "lost reset": (lambda f: f.lose_answer(reset=1), "reset=1 is no switch"),  # type: ignore[arg-type]
+    "route": (lambda f: f.drop(route=5), "route=5 is no route"),  # type: ignore[arg-type]
+    "removed": (lambda f: f.remove(5), "5 is no fault"),  # type: ignore[arg-type]
+}
+
+
+def test_a_number_as_header_is_written_out(demo: Demo, client: httpx.Client) -> None:
+    demo.faults.answer(429, headers={"Retry-After": 3})  # type: ignore[dict-item]
+    assert client.get("/echo/x").headers["retry-after"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda: Answer({1}), "the answer of <call .* cannot be sent as JSON"),
+        (lambda: Answer(b"", 99), "the answer of <call .*99 is no status"),
+        (lambda: Answer(b"", 200, [("X", None)]), "the answer of <call .*'X': None is no header"),  # type: ignore[list-item]
+        (lambda: asyncio.sleep(0), "the function of <call .* is to be awaited: give a plain one"),
+    ],
+)
+def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
+    demo: Demo, client: httpx.Client, function: Callable[[], object], told: str
+) -> None:
+    demo.faults.call(function)
+    assert client.get("/echo/x").status_code == 500
+    problem = demo.context.problems[0]
+    assert re.search(told, problem.text)
+    assert "bug of pytest-fakecloud" not in problem.text
+
+
+@pytest.mark.parametrize("name", MISUSE)
+def test_misuse_says_what_to_give(demo: Demo, name: str) -> None:
+    prepare, text = MISUSE[name]
+    with pytest.raises(ContractError, match=text):
+        prepare(demo.faults)
+    assert not demo.faults
+
+
+# -- a service's own kinds -----------------------------------------------------------------------
+
+
+class QueuePlan(FaultPlan):
+    fact_names = ("url",)
+
+    def duplicate(self, **matchers: Any) -> Fault:
+        return self.add(Fault(self, "duplicate", "duplicate", matchers))
+
+
+def test_a_service_adds_kinds_and_asks_for_them() -> None:
+    clock = Clock()
+    plan = QueuePlan(Ids(1).stream("faults"), clock)
+    fault = plan.duplicate(url="http://a/", times=1)
+
+    call = Call(1, 0, "queue", "queue", "POST", "/")
+    call.read_facts = lambda: {"url": "http://a/"}
+    attempt = SimpleNamespace(call=call)
+    assert plan.claim("reorder", attempt) is None
+    assert plan.claim("duplicate", attempt) is fault
+    assert plan.claim("duplicate", attempt) is None
+    assert fault.hits == 1
+    assert call.fault == "duplicate"
+    with pytest.raises(ContractError, match="no matcher topic"):
+        plan.duplicate(topic="x")
+
+
+def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:
+    fault = demo.faults.add(Fault(demo.faults, "tamper", "tamper", {}))
+    assert statuses(client, 2) == [200, 200]
+    assert fault.hits == 0
+
+
+def test_a_plan_without_a_server_answers_plainly() -> None:
+    plan = FaultPlan(partial(Ids(1).stream, "faults"), Clock())
+    plan.answer(503, times=1)
+    plan.down()
+    plan.up()
+    request = Request("GET", "/x")
+    response = plan.run(request, lambda: Answer(b"fine"))
+    assert isinstance(response, Answer)
+    assert (response.status, response.body) == (503, b"Service Unavailable\n")
+    assert plan.run(request, lambda: Answer(b"fine")) == Answer(b"fine")
+    with pytest.raises(ContractError, match="sends bytes only"):
+        plan.answer(503, {"a": 1})
+
+
+def test_json_of_faults_is_the_services(demo: Demo, client: httpx.Client) -> None:
+    demo.app.dump = lambda value: b"own:" + json.dumps(value).encode()  # type: ignore[method-assign]
+    demo.faults.dump = demo.app.dump
+    demo.faults.answer(503, {"a": 1})
+    assert client.get("/echo/x").content == b'own:{"a": 1}'

@@ -1,0 +1,307 @@
+"""Users over REST, their tokens, and their rules held against a real server."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.acl.rules import apply_rules
+from pytest_fakecloud.kv.acl.users import (
+    AclUser,
+    KeyPattern,
+    Selector,
+    keys_of,
+)
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from tests.kv.comparison import wire
+from tests.kv.comparison.servers import RealServer, available
+
+REAL = [(name, binary) for name, binary in available() if name == "redis"]
+
+
+@pytest.fixture
+def server() -> Iterator[KVServer]:
+    with KVServer(Context.alone()) as server:
+        yield server
+
+
+def ask(server: KVServer, token: str, *line: Any) -> Any:
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = httpx.post(server.url, json=list(line), headers=headers)
+    return answer.json().get("result", (answer.status_code, answer.json().get("error")))
+
+
+def noperm(command: str) -> tuple[int, str]:
+    text = f"NOPERM this user has no permissions to run the '{command}' command or its subcommand"
+    return 400, text
+
+
+class TestReadOnlyToken:
+    @pytest.mark.parametrize(
+        ("line", "name"),
+        [
+            ("SET k 2", "set"),
+            ("DEL k", "del"),
+            ("GETEX k", "getex"),
+            ("PUBLISH c m", "publish"),
+            ("KEYS *", "keys"),
+            ("SCAN 0", "scan"),
+            ("EVAL return(1) 0", "eval"),
+            ("EVALSHA abc 0", "evalsha"),
+            ("FLUSHALL", "flushall"),
+            ("CONFIG GET *", "config"),
+            ("ACL WHOAMI", "acl"),
+            ("SORT_RO k", "sort_ro"),
+            ("SCRIPT LOAD x", "script"),
+        ],
+    )
+    def test_refused(self, server: KVServer, line: str, name: str) -> None:
+        server.execute("SET", "k", "1")
+        assert ask(server, server.read_only_token, *line.split()) == noperm(name)
+        assert server.value("k") == "1"
+
+    @pytest.mark.parametrize(
+        ("line", "reply"),
+        [
+            ("GET k", "1"),
+            ("TTL k", -1),
+            ("PING", "PONG"),
+            ("ECHO x", "x"),
+            ("DBSIZE", 1),
+            ("TYPE k", "string"),
+            ("HGETALL none", []),
+            ("JSON.GET none", None),
+            ("CLIENT SETINFO LIB-NAME x", "OK"),
+        ],
+    )
+    def test_allowed(self, server: KVServer, line: str, reply: Any) -> None:
+        server.execute("SET", "k", "1")
+        assert ask(server, server.read_only_token, *line.split()) == reply
+
+    def test_in_pipelines_and_transactions(self, server: KVServer) -> None:
+        headers = {"Authorization": f"Bearer {server.read_only_token}"}
+        lines = [["GET", "k"], ["SET", "k", "1"]]
+        answer = httpx.post(f"{server.url}/pipeline", json=lines, headers=headers)
+        assert answer.json() == [{"result": None}, {"error": noperm("set")[1]}]
+        answer = httpx.post(f"{server.url}/multi-exec", json=lines, headers=headers)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("EXECABORT")
+        answer = httpx.post(f"{server.url}/multi-exec", json=lines[:1], headers=headers)
+        assert answer.json() == [{"result": None}]
+
+    def test_nobody_logs_in_as_it(self, server: KVServer) -> None:
+        text = 'ERR Wrong password or user "default_ro" does not exist'
+        for password in ("", server.read_only_token):
+            line = ("ACL", "RESTTOKEN", "default_ro", password)
+            assert ask(server, server.token, *line) == (400, text)
+
+
+class TestUserTokens:
+    def make(self, server: KVServer, *rules: str) -> str:
+        assert ask(server, server.token, "ACL", "SETUSER", "ann", "on", ">pw", *rules) == "OK"
+        token = ask(server, server.token, "ACL", "RESTTOKEN", "ann", "pw")
+        assert isinstance(token, str)
+        return token
+
+    def test_it_follows_its_user(self, server: KVServer) -> None:
+        token = self.make(server, "~a*", "+get", "+set")
+        assert ask(server, token, "SET", "a1", "v") == "OK"
+        assert ask(server, token, "SET", "b1", "v") == (
+            400,
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+        )
+        assert ask(server, token, "DEL", "a1") == noperm("del")
+        server.execute("ACL", "SETUSER", "ann", "+del", "-set", "~b*")
+        assert ask(server, token, "DEL", "a1", "b1") == 1
+        assert ask(server, token, "SET", "a1", "v") == noperm("set")
+        server.execute("ACL", "DELUSER", "ann")
+        unauthorized = (401, "WRONGPASS invalid or missing auth token")
+        assert ask(server, token, "GET", "a1") == unauthorized
+        self.make(server, "+@all", "~*")
+        assert ask(server, token, "GET", "a1") == unauthorized
+
+    def test_it_survives_reset_as_its_user_does(self, server: KVServer) -> None:
+        late = self.make(server, "~*", "+get")
+        server.reset()
+        assert ask(server, late, "GET", "k")[0] == 401
+        kept = self.make(server, "~*", "+get")
+        server.set_baseline()
+        server.execute("ACL", "SETUSER", "ann", "-get")
+        assert ask(server, kept, "GET", "k") == noperm("get")
+        server.reset()
+        assert ask(server, kept, "GET", "k") is None
+
+    def test_all_forms_and_scripts(self, server: KVServer) -> None:
+        token = self.make(server, "~a*", "&c*", "+get", "+eval", "+publish")
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx.get(f"{server.url}/get/a1?_token={token}")
+        assert answer.json() == {"result": None}
+        lines = [["GET", "a"], ["PUBLISH", "c1", "m"]]
+        answer = httpx.post(f"{server.url}/multi-exec", json=lines, headers=headers)
+        assert answer.json() == [{"result": None}, {"result": 0}]
+        assert ask(server, token, "EVAL", "return redis.call('GET', 'a')", "0") is None
+        status, text = ask(server, token, "EVAL", "return redis.call('DEL', 'a')", "0")
+        assert status == 400
+        assert "can't run this command or subcommand" in text
+        assert ask(server, token, "PUBLISH", "d", "m") == (
+            400,
+            "NOPERM this user has no permissions to access one of the channels used as arguments",
+        )
+
+    def test_streams_of_events(self, server: KVServer) -> None:
+        token = self.make(server, "&c*", "+subscribe")
+        headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+        answer = httpx.get(f"{server.url}/subscribe/d", headers=headers)
+        assert answer.json()["error"].startswith("NOPERM")
+        assert httpx.get(f"{server.url}/monitor", headers=headers).status_code == 400
+        with httpx.stream("GET", f"{server.url}/subscribe/c1", headers=headers) as stream:
+            assert next(stream.iter_lines()) == "data: subscribe,c1,1"
+
+    def test_the_tester_may_everything(self) -> None:
+        with KVServer(Context.alone(), dialect="redis") as server:
+            server.execute("ACL", "SETUSER", "default", "-@all")
+            assert server.execute("SET", "k", "v") == "OK"
+            assert ask(server, server.token, "GET", "k") == (
+                400,
+                "NOPERM this user has no permissions to run the 'get' command",
+            )
+
+
+class TestSelectors:
+    def test_a_copy_is_independent(self) -> None:
+        user = AclUser("u")
+        apply_rules(user, [b"+get", b"~a", b"&c", b"(+set ~b)"])
+        copy = user.copy()
+        apply_rules(user, [b"-get", b"~b", b"&d", b"clearselectors"])
+        assert COMMANDS["GET"] in copy.root.commands
+        assert copy.root.keys == [KeyPattern(b"a", True, True)]
+        assert (copy.root.channels, len(copy.selectors)) == ([b"c"], 2)
+
+    def test_one_selector_must_allow_it_all(self) -> None:
+        user = AclUser("u", "redis")
+        apply_rules(user, [b"+mget", b"~a", b"(+mget ~b)"])
+        spec = COMMANDS["MGET"]
+        user.check(spec, [b"MGET", b"a"])
+        user.check(spec, [b"MGET", b"b"])
+        with pytest.raises(CommandError, match="access one of the keys"):
+            user.check(spec, [b"MGET", b"a", b"b"])
+
+    def test_nothing_to_check_for_who_may_all(self) -> None:
+        user = AclUser("u")
+        assert not user.unrestricted
+        apply_rules(user, [b"+@all", b"~*", b"&*"])
+        assert user.unrestricted
+        apply_rules(user, [b"-get"])
+        assert not user.unrestricted
+
+    def test_key_patterns_add_up(self) -> None:
+        selector = Selector()
+        user = AclUser("u")
+        user.selectors = [selector]
+        apply_rules(user, [b"%R~a", b"%W~a", b"%w~b"])
+        assert user.root.keys == [KeyPattern(b"a", True, True), KeyPattern(b"b", False, True)]
+
+    @pytest.mark.parametrize(
+        ("line", "keys"),
+        [
+            ("SET k GET", [(1, False, True)]),
+            ("SET k v GET", [(1, True, True)]),
+            ("BITFIELD k GET u8 0", [(1, True, False)]),
+            ("BITFIELD k INCRBY u8 0 1", [(1, True, True)]),
+            ("SORT k STORE d", [(1, True, False), (3, False, True)]),
+            ("COPY a b", [(1, True, False), (2, False, True)]),
+            ("EVAL s 2 a b x", [(3, True, True), (4, True, True)]),
+            ("ZUNIONSTORE d 2 a b", [(1, False, True), (3, True, False), (4, True, False)]),
+            ("XREADGROUP GROUP g c STREAMS a b > >", [(5, True, False), (6, True, False)]),
+            ("SPUBLISH c m", []),
+        ],
+    )
+    def test_what_commands_do_with_keys(self, line: str, keys: list[Any]) -> None:
+        argv = [word.encode() for word in line.split()]
+        assert list(keys_of(COMMANDS[line.split()[0]], argv)) == keys
+
+
+RULES = [
+    "on", "off", "nopass", "resetpass", ">a", ">b", "<a", "<b", "~*", "~a*", "%R~r*", "%W~w*", "~b",
+    "%R~b", "allkeys", "resetkeys", "&*", "&c*", "&d", "allchannels", "resetchannels", "+@all",
+    "-@all", "+@read", "-@read", "+@write", "-@write", "+@string", "-@dangerous", "+get", "-get",
+    "+set", "+client|id", "-client|id", "+client", "+config|get", "+select|0", "-select", "+mset",
+    "reset", "clearselectors", "(+get ~s*)", "(+@write %W~t*)", "(~x", "+nosuch", "junk", "%Q~x",
+    "sanitize-payload", "skip-sanitize-payload", "+@hash", "-hset", "+eval", "+publish",
+    "+subscribe", "+psubscribe", "+sort", "+bitfield", "+xreadgroup", "+copy", "+config|nosuch",
+]  # fmt: skip
+LINES = [
+    "get a1", "get b", "get r1", "get w1", "get s1", "set a1 v", "set w1 v", "set r1 v",
+    "set w1 v GET", "set t1 v", "mset a1 1 w1 2", "mget a1 r1", "del a1", "hset a1 f v",
+    "hgetall r1", "client id", "client list", "config get x", "config set x y", "select 0",
+    "select 1", "publish c1 m", "publish d m", "publish e m", "subscribe c1 d", "psubscribe c*",
+    "psubscribe cx", "eval s 1 a1", "eval s 1 r1", "sort a1 STORE w1", "sort r1", "flushall",
+    "keys *", "bitfield r1 get u8 0", "bitfield w1 set u8 0 1", "strlen w1", "copy r1 w1",
+    "copy w1 r1", "xreadgroup GROUP g c STREAMS r1 >", "auth x", "ping", "acl whoami", "quit",
+]  # fmt: skip
+
+
+@pytest.mark.skipif(not REAL, reason="no redis-server here")
+def test_rules_against_a_real_server() -> None:
+    """Random rules, and what the user may run afterwards, agree with Redis 7."""
+    engine = Engine(Clock(), Ids(1), "redis")
+    session = engine.session()
+    choose = random.Random(20260101)
+    real = RealServer(*REAL[0])
+
+    def ours(*line: str) -> Any:
+        try:
+            reply = engine.execute(session, [word.encode() for word in line])
+        except CommandError as error:
+            return wire.Error(error.text)
+        return reply
+
+    def theirs(*line: str) -> Any:
+        return real.call([word.encode() for word in line])
+
+    differences = []
+    try:
+        for _ in range(150):
+            rules = choose.choices(RULES, k=choose.randint(1, 7))
+            for call in (ours, theirs):
+                call("ACL", "SETUSER", "u", "reset")
+            results = [call("ACL", "SETUSER", "u", *rules) for call in (ours, theirs)]
+            if _shown(results[0]) != _shown(results[1]):
+                differences.append((rules, results))
+            for line in LINES:
+                pair = [
+                    _shown(call("ACL", "DRYRUN", "u", *line.split())) for call in (ours, theirs)
+                ]
+                if pair[0] != pair[1]:
+                    differences.append((rules, line, pair))
+            pair = [_details(call("ACL", "GETUSER", "u")) for call in (ours, theirs)]
+            if pair[0] != pair[1]:
+                differences.append((rules, pair))
+    finally:
+        real.close()
+    assert differences == []
+
+
+def _shown(reply: Any) -> Any:
+    return reply if isinstance(reply, bytes) else getattr(reply, "text", reply)
+
+
+def _details(reply: Any) -> list[Any]:
+    """GETUSER without the commands, whose wording depends on which commands there are."""
+    flat = list(reply)
+    at = flat.index(b"commands")
+    del flat[at : at + 2]
+    selectors = [list(each) for each in flat[flat.index(b"selectors") + 1]]
+    for each in selectors:
+        del each[:2]
+    return [*flat[:-1], selectors]

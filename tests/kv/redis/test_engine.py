@@ -1,0 +1,852 @@
+"""The REST interface over real servers: the same tests as in memory, and what only a server has.
+
+Redis and Valkey are started here, on private sockets; a test is skipped where neither is installed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("redis")
+if os.name == "nt":
+    pytest.skip("the servers need Unix sockets", allow_module_level=True)
+
+from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.kv.engine import quota
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.redis.names import Names, find_spec
+from pytest_fakecloud.kv.rest import sse as streams
+from pytest_fakecloud.kv.table.registry import specs
+from pytest_fakecloud.transport import client_cost
+
+from ...clients.surface import Used
+from ..backing import (
+    BINARIES,
+    CLUSTER,
+    MISSING,
+    OWN,
+    Server,
+    eventually,
+    publishing,
+    started,
+)
+from ..rest import test_routes
+from ..rest.test_routes import EVENTS, events
+
+test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")
+SCENARIOS = tuple(test_upstash_redis.SCENARIOS)
+
+NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]
+SHARES = [
+    *((name, "prefix") for name in BINARIES),
+    *((name, isolation) for name in [*BINARIES][-1:] for isolation in ("database", "none")),
+    *((name + CLUSTER, "prefix") for name in [*BINARIES][-1:]),
+    (OWN, "prefix"),
+]
+SHARES = SHARES if BINARIES else [*SHARES, pytest.param(("none", "prefix"), marks=MISSING)]  # type: ignore[list-item]
+
+
+def emptied(real: Server) -> None:
+    """Have a server as new."""
+    for line in ("FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH", "CONFIG SET notify-keyspace-events"):
+        words = line.encode().split()
+        real.call(words if words[0] != b"CONFIG" else [*words, b""])
+    for name in set(real.call([b"ACL", b"USERS"])) - {b"default", b"default_ro"}:
+        real.call([b"ACL", b"DELUSER", name])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap_clients() -> Iterator[None]:
+    """Clients that share one TLS context: it costs twenty times the rest of a test."""
+    client_cost.enter()
+    client_cost.refresh()
+    yield
+    client_cost.leave()
+
+
+@pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
+def share(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A server, and how a handle has its part of it."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def real(share: tuple[str, str]) -> Iterator[Server]:
+    real = started(share[0])
+    yield real
+    left = real.call([b"KEYS", b"*"]), set(real.call([b"ACL", b"USERS"]))
+    real.close()
+    if share[1] != "none":
+        assert left[0] == [], "handles left something behind"
+        assert left[1] <= {b"default", b"default_ro"}, "handles left something behind"
+
+
+@pytest.fixture
+def isolation(share: tuple[str, str]) -> str:
+    return share[1]
+
+
+@pytest.fixture
+def make(real: Server, isolation: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KVServer]:
+    """Makes servers; the inherited tests get theirs from it too."""
+    made = functools.partial(KVServer, engine=real.url, isolation=isolation)
+    if isolation == "none":
+        # What a test leaves behind stays: that is what this isolation means.
+        emptied(real)
+
+    def made_if_possible(*arguments: Any, **settings: Any) -> KVServer:
+        try:
+            return made(*arguments, **settings)
+        except ContractError as error:
+            if "in-memory engine" not in str(error):
+                raise
+            pytest.skip(str(error))
+
+    monkeypatch.setattr(test_routes, "KVServer", made_if_possible)
+    return made
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context.alone()
+
+
+@pytest.fixture
+def server(make: Callable[..., KVServer], context: Context) -> Iterator[KVServer]:
+    with make(context) as server:
+        if server.engine.isolation == "none":  # type: ignore[attr-defined]
+            server.set_baseline()
+        yield server
+        assert [problem.text for problem in context.problems if problem.kind == "bug"] == []
+
+
+@pytest.fixture
+def http(server: KVServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, headers=server.headers, trust_env=False) as client:
+        yield client
+
+
+class TestMethods(test_routes.TestMethods):
+    pass
+
+
+class TestPathCommands(test_routes.TestPathCommands):
+    def test_a_body_is_the_last_argument(self, server: KVServer, http: httpx.Client) -> None:
+        body = b"\x00 any / bytes? \xff"
+        assert http.post("/set/k", content=body).json() == {"result": "OK"}
+        assert server.value("k") == body
+
+
+class TestBodyCommands(test_routes.TestBodyCommands):
+    pass
+
+
+class TestAnswers(test_routes.TestAnswers):
+    pass
+
+
+@pytest.mark.usefixtures("make")
+class TestDialectOfErrors(test_routes.TestDialectOfErrors):
+    pass
+
+
+class TestEncoding(test_routes.TestEncoding):
+    pass
+
+
+class TestPipeline(test_routes.TestPipeline):
+    pass
+
+
+class TestTransactions(test_routes.TestTransactions):
+    pass
+
+
+class TestTokens(test_routes.TestTokens):
+    pass
+
+
+def at_the_start_of_a_second(server: KVServer) -> int:
+    """Wait until most of a second of the server's clock is left; which second it is."""
+    eventually(lambda: server.clock.now_us() % 1_000_000 < 200_000)
+    return server.clock.now_us() // 1_000_000
+
+
+@pytest.mark.usefixtures("make")
+class TestLimits(test_routes.TestLimits):
+    def test_daily_limit_until_midnight(  # type: ignore[override]
+        self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Real time does not bring midnight on demand: a day that lasts for a second.
+        monkeypatch.setattr(quota, "_DAY_US", 1_000_000)
+        text = {"error": "ERR max daily request limit exceeded"}
+        with make(context, daily_limit=3) as server:
+
+            def ask() -> httpx.Response:
+                return httpx.get(server.url + "/incr/n", headers=server.headers)
+
+            at_the_start_of_a_second(server)
+            lines = [["INCR", "n"]] * 5
+            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+            assert answer.json() == [{"result": 1}, {"result": 2}, {"result": 3}, text, text]
+            assert (ask().status_code, ask().json()) == (400, text)
+            eventually(lambda: ask().json() == {"result": 4})
+
+    def test_commands_per_second(  # type: ignore[override]
+        self, make: Callable[..., KVServer], context: Context
+    ) -> None:
+        text = {"error": "ERR max requests limit exceeded. "}
+        with make(context, max_requests_per_second=2) as server:
+            at_the_start_of_a_second(server)
+            lines = [["INCR", "n"]] * 3
+            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+            assert answer.json() == [{"result": 1}, {"result": 2}, text]
+            answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+            assert (answer.status_code, answer.json()) == (400, text)
+            eventually(lambda: httpx.get(server.url + "/incr/n", headers=server.headers).is_success)
+            assert server.value("n") == "3"
+
+
+class TestStreams(test_routes.TestStreams):
+    def test_monitor(self, http: httpx.Client) -> None:
+        with http.stream("GET", "/monitor", headers=EVENTS) as response:
+            lines = events(response)
+            assert next(lines) == 'data: "OK"'
+            http.post("/", json=["SET", "k", 'a"b\n'])
+            line = next(lines)
+        assert line.endswith('"SET" "k" "a\\"b\\n"')
+        assert re.match(r"data: \d{10}\.\d{6} \[0 ", line)
+
+    def test_silence_is_filled_with_heartbeats(  # type: ignore[override]
+        self, server: KVServer, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(streams, "HEARTBEAT_US", 20_000)
+        with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
+            lines = response.iter_lines()
+            # Nobody reads what a channel got before it was listened to.
+            assert "data: subscribe,news,1" in lines
+            assert next(line for line in lines if line.startswith(":")) == ": heartbeat"
+            server.execute("PUBLISH", "news", "x")
+            assert "data: message,news,x" in lines
+
+    def test_keys_that_expire_while_everybody_only_listens(
+        self, server: KVServer, http: httpx.Client
+    ) -> None:
+        if server.engine.isolation != "none":  # type: ignore[attr-defined]
+            pytest.skip("CONFIG SET reaches beyond a handle's share of a real server")
+        server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
+        with http.stream("GET", "/psubscribe/__keyevent*", headers=EVENTS) as response:
+            lines = events(response)
+            next(lines)
+            server.execute("SET", "k", "v", "PX", 20)
+            assert next(lines) == "data: pmessage,__keyevent*,__keyevent@0__:expired,k"
+
+    def test_a_subscription_outlives_a_broken_connection(
+        self, server: KVServer, http: httpx.Client, real: Server
+    ) -> None:
+        with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
+            lines = events(response)
+            assert next(lines) == "data: subscribe,news,1"
+            real.call([b"CLIENT", b"KILL", b"TYPE", b"pubsub"])
+            with publishing(server, "news", "again"):
+                assert next(lines) == "data: message,news,again"
+
+    def test_patterns_are_counted(self, server: KVServer, http: httpx.Client) -> None:
+        with http.stream("GET", "/psubscribe/n*", headers=EVENTS) as response:
+            lines = events(response)
+            assert next(lines) == "data: psubscribe,n*,1"
+            assert server.execute("PUBSUB", "NUMPAT") == 1
+
+
+@pytest.mark.usefixtures("make")
+class TestAvailability(test_routes.TestAvailability):
+    pass
+
+
+class TestJournal(test_routes.TestJournal):
+    pass
+
+
+class TestAnyInput:
+    def test_the_answer_is_one_the_service_gives(self, server: KVServer) -> None:
+        words = st.sampled_from([spec.name for spec in specs()]) | st.text(max_size=4)
+        argument = (
+            st.text(max_size=3) | st.integers() | st.sampled_from(["0", "1", "k", "STORE", "*"])
+        )
+        lines = st.builds(lambda name, rest: [*name.split(), *rest], words, st.lists(argument))
+
+        @settings(max_examples=200, deadline=None, database=None)
+        @given(
+            path=st.sampled_from(["/", "/pipeline", "/multi-exec"]),
+            body=test_routes.ANY_BODY
+            | st.lists(lines, max_size=4).map(lambda found: json.dumps(found).encode())
+            | lines.map(lambda line: json.dumps(line).encode()),
+        )
+        def check(path: str, body: bytes) -> None:
+            headers = [("Authorization", f"Bearer {server.token}")]
+            answer = server.app.answer(Request("POST", path, headers, body))
+            assert isinstance(answer, Answer)
+            assert answer.status in (200, 400), (body, answer.body)
+            assert "bug" not in [problem.kind for problem in server.app.problems]
+
+        check()
+        httpx.get(server.url + "/flushall", headers=server.headers)
+        assert server.keys() == []
+
+
+class TestOfficialClient:
+    """The scenarios of the official Python client, sync and async."""
+
+    @pytest.mark.parametrize("flavour", test_upstash_redis.FLAVOURS, ids=["sync", "async"])
+    @pytest.mark.parametrize("name", SCENARIOS)
+    def test_scenario(self, make: Callable[..., KVServer], name: str, flavour: type) -> None:
+        test_upstash_redis.run(name, flavour, Used(), lambda: make(Context.alone()))
+
+
+class TestDatabasePort:
+    def test_it_is_the_servers_own(self, server: KVServer) -> None:
+        with pytest.raises(ContractError, match="has no database port: connect to the server"):
+            _ = server.database_url
+
+    @pytest.mark.skip("the server in front of which the handle is has the port, and no fake of it")
+    def test_redis_py(self) -> None:
+        """What `tests/clients/test_redis_py.py` does in memory."""
+
+
+class TestHandle:
+    DATA: ClassVar[dict[str, Any]] = {
+        "text": "v",
+        "bytes": b"\xff\x00",
+        "hash": {"a": "1", "b": "2"},
+        "list": ["x", "y", "x"],
+        "set": {"m", "n"},
+        "board": [("ann", 1.5), ("bob", 2.0)],
+        "stream": [("1-1", {"f": "v"}), ("2-0", {"g": "w"})],
+    }
+
+    def test_what_is_loaded_reads_back(self, server: KVServer) -> None:
+        server.load(self.DATA)
+        assert server.values() == self.DATA
+        assert server.keys() == sorted(self.DATA)
+        assert server.keys("b*") == ["board", "bytes"]
+        assert server.value("none") is None
+
+    def test_ttl(self, server: KVServer) -> None:
+        server.execute("SET", "k", "v", "EX", 100)
+        assert server.ttl("k") in (99, 100)
+        assert (server.ttl("none"), server.execute("PERSIST", "k"), server.ttl("k")) == (-2, 1, -1)
+
+    def test_a_snapshot_of_the_other_engine_is_refused(self, server: KVServer) -> None:
+        server.load({"k": "v"})
+        with KVServer(Context.alone()) as memory:
+            for from_, to in ((server, memory), (memory, server)):
+                with pytest.raises(ContractError, match="of another kind of kv_server"):
+                    to.restore(from_.snapshot())
+        assert server.values() == {"k": "v"}
+
+    def test_snapshots_bring_values_and_expiry_back(self, server: KVServer) -> None:
+        server.load(self.DATA)
+        server.execute("SET", "soon", "v", "EX", 100)
+        saved = server.snapshot()
+        server.execute("FLUSHALL")
+        server.execute("SET", "other", "x")
+        for _ in range(2):
+            server.restore(saved)
+            assert server.values() == {**self.DATA, "soon": "v"}
+            assert server.ttl("soon") in (98, 99, 100)
+        server.reset()
+        assert server.keys() == []
+
+    def test_many_keys_are_copied_in_batches(self, server: KVServer) -> None:
+        server.load({f"key {at}": at for at in range(1234)})
+        saved = server.snapshot()
+        server.reset()
+        assert server.execute("DBSIZE") == 0
+        server.restore(saved)
+        assert server.execute("DBSIZE") == 1234
+
+    def test_users_are_copied(self, server: KVServer) -> None:
+        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~a*", "(%R~b* +get)", "+@read")
+        saved = server.snapshot()
+        server.execute("ACL", "DELUSER", "ann")
+        server.execute("ACL", "SETUSER", "bob", "on", "nopass")
+        server.restore(saved)
+        assert sorted(server.execute("ACL", "USERS")) == ["ann", "default"]
+
+    def test_the_baseline_is_what_was_set(self, server: KVServer) -> None:
+        server.load({"k": "v"})
+        server.set_baseline()
+        server.execute("DEL", "k")
+        server.reset()
+        assert server.values() == {"k": "v"}
+
+    def test_faults_and_races(self, server: KVServer, http: httpx.Client) -> None:
+        server.faults.answer(500, {"error": "ERR"}, command="GET", times=1)
+        assert http.get("/get/k").status_code == 500
+        assert http.get("/get/k").status_code == 200
+        with server.between(("GET", "SET"), run=["SET", "k", "stolen"]) as between:
+            http.post("/pipeline", json=[["GET", "k"], ["SET", "k", 1, "NX"]])
+        assert (between.hits, server.value("k")) == (1, "stolen")
+
+    def test_the_official_client(self, server: KVServer) -> None:
+        client = server.client()
+        assert client.set("k", "v", ex=100)
+        assert client.get("k") == "v"
+        assert client.hset("h", values={"a": 1}) == 1
+        assert client.hgetall("h") == {"a": "1"}
+        assert client.eval("return {KEYS[1], ARGV[1]}", keys=["k"], args=["x"]) == ["k", "x"]
+        pipeline = client.multi()
+        pipeline.incr("n")
+        pipeline.zadd("z", {"a": 1.5})
+        pipeline.zscore("z", "a")
+        assert pipeline.exec() == [1, 1, 1.5]
+        assert sorted(client.scan(0)[1]) == ["h", "k", "n", "z"]
+
+    def test_many_clients_at_once(self, server: KVServer) -> None:
+        def work() -> None:
+            with httpx.Client(base_url=server.url, headers=server.headers) as http:
+                for _ in range(20):
+                    lines = [["INCR", "n"], ["INCR", "m"]]
+                    first, second = http.post("/multi-exec", json=lines).json()
+                    torn.append(first != second)
+
+        torn: list[bool] = []
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert torn == [False] * 160
+        assert server.value("n") == "160"
+
+
+class TestScripts:
+    """The vendor's flag on the first line of a script, which real servers do not know."""
+
+    CODES: ClassVar[list[str]] = [
+        "#!lua flags=allow-key-locking\nreturn {KEYS[1], ARGV[1]}",
+        "#!lua flags=no-writes,allow-key-locking\nreturn {KEYS[1], ARGV[1]}",
+        "#!lua flags=allow-key-locking,no-writes\nreturn {KEYS[1], ARGV[1]}",
+        "#!lua\nreturn {KEYS[1], ARGV[1]}",
+        "return {KEYS[1], ARGV[1]}",
+    ]
+
+    @pytest.mark.parametrize("code", CODES)
+    def test_a_digest_is_that_of_the_clients_text(self, server: KVServer, code: str) -> None:
+        run = server.execute
+        # The server keeps scripts for everybody, and may have this one.
+        code = f"{code} -- {server.token}"
+        sha = hashlib.sha1(code.encode()).hexdigest()
+        with pytest.raises(CommandError, match="NOSCRIPT"):
+            run("EVALSHA", sha, 1, "k", "x")
+        assert run("EVAL", code, 1, "k", "x") == ["k", "x"]
+        assert run("EVALSHA", sha.upper(), 1, "k", "x") == ["k", "x"]
+        assert run("SCRIPT", "EXISTS", sha, "0" * 40) == [1, 0]
+        code += "."
+        sha = hashlib.sha1(code.encode()).hexdigest()
+        assert run("SCRIPT", "LOAD", code) == sha
+        assert run("EVALSHA", sha, 1, "k", "x") == ["k", "x"]
+        if "no-writes" in code:
+            assert run("EVALSHA_RO", sha, 1, "k", "x") == ["k", "x"]
+        lines = [["EVAL", code, 1, "k", "x"], ["EVALSHA", sha, 1, "k", "y"]]
+        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+        assert [item["result"] for item in answer.json()] == [["k", "x"], ["k", "y"]]
+
+    def test_other_flags_are_the_servers(self, server: KVServer) -> None:
+        for flags in ("no-writes", "allow-key-locking,no-writes"):
+            code = f"#!lua flags={flags}\nreturn redis.call('SET', KEYS[1], 1)"
+            with pytest.raises(CommandError, match="not allowed from read-only scripts"):
+                server.execute("EVAL", code, 1, "k")
+        for flag in ("nonsense", "nonsense,allow-key-locking"):
+            with pytest.raises(CommandError, match="Unexpected flag in script shebang: nonsense"):
+                server.execute("EVAL", f"#!lua flags={flag}\nreturn 1", 0)
+
+    def test_stock_servers_refuse_it(
+        self, make: Callable[..., KVServer], share: tuple[str, str]
+    ) -> None:
+        if share[0] == OWN:
+            pytest.skip("this server knows the flag")
+        with (
+            make(Context.alone(), dialect="redis") as server,
+            pytest.raises(CommandError, match="Unexpected flag in script shebang"),
+        ):
+            server.execute("EVAL", self.CODES[0], 1, "k", "x")
+
+
+class TestUsers:
+    def test_tokens_follow_their_user(self, server: KVServer, http: httpx.Client) -> None:
+        def ask(path: str) -> httpx.Response:
+            return httpx.get(server.url + path, headers={"Authorization": f"Bearer {token}"})
+
+        rules = ["on", ">pw", "~cache:*", "+@read", "+@write", "+multi", "+exec", "-flushdb"]
+        assert http.post("/", json=["ACL", "SETUSER", "ann", *rules]).json() == {"result": "OK"}
+        token = http.get("/acl/resttoken/ann/pw").json()["result"]
+        assert ask("/set/cache:1/v").json() == {"result": "OK"}
+        assert ask("/acl/whoami").json()["error"].startswith("NOPERM")
+        for path in ("/get/other", "/set/other/v", "/flushdb", "/eval/return%201/0"):
+            answer = ask(path)
+            assert (answer.status_code, answer.json()["error"][:6]) == (400, "NOPERM")
+            mark = server.engine.names.users.decode()  # type: ignore[attr-defined]
+            assert not mark or mark not in answer.text
+        http.get("/acl/setuser/ann/+flushdb")
+        assert ask("/flushdb").json() == {"result": "OK"}
+        assert server.keys() == []
+        lines = [["SET", "cache:1", 1], ["GET", "cache:1"]]
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=headers)
+        assert answer.json() == [{"result": "OK"}, {"result": "1"}]
+        answer = httpx.post(server.url + "/multi-exec", json=[["GET", "x"]], headers=headers)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("EXECABORT")
+        http.get("/acl/setuser/ann/-multi")
+        lines = [["DEL", "cache:1"], ["SET", "cache:1", 2]]
+        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=headers)
+        assert (answer.status_code, answer.json()["error"][:6]) == (400, "NOPERM")
+        assert server.value("cache:1") == "1"
+        http.get("/acl/deluser/ann")
+        assert ask("/get/cache:1").status_code == 401
+
+    def test_wrong_ones(self, server: KVServer, http: httpx.Client) -> None:
+        for name, password in [("nobody", "x"), ("default", ""), ("default_ro", "x")]:
+            answer = http.post("/", json=["ACL", "RESTTOKEN", name, password])
+            text = f'ERR Wrong password or user "{name}" does not exist'
+            assert answer.json() == {"error": text}
+        assert http.get("/acl/setuser/default/off").status_code == 400
+        assert http.get("/acl/deluser/default").status_code == 400
+        for token in ("acl-", "acl-!!", "acl-MTpi", "acl-OTk6YQ"):
+            assert httpx.get(f"{server.url}/ping?_token={token}").status_code == 401
+
+    def test_names_are_the_clients_own(self, server: KVServer) -> None:
+        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~a:*", "%R~b:*", "&news", "+get")
+        assert sorted(server.execute("ACL", "USERS")) == ["ann", "default"]
+        lines = server.execute("ACL", "LIST")
+        line = next(line for line in lines if line.startswith("user ann on "))
+        assert "~a:* %R~b:*" in line
+        assert "&news" in line
+        found = server.execute("ACL", "GETUSER", "ann")
+        assert "~a:* %R~b:*" in found
+        assert server.execute("ACL", "DRYRUN", "ann", "SET", "k", "v") != "OK"
+        assert server.execute("ACL", "WHOAMI") == "default"
+
+
+class TestSharing:
+    """Two handles on one server see nothing of each other."""
+
+    @pytest.fixture(autouse=True)
+    def apart(self, isolation: str) -> None:
+        if isolation == "none":
+            pytest.skip('isolation="none" shows all there is, and lets everything be done')
+
+    @pytest.fixture
+    def other(self, make: Callable[..., KVServer]) -> Iterator[KVServer]:
+        with make(Context.alone()) as other:
+            other.load({"k": "theirs", "theirs": "x", "l": ["1"]})
+            yield other
+
+    def test_commands_about_all_keys(self, server: KVServer, other: KVServer) -> None:
+        before = other.values()
+        run = server.execute
+        assert (run("DBSIZE"), run("RANDOMKEY"), run("KEYS", "*")) == (0, None, [])
+        assert run("SCAN", 0, "COUNT", 1000) == ["0", []]
+        server.load({"mine": "v", "ml": ["2", "1"]})
+        assert sorted(run("KEYS", "*")) == ["mine", "ml"]
+        assert run("KEYS", "m?") == ["ml"]
+        assert run("RANDOMKEY") in ("mine", "ml")
+        assert run("DBSIZE") == 2
+        assert run("SCAN", 0, "MATCH", "ml", "COUNT", 1000)[1] == ["ml"]
+        cursor, found = run("SCAN", 0, "COUNT", 1000, "WITHTYPE")
+        assert (cursor, sorted(found)) == ("0", ["list", "mine", "ml", "string"])
+        assert run("SCAN", 0, "TYPE", "list", "COUNT", 1000)[1] == ["ml"]
+        assert run("FLUSHALL") == "OK"
+        assert (server.keys(), other.values()) == ([], before)
+
+    def test_in_a_transaction_too(self, server: KVServer, other: KVServer) -> None:
+        before = other.values()
+        server.load({"a": "1", "b": "2"})
+        lines = [["DBSIZE"], ["FLUSHDB"], ["DBSIZE"], ["SET", "c", 3], ["KEYS", "*"]]
+        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+        assert [item["result"] for item in answer.json()] == [2, "OK", 0, "OK", ["c"]]
+        assert other.values() == before
+
+    def test_keys_that_come_back(self, server: KVServer, other: KVServer) -> None:
+        run = server.execute
+        server.load({"l": ["a"], "z": [("m", 1.0)], "s": [("1-1", {"f": "v"})]})
+        assert run("LMPOP", 2, "x", "l", "LEFT") == ["l", ["a"]]
+        assert run("ZMPOP", 1, "z", "MIN") == ["z", [["m", "1"]]]
+        assert run("XREAD", "BLOCK", 0, "STREAMS", "s", "0") == [["s", [["1-1", ["f", "v"]]]]]
+        assert run("XREAD", "COUNT", 1, "BLOCK", 0, "STREAMS", "s", "$") is None
+        assert run("EVAL", "return KEYS", 2, "a", "b") == ["a", "b"]
+        run("XGROUP", "CREATE", "s", "g", "0")
+        read = run("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "s", ">")
+        assert read == [["s", [["1-1", ["f", "v"]]]]]
+
+    def test_keys_in_unusual_places(self, server: KVServer, other: KVServer) -> None:
+        run = server.execute
+        before = other.values()
+        server.load({"l": ["2", "1"], "w_1": "9", "w_2": "3", "h": {"f": "x"}})
+        assert run("SORT", "l", "BY", "w_*", "GET", "#", "GET", "w_*") == ["2", "3", "1", "9"]
+        assert run("SORT", "l", "LIMIT", 0, 1, "STORE", "a", "STORE", "k") == 1
+        assert (server.value("k"), server.value("a")) == (["1"], None)
+        run("GEOADD", "g", 13.4, 52.5, "berlin")
+        assert run("GEORADIUS", "g", 13, 52, 200, "km", "STORE", "a", "STORE", "theirs") == 1
+        assert run("COPY", "l", "k", "REPLACE") == 1
+        assert run("COPY", "l", "m", "DB", 0) == 1
+        for line in (["COPY", "l", "n", "DB", "5"], ["MOVE", "l", "5"]):
+            with pytest.raises(CommandError, match="DB index is out of range"):
+                run(*line)
+        assert run("BITOP", "OR", "k", "w_1", "w_2") == 1
+        assert run("OBJECT", "ENCODING", "h") in ("listpack", "ziplist")
+        assert run("WAIT", 1, 0) == 0
+        assert run("UNLINK") == 0
+        assert other.values() == before
+
+    def test_scripts_stay_inside(self, server: KVServer, other: KVServer) -> None:
+        run = server.execute
+        before = other.values()
+        assert run("EVAL", "return redis.call('SET', KEYS[1], 'v')", 1, "k") == "OK"
+        full = other.engine.names.keys.decode() + "k"  # type: ignore[attr-defined]
+        if server.engine.isolation == "prefix":  # type: ignore[attr-defined]
+            for code in (f"redis.call('DEL', '{full}')", "redis.call('SET', 'k', 'v')"):
+                for line in (["EVAL", code, 0], ["EVAL_RO", code, 0]):
+                    with pytest.raises(CommandError):
+                        run(*line)
+        with pytest.raises(CommandError):
+            run("EVAL", "return redis.call('FLUSHALL')", 0)
+        lines = [["EVAL", "return redis.call('FLUSHALL')", 0]]
+        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+        assert "error" in answer.json()[0]
+        assert (server.value("k"), other.values()) == ("v", before)
+
+    def test_channels(self, server: KVServer, other: KVServer) -> None:
+        with (
+            httpx.Client(base_url=other.url, headers={**other.headers, **EVENTS}) as http,
+            http.stream("GET", "/subscribe/news") as response,
+        ):
+            lines = events(response)
+            assert next(lines) == "data: subscribe,news,1"
+            assert server.execute("PUBLISH", "news", "x") == 0
+            assert server.execute("PUBSUB", "CHANNELS") == []
+            assert other.execute("PUBSUB", "CHANNELS", "n*") == ["news"]
+            assert server.execute("PUBSUB", "NUMPAT") == 0
+
+    def test_the_monitor_shows_only_ones_own(self, server: KVServer, other: KVServer) -> None:
+        with (
+            httpx.Client(base_url=server.url, headers={**server.headers, **EVENTS}) as http,
+            http.stream("GET", "/monitor") as response,
+        ):
+            lines = events(response)
+            next(lines)
+            other.execute("SET", "k", "secret")
+            server.execute("SET", "k", "v")
+            assert next(lines).endswith('"SET" "k" "v"')
+
+    def test_users(self, server: KVServer, other: KVServer) -> None:
+        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "allkeys", "allchannels", "+@all")
+        assert other.execute("ACL", "USERS") == ["default"]
+        token = server.execute("ACL", "RESTTOKEN", "ann", "pw")
+        assert httpx.get(f"{other.url}/ping?_token={token}").status_code == 401
+        server.load({"k": "v"})
+        answer = httpx.get(f"{server.url}/get/k?_token={token}")
+        assert answer.json() == {"result": "v"}
+
+    @pytest.mark.parametrize(
+        "line",
+        ["CONFIG SET maxmemory 1", "SCRIPT FLUSH", "FUNCTION FLUSH", "FUNCTION LIST", "SAVE",
+         "ACL LOAD", "ACL LOG", "SLOWLOG GET", "LATENCY RESET", "MODULE LOAD x", "BGSAVE",
+         "CONFIG RESETSTAT", "MEMORY PURGE", "SHUTDOWN", "DEBUG SLEEP 1", "SWAPDB 0 1", "SYNC",
+         "MIGRATE h 1 k 0 1", "REPLICAOF h 1", "FAILOVER"],
+    )  # fmt: skip
+    def test_what_reaches_beyond_is_refused(self, server: KVServer, line: str) -> None:
+        with pytest.raises(CommandError, match="is not available with this engine") as caught:
+            server.execute(*line.split())
+        assert "in-memory engine" in str(caught.value) or "client's business" in str(caught.value)
+
+
+class TestWholeServer:
+    """What only ``isolation="none"`` may do."""
+
+    @pytest.fixture(autouse=True)
+    def whole(self, isolation: str) -> None:
+        if isolation != "none":
+            pytest.skip("reaches beyond a handle's share of a real server")
+
+    def test_snapshots_hold_functions_and_every_user(self, server: KVServer) -> None:
+        def library(name: str) -> list[str]:
+            code = f"redis.register_function('{name}', function() return '{name}' end)"
+            return ["FUNCTION", "LOAD", f"#!lua name={name}\n{code}"]
+
+        server.execute(*library("kept"))
+        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+get")
+        saved = server.snapshot()
+        server.execute("FUNCTION", "FLUSH")
+        server.execute(*library("later"))
+        server.execute("ACL", "DELUSER", "ann")
+        server.execute("ACL", "SETUSER", "bob", "on", "nopass")
+        server.execute("ACL", "SETUSER", "fakecloud-1234+scripts", "on")
+        server.restore(saved)
+        assert server.execute("FCALL", "kept", 0) == "kept"
+        with pytest.raises(CommandError, match="Function not found"):
+            server.execute("FCALL", "later", 0)
+        assert sorted(server.execute("ACL", "USERS")) == [
+            "ann", "default", "fakecloud-1234+scripts",
+        ]  # fmt: skip
+
+
+class TestSettings:
+    @pytest.fixture(autouse=True)
+    def numbered(self, share: tuple[str, str]) -> None:
+        if share[0] == OWN:
+            pytest.skip("has one database, as the service has")
+        if share[0].endswith(CLUSTER):
+            pytest.skip("has one database, as every cluster has")
+
+    def test_a_clock_that_is_not_real_time(self, real: Server) -> None:
+        url = real.url
+        for clock in ({"now": "2026-01-01T00:00:00Z"}, {"clock": "frozen"}):
+            with Cloud(**clock) as cloud, pytest.raises(ContractError, match="in-memory engine"):
+                cloud.kv_server(engine=url)
+
+    def test_time_cannot_be_moved_while_it_is_attached(self, real: Server) -> None:
+        with Cloud() as cloud:
+            server = cloud.kv_server(engine=real.url)
+            for move in (
+                lambda: cloud.clock.advance(1),
+                lambda: cloud.clock.move_to("2100-01-01T00:00:00Z"),
+                cloud.clock.freeze,
+                cloud.clock.advance_to_next,
+            ):
+                with pytest.raises(ContractError, match="in-memory engine"):
+                    move()
+            server.close()
+            cloud.clock.advance(1)
+
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            ({"engine": "mysql://x"}, "the schemes are redis"),
+            ({"engine": "redis://"}, "the schemes are redis"),
+            ({"engine": "redis://127.0.0.1:x/0"}, "is no address"),
+            ({"engine": "redis://u:secret@127.0.0.1:1"}, "is not reachable"),
+            ({"engine": "redis://127.0.0.1:1?colour=red"}, "unexpected keyword argument 'colour'"),
+            ({"engine": "redis+sentinel://127.0.0.1:1"}, "names the primary"),
+            ({"engine": "redis+sentinel://127.0.0.1:1/x"}, "is not reachable"),
+            ({"engine": "redis+cluster://127.0.0.1:1"}, "is not reachable"),
+            ({"engine": "redis+cluster://127.0.0.1:1", "isolation": "none"}, "one database"),
+            ({"engine": "redis://127.0.0.1:1", "isolation": "all"}, "isolation='all' is unknown"),
+        ],
+    )
+    def test_mistakes_are_named(self, settings: dict[str, str], text: str) -> None:
+        with Cloud() as cloud, pytest.raises(ContractError) as caught:
+            cloud.kv_server(**settings)
+        assert text in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+    def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import sys
+
+        monkeypatch.setitem(sys.modules, "pytest_fakecloud.kv.redis.engine", None)
+        with Cloud() as cloud, pytest.raises(ContractError, match=r"pytest-fakecloud\[redis\]"):
+            cloud.kv_server(engine="redis://127.0.0.1:1")
+
+    def test_a_prefix_that_processes_share(self, real: Server) -> None:
+        url = f"{real.url}?prefix=team:"
+        with Cloud() as cloud:
+            first, second = (cloud.kv_server(engine=url) for _ in range(2))
+            first.load({"k": "v"})
+            assert second.values() == {"k": "v"}
+            assert real.call([b"KEYS", b"*"]) == [b"team:k"]
+            first.execute("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+get")
+            token = first.execute("ACL", "RESTTOKEN", "ann", "pw")
+            assert httpx.get(f"{second.url}/get/k?_token={token}").json() == {"result": "v"}
+            first.close()
+            assert second.values() == {"k": "v"}
+            second.execute("FLUSHALL")
+            second.execute("ACL", "DELUSER", "ann")
+
+    def test_without_isolation_all_there_is_is_shown_and_kept(self, real: Server) -> None:
+        url = f"{real.url}?db=9"
+        with Cloud() as cloud:
+            server = cloud.kv_server(engine=url, isolation="none")
+            server.load({"k": "v"})
+            with pytest.raises(ContractError, match="set_baseline"):
+                server.reset()
+            server.set_baseline()
+            server.execute("SET", "other", "x")
+            assert server.execute("CONFIG", "SET", "maxmemory", "0") == "OK"
+            server.reset()
+            assert server.values() == {"k": "v"}
+        real.call([b"SELECT", b"9"])
+        assert real.call([b"GET", b"k"]) == b"v"
+        real.call([b"FLUSHDB"])
+        real.call([b"SELECT", b"0"])
+
+    def test_databases_are_given_out_once(self, real: Server) -> None:
+        url = real.url
+        with Cloud() as cloud:
+            servers = [cloud.kv_server(engine=url, isolation="database") for _ in range(15)]
+            numbers = {server.engine.link.database for server in servers}
+            assert numbers == set(range(1, 16))
+            with pytest.raises(ContractError, match="every database but 0"):
+                cloud.kv_server(engine=url, isolation="database")
+            with pytest.raises(ContractError, match=r"database 3 .* is in use"):
+                cloud.kv_server(engine=f"{url}?db=3", isolation="database")
+            servers[0].close()
+            assert cloud.kv_server(engine=url, isolation="database").engine.link.database in numbers
+
+
+class TestNames:
+    """Every command of the table keeps its keys inside."""
+
+    def names(self) -> Names:
+        return Names(b"P:", b"C:", b"U-", shared=True, fraction=lambda: 0.5, patterns=lambda: 0)
+
+    @pytest.mark.parametrize("spec", [s for s in specs() if s.keys], ids=lambda s: s.name)
+    def test_no_key_goes_out_bare(self, spec: Any) -> None:
+        names = self.names()
+        for count in range(spec.least, spec.least + 6):
+            for filler in (b"1", b"2", b"STORE", b"STREAMS", b"k"):
+                argv = [*spec.name.encode().split(), *[filler] * count][:count]
+                try:
+                    sent = names.prepare(spec, list(argv))
+                except CommandError:
+                    continue
+                if sent.emulated or sent.local:
+                    continue
+                for place, key in spec.key_positions(sent.argv):
+                    if "not_key" not in key.flags:
+                        assert sent.argv[place].startswith(b"P:"), sent.argv
+
+    def test_commands_nobody_declared_do_not_pass(self) -> None:
+        assert find_spec([b"NOSUCH"]) is None
+        with pytest.raises(CommandError, match="unknown command"):
+            self.names().prepare(None, [b"NOSUCH", b"k"])
+
+
+def test_nothing_of_it_is_imported_without_an_engine() -> None:
+    import sys
+
+    code = (
+        "import json, sys\n"
+        "from pytest_fakecloud.cloud import Cloud\n"
+        "with Cloud() as cloud: cloud.kv_server()\n"
+        "print(json.dumps([name for name in ('redis', 'confluent_kafka') if name in sys.modules]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == []

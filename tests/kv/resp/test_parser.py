@@ -1,0 +1,162 @@
+"""Reading commands off the wire: forms, limits, and the errors of the real server."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.kv.resp.parser import (
+    CommandReader,
+    ProtocolFault,
+    split_inline,
+    way_in,
+)
+
+
+def reader(*, known: bool = True, longest: int = 1000) -> CommandReader:
+    return CommandReader(lambda: known, lambda: longest)
+
+
+def all_of(source: CommandReader) -> list[list[bytes]]:
+    found = []
+    while (line := source.next()) is not None:
+        found.append(line)
+    return found
+
+
+def packed(line: list[bytes]) -> bytes:
+    words = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in line)
+    return b"*%d\r\n" % len(line) + words
+
+
+class TestWayIn:
+    @pytest.mark.parametrize(
+        ("begun", "kind"),
+        [
+            (b"*", "native"),
+            (b"*1\r\n$4", "native"),
+            (b"GET / HTTP/1.1\r\n", "http"),
+            (b"POST /set/a HTTP/1.0\n", "http"),
+            (b"GET key\r\n", "inline"),
+            (b"GET / HTTP/2.0\r\n", "inline"),
+            (b"SET k ' HTTP/1.1'\r\n", "inline"),
+            (b"\r\n", "inline"),
+            (b"GET / HTT", None),
+            (b"P", None),
+            (b"x" * 70_000, "inline"),
+        ],
+    )
+    def test_the_first_bytes_decide(self, begun: bytes, kind: str | None) -> None:
+        assert way_in(begun) == kind
+
+
+class TestCommands:
+    @settings(max_examples=60)
+    @given(
+        st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=5), max_size=6),
+        st.integers(1, 9),
+    )
+    def test_however_it_is_cut(self, lines: list[list[bytes]], size: int) -> None:
+        wire = b"".join(map(packed, lines))
+        source, found = reader(), []
+        for at in range(0, len(wire), size):
+            source.feed(wire[at : at + size])
+            found += all_of(source)
+        assert found == lines
+        assert not source.pending
+
+    def test_both_forms_in_one_connection(self) -> None:
+        source = reader()
+        source.feed(b"PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*-1\r\nECHO 'a b'\n")
+        assert all_of(source) == [[b"PING"], [b"PING"], [b"ECHO", b"a b"]]
+
+    def test_what_is_not_whole_waits(self) -> None:
+        source = reader()
+        source.feed(b"*2\r\n$3\r\nGET\r\n$1\r\n")
+        assert source.next() is None
+        assert source.pending
+        source.feed(b"k\r\n")
+        assert source.next() == [b"GET", b"k"]
+
+    def test_a_large_word_costs_its_size(self) -> None:
+        source = reader(longest=2**24)
+        wire = packed([b"SET", b"k", b"x" * 2**22])
+        for at in range(0, len(wire), 4096):
+            source.feed(wire[at : at + 4096])
+            line = source.next()
+        assert line is not None
+        assert len(line[2]) == 2**22
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("wire", "reason"),
+        [
+            (b"*x\r\n", "invalid multibulk length"),
+            (b"*\r\n", "invalid multibulk length"),
+            (b"*01\r\n", "invalid multibulk length"),
+            (b"*3000000000\r\n", "invalid multibulk length"),
+            (b"*1\r\n+PING\r\n", "expected '$', got '+'"),
+            (b"*1\r\n$x\r\n", "invalid bulk length"),
+            (b"*1\r\n$-5\r\n", "invalid bulk length"),
+            (b"*1\r\n$1001\r\n", "invalid bulk length"),
+            (b"SET k 'a b\r\n", "unbalanced quotes in request"),
+            (b'SET k "a"b\r\n', "unbalanced quotes in request"),
+            (b"x" * 70_000, "too big inline request"),
+            (b"*" + b"1" * 70_000, "too big mbulk count string"),
+            (b"*1\r\n$" + b"1" * 70_000, "too big bulk count string"),
+        ],
+    )
+    def test_texts_of_the_real_server(self, wire: bytes, reason: str) -> None:
+        source = reader()
+        source.feed(wire)
+        with pytest.raises(ProtocolFault) as caught:
+            all_of(source)
+        assert caught.value.text == f"ERR Protocol error: {reason}".encode()
+
+    @pytest.mark.parametrize(
+        ("wire", "reason"),
+        [
+            (b"*11\r\n", "unauthenticated multibulk length"),
+            (b"*1\r\n$16385\r\n", "unauthenticated bulk length"),
+        ],
+    )
+    def test_who_is_not_known_may_announce_little(self, wire: bytes, reason: str) -> None:
+        source = reader(known=False, longest=2**20)
+        source.feed(wire)
+        with pytest.raises(ProtocolFault, match=reason):
+            source.next()
+        trusted = reader(longest=2**20)
+        trusted.feed(wire)
+        assert trusted.next() is None
+
+    @settings(max_examples=100)
+    @given(st.binary(max_size=60))
+    def test_any_bytes_end_in_commands_or_a_fault(self, wire: bytes) -> None:
+        source = reader()
+        source.feed(wire)
+        try:
+            lines = all_of(source)
+        except ProtocolFault:
+            return
+        assert all(lines)
+
+
+class TestInline:
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            (b"SET  k\tv ", [b"SET", b"k", b"v"]),
+            (b"", []),
+            (b'"a\\x41\\n\\q" b', [b"aA\nq", b"b"]),
+            (b"'it\\'s' '\\n'", [b"it's", b"\\n"]),
+            (b'a"b c"', [b"ab c"]),
+            (b'""', [b""]),
+            (b"'a", None),
+            (b"'a'b", None),
+            (b'"\\', None),
+        ],
+    )
+    def test_quotes(self, line: bytes, words: list[bytes] | None) -> None:
+        assert split_inline(line) == words

@@ -1,0 +1,910 @@
+"""The database port: both protocols, connection state, waiting, pushes, faults, REST beside it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.resp.port import PortConnection
+from tests.kv.comparison import wire
+from tests.kv.comparison.wire import (
+    Error,
+    NilArray,
+    Status,
+    Typed,
+)
+from tests.kv.conftest import NOW, Exercised
+
+OK = Status(b"OK")
+PATIENCE = 10.0
+
+
+class Client:
+    """One connection that speaks the native protocol."""
+
+    def __init__(self, server: KVServer, *, login: bool = True, notes: Exercised | None = None):
+        where, _, port = server.database_url.rpartition(":")
+        self.port = int(port)
+        self.password = where.rpartition("@")[0].rpartition(":")[2]
+        self.server = server
+        self.notes = notes
+        self.socket = socket.create_connection(("127.0.0.1", self.port))
+        self.socket.settimeout(PATIENCE)
+        self.stream = self.socket.makefile("rb")
+        if login:
+            assert self("AUTH", self.password) == OK
+
+    def __call__(self, *words: Any) -> Any:
+        self.send(*words)
+        return self.read()
+
+    def send(self, *words: Any) -> None:
+        if len(words) == 1 and isinstance(words[0], str):
+            words = tuple(words[0].split())
+        self.argv = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+        self.raw(wire.pack(self.argv))
+
+    def raw(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def read(self) -> Any:
+        return wire.read(self.stream)
+
+    def silent(self) -> bool:
+        """Whether nothing has come that was not read."""
+        self.socket.settimeout(0.05)
+        try:
+            return not self.stream.peek(1)
+        except TimeoutError:
+            return True
+        finally:
+            self.socket.settimeout(PATIENCE)
+            self.stream = self.socket.makefile("rb")
+
+    def ended(self) -> bool:
+        """Whether the server has closed the connection, with nothing left to read."""
+        try:
+            return self.stream.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.stream.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context.alone()
+
+
+@pytest.fixture
+def server(context: Context) -> Iterator[KVServer]:
+    with KVServer(context) as server:
+        yield server
+        assert context.problems == []
+
+
+@pytest.fixture
+def connect(server: KVServer) -> Iterator[Callable[..., Client]]:
+    with ExitStack() as stack:
+
+        def open_one(to: KVServer = server, **options: Any) -> Client:
+            client = Client(to, **options)
+            stack.callback(client.close)
+            return client
+
+        yield open_one
+
+
+@pytest.fixture
+def client(connect: Callable[..., Client]) -> Client:
+    return connect()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition, with a deadline."""
+    deadline = monotonic() + PATIENCE
+    pause = threading.Event()
+    while not condition():
+        assert monotonic() < deadline
+        pause.wait(0.002)
+
+
+def blocked(server: KVServer, count: int = 1) -> None:
+    until(lambda: len(server.engine.waiters) == count)
+
+
+class TestAddress:
+    def test_the_port_opens_when_it_is_asked_for(self, context: Context, server: KVServer) -> None:
+        hub = context.hub
+        assert hub is not None
+        before = hub.mounts
+        url = server.database_url
+        assert hub.mounts == before + 1
+        assert server.database_url == url
+        assert url.startswith("redis://default:")
+        assert "@127.0.0.1:" in url
+        assert str(url.rsplit(":", 1)[1]) not in server.url
+
+    def test_it_closes_with_the_handle(self) -> None:
+        with KVServer(Context.alone()) as server:
+            client = Client(server)
+        assert client.ended()
+        client.close()
+        with pytest.raises(ConnectionError):
+            socket.create_connection(("127.0.0.1", client.port))
+
+    def test_reset_keeps_password_and_connections(
+        self, server: KVServer, client: Client, connect: Callable[..., Client]
+    ) -> None:
+        client("SET k 1")
+        url = server.database_url
+        server.reset()
+        assert server.database_url == url
+        assert client("GET k") is None
+        assert connect()("PING") == Status(b"PONG")
+
+    def test_resetting_the_password(
+        self, server: KVServer, client: Client, connect: Callable[..., Client]
+    ) -> None:
+        server.set_baseline()
+        old = server.token, server.read_only_token, server.database_url
+        server.reset_password()
+        assert not set(old) & {server.token, server.read_only_token, server.database_url}
+        late = connect(login=False)
+        refused = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
+        assert late("AUTH", client.password) == refused
+        assert connect()("PING") == Status(b"PONG")
+        # Data returns to the baseline, credentials do not.
+        server.reset()
+        assert late("AUTH", client.password) == refused
+        for token in old[:2]:
+            answer = httpx.get(f"{server.url}/ping", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == 401
+
+
+class TestRestBeside:
+    def test_both_ways_on_one_port(self, server: KVServer, client: Client) -> None:
+        client("SET k v")
+        base = f"http://127.0.0.1:{client.port}"
+        with httpx.Client(base_url=base, headers=server.headers) as http:
+            assert http.get("/get/k").json() == {"result": "v"}
+            assert http.post("/", json=["INCR", "n"]).json() == {"result": 1}
+            assert http.get("/get/k", headers={"Authorization": "x"}).status_code == 401
+        assert client("GET n") == b"1"
+        server.assert_called("INCR", times=1)
+
+    def test_a_request_in_pieces(self, server: KVServer, client: Client) -> None:
+        with socket.create_connection(("127.0.0.1", client.port)) as sock:
+            sock.settimeout(PATIENCE)
+            sock.sendall(b"GET /ping?_tok")
+            threading.Event().wait(0.02)
+            sock.sendall(f"en={server.token} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert sock.recv(4096).startswith(b"HTTP/1.1 200")
+
+    def test_inline(self, client: Client) -> None:
+        client.raw(b'SET k "a b"\r\nGET k\r\n\r\nPING\n')
+        assert [client.read() for _ in range(3)] == [OK, b"a b", Status(b"PONG")]
+
+    @pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-cli is not installed")
+    def test_redis_cli(self, server: KVServer) -> None:
+        done = subprocess.run(
+            ["redis-cli", "-u", server.database_url, "--no-auth-warning"],
+            input="SET k 1\nINCR k\nLPUSH l a b\nLRANGE l 0 -1\nHELLO 3\nHGETALL none\nNOSUCH x\n",
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        lines = [line for line in done.stdout.splitlines() if line]
+        assert lines[:5] == ["OK", "2", "2", "b", "a"]
+        assert lines[-1] == "ERR unknown command 'NOSUCH', with args beginning with: 'x' "
+
+
+class TestLogin:
+    def test_nobody_may_do_anything(self, connect: Callable[..., Client]) -> None:
+        client = connect(login=False)
+        noauth = Error(b"NOAUTH Authentication required.")
+        assert client("GET k") == noauth
+        assert client("PING") == noauth
+        # What is wrong for everybody is said first.
+        assert client("GET") == Error(b"ERR wrong number of arguments for 'get' command")
+        assert client("NOSUCH").text.startswith(b"ERR unknown command 'NOSUCH'")
+        assert client("HELLO 3").text.startswith(b"NOAUTH HELLO must be called")
+        assert client("MULTI") == noauth
+        assert client("AUTH default wrong").text.startswith(b"WRONGPASS")
+        facts = client("HELLO", 3, "AUTH", "default", client.password, "SETNAME", "me")
+        assert isinstance(facts, Typed)
+        assert client("CLIENT GETNAME") == b"me"
+        assert client("RESET") == Status(b"RESET")
+        assert client("GET k") == noauth
+        assert client("QUIT") == OK
+        assert client.ended()
+
+    def test_nobody_may_announce_much(self, connect: Callable[..., Client]) -> None:
+        client = connect(login=False)
+        client.raw(b"*11\r\n")
+        assert client.read() == Error(b"ERR Protocol error: unauthenticated multibulk length")
+        assert client.ended()
+
+    def test_users_and_their_end(self, server: KVServer, connect: Callable[..., Client]) -> None:
+        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~a*", "&a*", "+@all")
+        ann = connect(login=False)
+        assert ann("AUTH ann pw") == OK
+        assert ann("ACL WHOAMI") == b"ann"
+        assert ann("SET b 1").text.startswith(b"NOPERM")
+        server.execute("ACL", "SETUSER", "ann", "~b")
+        assert ann("SET b 1") == OK
+        ann("SUBSCRIBE a1")
+        server.execute("ACL", "SETUSER", "ann", "resetchannels")
+        assert ann.ended()
+        ann = connect(login=False)
+        ann("AUTH ann pw")
+        server.execute("ACL", "DELUSER", "ann")
+        assert ann.ended()
+
+
+class TestProtocol:
+    def test_version_3(self, client: Client) -> None:
+        client("HELLO 3")
+        client("HSET h f v")
+        assert client("HGETALL h") == Typed(b"%", [b"f", b"v"])
+        client("ZADD z 1.5 m")
+        assert client("ZSCORE z m") == Typed(b",", b"1.5")
+        assert client("GET none") is None
+        assert client("HELLO 2")[4:6] == [b"proto", 2]
+        assert client("GET none") is None
+
+    def test_a_pipeline_is_answered_in_order(self, client: Client) -> None:
+        lines = [[b"SET", b"k%d" % n, b"x" * n] for n in range(2000)]
+        client.raw(b"".join(map(wire.pack, lines)))
+        assert {client.read() for _ in lines} == {OK}
+        client.raw(b"".join(wire.pack([b"STRLEN", line[1]]) for line in lines))
+        assert [client.read() for _ in lines] == list(range(2000))
+
+    def test_large_words(self, client: Client) -> None:
+        value = bytes(range(256)) * 20_000
+        assert client("SET", "k", value) == OK
+        assert client("GET k") == value
+
+    def test_faults_end_the_connection(self, client: Client) -> None:
+        client.raw(b"*1\r\n$4\r\nPING\r\n*1\r\n+PING\r\n")
+        assert client.read() == Status(b"PONG")
+        assert client.read() == Error(b"ERR Protocol error: expected '$', got '+'")
+        assert client.ended()
+
+    def test_the_longest_word_is_a_parameter(self, server: KVServer, client: Client) -> None:
+        client("CONFIG SET proto-max-bulk-len 1048576")
+        client.raw(b"*2\r\n$3\r\nGET\r\n$1048577\r\n")
+        assert client.read() == Error(b"ERR Protocol error: invalid bulk length")
+
+    def test_replies_can_be_switched_off(self, client: Client) -> None:
+        client.raw(
+            b"CLIENT REPLY SKIP\r\nPING\r\nPING 1\r\nCLIENT REPLY OFF\r\nPING 2\r\nNOSUCH\r\n"
+            b"CLIENT REPLY ON\r\nPING 3\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nPING 4\r\n"
+        )
+        assert [client.read() for _ in range(5)] == [b"1", OK, b"3", OK, b"4"]
+
+    def test_errors_quote_bytes_as_they_came(self, client: Client) -> None:
+        text = b"ERR unknown command '\xff\xfe', with args beginning with: "
+        assert client(b"\xff\xfe") == Error(text)
+
+    def test_error_text_of_the_dialect(self) -> None:
+        with KVServer(Context.alone(), int_text="int") as server:
+            client = Client(server)
+            client("SET k x")
+            text = Error(b"ERR value is not an int or out of range")
+            assert client("INCR k") == text
+            client("MULTI")
+            client("INCR k")
+            assert client("EXEC") == [text]
+            client.close()
+
+
+class TestTransactions:
+    def test_watch(self, server: KVServer, client: Client) -> None:
+        client("WATCH k")
+        client("MULTI")
+        assert client("SET k 1") == Status(b"QUEUED")
+        server.execute("SET", "k", "other")
+        assert client("EXEC") == NilArray()
+        client("WATCH k")
+        client("UNWATCH")
+        client("MULTI")
+        client("INCR n")
+        client("LPUSH k 1")
+        server.execute("SET", "k", "third")
+        replies = client("EXEC")
+        assert replies[0] == 1
+        assert replies[1].text.startswith(b"WRONGTYPE")
+
+    def test_discard_and_mistakes(self, client: Client) -> None:
+        client("MULTI")
+        client("SET k 1")
+        assert client("DISCARD") == OK
+        client("MULTI")
+        assert client("NOSUCH").text.startswith(b"ERR unknown command")
+        assert client("EXEC").text.startswith(b"EXECABORT")
+        assert client("EXISTS k") == 0
+
+    def test_an_ended_connection_runs_nothing(self, server: KVServer, client: Client) -> None:
+        client("MULTI")
+        client("SET k 1")
+        client.close()
+        until(lambda: not server.engine.connected)
+        assert server.keys() == []
+
+    def test_blocking_commands_do_not_wait_inside(self, client: Client) -> None:
+        client("MULTI")
+        client("BLPOP k 0")
+        client("SUBSCRIBE c")
+        client("MONITOR")
+        replies = client("EXEC")
+        assert replies[:2] == [NilArray(), [b"subscribe", b"c", 1]]
+        assert replies[2] == Error(b"ERR MONITOR isn't allowed for DENY BLOCKING client")
+
+
+class TestWaiting:
+    @pytest.mark.parametrize(
+        ("line", "fill", "reply"),
+        [
+            ("BLPOP k j 0", "RPUSH j v", [b"j", b"v"]),
+            ("BRPOP k 0", "RPUSH k a b", [b"k", b"b"]),
+            ("BRPOPLPUSH k d 0", "RPUSH k v", b"v"),
+            ("BLMOVE k d LEFT RIGHT 0", "RPUSH k v", b"v"),
+            ("BLMPOP 0 1 k LEFT COUNT 2", "RPUSH k a b c", [b"k", [b"a", b"b"]]),
+            ("BZPOPMIN k 0", "ZADD k 1 a 2 b", [b"k", b"a", b"1"]),
+            ("BZPOPMAX k 0", "ZADD k 1 a 2 b", [b"k", b"b", b"2"]),
+            ("BZMPOP 0 1 k MIN", "ZADD k 1 a", [b"k", [[b"a", b"1"]]]),
+            ("XREAD BLOCK 0 STREAMS k $", "XADD k 1-1 f v", [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
+        ],
+    )
+    def test_until_there_is_something(
+        self, server: KVServer, client: Client, line: str, fill: str, reply: Any
+    ) -> None:
+        client.send(line)
+        blocked(server)
+        server.execute(*fill.split())
+        assert client.read() == reply
+
+    def test_a_group_of_readers(self, server: KVServer, client: Client) -> None:
+        server.execute("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+        client.send("XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+        blocked(server)
+        server.execute("XADD", "s", "1-1", "f", "v")
+        assert client.read() == [[b"s", [[b"1-1", [b"f", b"v"]]]]]
+
+    def test_first_come_first_served(
+        self, server: KVServer, connect: Callable[..., Client]
+    ) -> None:
+        clients = [connect() for _ in range(4)]
+        for count, client in enumerate(clients, 1):
+            client.send("BLPOP k 0")
+            blocked(server, count)
+        for n, client in enumerate(clients):
+            server.execute("RPUSH", "k", f"v{n}")
+            assert client.read() == [b"k", b"v%d" % n]
+
+    def test_time_runs_out_on_the_clock(self) -> None:
+        context = Context.alone(now=NOW)
+        context.clock.wait_cap = 60.0
+        with KVServer(context) as server:
+            client = Client(server)
+            client.send("BLPOP k 30")
+            blocked(server)
+            context.clock.advance(29)
+            assert client.silent()
+            context.clock.advance(1)
+            assert client.read() == NilArray()
+            client.close()
+
+    def test_a_frozen_clock_hangs_nobody(self) -> None:
+        context = Context.alone(now=NOW)
+        context.clock.wait_cap = 0.05
+        with KVServer(context) as server:
+            client = Client(server)
+            assert client("BLPOP k 0") == NilArray()
+            client.close()
+
+    def test_unblock(self, server: KVServer, connect: Callable[..., Client]) -> None:
+        waiting, other = connect(), connect()
+        number = waiting("CLIENT ID")
+        for mode, reply in (
+            ("TIMEOUT", NilArray()),
+            ("ERROR", Error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK")),
+        ):
+            waiting.send("BLPOP k 0")
+            blocked(server)
+            assert other(f"CLIENT UNBLOCK {number} {mode}") == 1
+            assert waiting.read() == reply
+        assert other(f"CLIENT UNBLOCK {number}") == 0
+
+    def test_who_goes_takes_nothing_along(self, server: KVServer, client: Client) -> None:
+        client.send("BLPOP k 0")
+        blocked(server)
+        client.socket.shutdown(socket.SHUT_RDWR)
+        blocked(server, 0)
+        server.execute("RPUSH", "k", "v")
+        assert server.value("k") == ["v"]
+
+    def test_closing_wakes_everybody(self) -> None:
+        with KVServer(Context.alone()) as server:
+            client = Client(server)
+            client.send("BLPOP k 0")
+            blocked(server)
+            began = monotonic()
+        assert monotonic() - began < 1.0
+        assert client.ended()
+        client.close()
+
+    @pytest.mark.skipif(not hasattr(socket, "MSG_DONTWAIT"), reason="cannot be seen here")
+    def test_who_goes_behind_further_commands(self, server: KVServer, client: Client) -> None:
+        client.raw(b"BLPOP k 0\r\nSET late 1\r\n")
+        blocked(server)
+        client.raw(b"SET later 1\r\n")
+        client.close()
+        blocked(server, 0)
+        server.execute("RPUSH", "k", "v")
+        until(lambda: not server.engine.connected)
+        assert server.values() == {"k": ["v"]}
+
+    def test_what_is_sent_behind_it_waits(self, server: KVServer, client: Client) -> None:
+        client.raw(b"BLPOP k 0\r\nPING\r\n")
+        blocked(server)
+        server.execute("RPUSH", "k", "v")
+        assert [client.read(), client.read()] == [[b"k", b"v"], Status(b"PONG")]
+
+
+class TestListening:
+    def test_channels_patterns_and_shards(self, server: KVServer, client: Client) -> None:
+        client.send("SUBSCRIBE a b")
+        assert [client.read(), client.read()] == [[b"subscribe", b"a", 1], [b"subscribe", b"b", 2]]
+        assert client("PSUBSCRIBE a*") == [b"psubscribe", b"a*", 3]
+        assert client("SSUBSCRIBE s") == [b"ssubscribe", b"s", 1]
+        assert server.execute("PUBLISH", "a", "hi") == 2
+        assert client.read() == [b"message", b"a", b"hi"]
+        assert client.read() == [b"pmessage", b"a*", b"a", b"hi"]
+        assert server.execute("SPUBLISH", "s", "x") == 1
+        assert client.read() == [b"smessage", b"s", b"x"]
+        assert client("SUNSUBSCRIBE") == [b"sunsubscribe", b"s", 0]
+        assert client("PUNSUBSCRIBE a*") == [b"punsubscribe", b"a*", 2]
+        client.send("UNSUBSCRIBE")
+        assert [client.read(), client.read()] == [
+            [b"unsubscribe", b"a", 1],
+            [b"unsubscribe", b"b", 0],
+        ]
+        assert client("PING") == Status(b"PONG")
+        assert client("UNSUBSCRIBE") == [b"unsubscribe", None, 0]
+
+    def test_version_2_restricts_listeners(self, client: Client) -> None:
+        client("SUBSCRIBE a")
+        assert client("GET k") == Error(
+            b"ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+            b"RESET are allowed in this context"
+        )
+        assert client("CLIENT ID").text.startswith(b"ERR Can't execute 'client|id'")
+        assert client("NOSUCH").text.startswith(b"ERR unknown command")
+        assert client("GET") == Error(b"ERR wrong number of arguments for 'get' command")
+        assert client("PING hi") == [b"pong", b"hi"]
+        assert client("RESET") == Status(b"RESET")
+
+    def test_version_3_pushes(self, client: Client) -> None:
+        client("HELLO 3")
+        assert client("SUBSCRIBE a") == Typed(b">", [b"subscribe", b"a", 1])
+        client("SET k 1")
+        client.send("PUBLISH a m")
+        assert client.read() == Typed(b">", [b"message", b"a", b"m"])
+        assert client.read() == 1
+
+    def test_many_messages_keep_their_order(self, server: KVServer, client: Client) -> None:
+        client("SUBSCRIBE a")
+        for n in range(500):
+            server.execute("PUBLISH", "a", str(n))
+        assert [client.read()[2] for _ in range(500)] == [b"%d" % n for n in range(500)]
+
+    def test_a_listener_that_goes_is_forgotten(self, server: KVServer, client: Client) -> None:
+        client("SUBSCRIBE a")
+        client.close()
+        until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+
+    @pytest.mark.parametrize("limit", ["pubsub 1000000 0 0", "normal 0 0 0 pubsub 1mb 0 0"])
+    def test_a_listener_that_does_not_read_is_cut_off(
+        self, server: KVServer, client: Client, limit: str
+    ) -> None:
+        server.execute("CONFIG", "SET", "client-output-buffer-limit", limit)
+        client("SUBSCRIBE a")
+        for _ in range(200):
+            server.execute("PUBLISH", "a", "x" * 100_000)
+        until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+
+    def test_the_usual_limit_is_that_of_the_real_server(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client("SUBSCRIBE a")
+        (connection,) = server._port._open  # type: ignore[union-attr]
+        sent = 0
+        while not connection.session.closing:
+            server.execute("PUBLISH", "a", "x" * 1_000_000)
+            sent += 1
+        # What the limit lets wait, and what the system's buffers hold.
+        assert 33 < sent < 60
+        until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+
+    def test_a_soft_limit_counts_seconds_of_the_clock(self) -> None:
+        context = Context.alone(now=NOW)
+        with KVServer(context) as server:
+            client = Client(server)
+            server.execute("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 1000000 60")
+            client("SUBSCRIBE a")
+            for _ in range(100):
+                assert server.execute("PUBLISH", "a", "x" * 100_000) == 1
+            context.clock.advance(61)
+            server.execute("PUBLISH", "a", "once more")
+            until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+            client.close()
+
+    def test_a_stalled_listener_takes_one_thread_whatever_is_published(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client("SUBSCRIBE a")
+        workers = server._mount.hub.workers
+        before = workers.threads
+        for _ in range(2000):
+            assert server.execute("PUBLISH", "a", "x" * 10_000) == 1
+        assert workers.threads <= before + 1
+        for _ in range(2000):
+            assert client.read()[2] == b"x" * 10_000
+        server.execute("PUBLISH", "a", "the last")
+        assert client.read()[2] == b"the last"
+
+    def test_a_pipelines_replies_are_sent_while_it_runs(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server.execute("SET", "k", "x" * 100_000)
+        put: list[int] = []
+        original = PortConnection._put
+
+        def _put(connection: PortConnection, *parts: bytes) -> None:
+            original(connection, *parts)
+            put.append(connection._outbox_bytes)
+
+        monkeypatch.setattr(PortConnection, "_put", _put)
+        client.raw(b"GET k\r\n" * 1000)
+        for _ in range(1000):
+            assert len(client.read()) == 100_000
+        assert len(put) == 1000
+        assert max(put) < 500_000
+
+    def test_counts_of_waiting_bytes_end_at_nothing(self, server: KVServer, client: Client) -> None:
+        client("HELLO 3")
+        client("SUBSCRIBE a")
+        (connection,) = server._port._open  # type: ignore[union-attr]
+
+        def publish() -> None:
+            for _ in range(300):
+                server.execute("PUBLISH", "a", "m")
+
+        threads = [threading.Thread(target=publish) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        client.raw(b"PING\r\n" * 300)
+        for _ in range(1500):
+            client.read()
+        for thread in threads:
+            thread.join()
+        until(lambda: connection._outbox_bytes == 0)
+
+    def test_monitor(self, server: KVServer, connect: Callable[..., Client]) -> None:
+        watching, working = connect(), connect()
+        assert watching("MONITOR") == OK
+        working("SET k 'v'")
+        line = watching.read().text
+        assert line.endswith(b'] "SET" "k" "\'v\'"')
+        assert working.socket.getsockname()[0].encode() in line
+        working("AUTH", "default", "secret")
+        assert watching.read().text.endswith(b'] "AUTH" "(redacted)" "(redacted)"')
+        assert watching("GET k") == Error(b"ERR Replica can't interact with the keyspace")
+
+    @pytest.mark.parametrize("name", ["EVAL", "EVAL_RO", "EVALSHA", "FCALL"])
+    def test_scripts_are_monitored_before_what_they_call(
+        self, server: KVServer, connect: Callable[..., Client], name: str
+    ) -> None:
+        watching, working = connect(), connect()
+        code = b"return redis.call('GET', 'k')"
+        sha = server.execute("SCRIPT", "LOAD", code)
+        server.execute(
+            "FUNCTION",
+            "LOAD",
+            b"#!lua name=l\nredis.register_function('f', function() %s end)" % code,
+        )
+        which = {"EVALSHA": sha, "FCALL": "f"}.get(name, code)
+        watching("MONITOR")
+        working(name, which, 0)
+        first, second = watching.read().text, watching.read().text
+        assert f'] "{name}" '.encode() in first
+        assert second.endswith(b'[0 lua] "GET" "k"')
+
+    def test_invalidation_after_the_reply(self, server: KVServer, client: Client) -> None:
+        client("HELLO 3")
+        client("CLIENT TRACKING ON")
+        client("GET k")
+        assert client("SET k 1") == OK
+        assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
+        client("GET k")
+        server.execute("SET", "k", "2")
+        assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
+        server.execute("FLUSHALL")
+        assert client.read() == Typed(b">", [b"invalidate", None])
+
+
+class TestClients:
+    def test_list_and_kill(self, server: KVServer, connect: Callable[..., Client]) -> None:
+        one, two = connect(), connect()
+        lines = one("CLIENT LIST").decode().splitlines()
+        assert [f"laddr=127.0.0.1:{one.port}" in line for line in lines] == [True, True]
+        assert "cmd=client|list" in lines[0]
+        assert "cmd=auth" in lines[1]
+        assert one(f"CLIENT KILL LADDR 127.0.0.1:{one.port} SKIPME yes") == 1
+        assert two.ended()
+        three = connect()
+        three.send("BLPOP k 0")
+        blocked(server)
+        assert one(f"CLIENT KILL ID {two_id(one, three)}") == 1
+        assert three.ended()
+        assert one(f"CLIENT KILL ID {one('CLIENT ID')} SKIPME no") == 1
+        assert one.ended()
+
+    def test_pause(self, server: KVServer, connect: Callable[..., Client]) -> None:
+        one, two = connect(), connect()
+        one("CLIENT PAUSE 60000 WRITE")
+        two("GET k")
+        two.send("SET k 1")
+        assert two.silent()
+        assert server.keys() == []
+        assert one("CLIENT UNPAUSE") == OK
+        assert two.read() == OK
+        one("CLIENT PAUSE 60000")
+        two.send("GET k")
+        assert two.silent()
+        server.execute("CLIENT", "UNPAUSE")
+        assert two.read() == b"1"
+
+    def test_who_is_cut_off_in_a_pause_does_nothing(
+        self, server: KVServer, connect: Callable[..., Client]
+    ) -> None:
+        one, two = connect(), connect()
+        one("CLIENT PAUSE 60000 WRITE")
+        two.send("SET k 1")
+        assert two.silent()
+        server.end_connections()
+        assert two.ended()
+        assert server.keys() == []
+        server.assert_called("SET", outcome="dropped")
+
+    def test_a_pause_ends_on_the_clock(self) -> None:
+        context = Context.alone(now=NOW)
+        context.clock.wait_cap = 60.0
+        with KVServer(context) as server:
+            client = Client(server)
+            client("CLIENT PAUSE 5000")
+            client.send("PING")
+            assert client.silent()
+            context.clock.advance(5)
+            assert client.read() == Status(b"PONG")
+            client.close()
+
+
+def two_id(one: Client, other: Client) -> int:
+    """The number of another connection, found by its address."""
+    host, port = other.socket.getsockname()
+    for line in one("CLIENT LIST").decode().splitlines():
+        if f"addr={host}:{port} " in line:
+            return int(line.split()[0].removeprefix("id="))
+    raise AssertionError("not listed")
+
+
+class TestJournalAndFaults:
+    def test_commands_are_calls(self, server: KVServer, client: Client) -> None:
+        client("SET k v")
+        client("NOSUCH")
+        call = server.assert_called("SET", times=1).only()
+        assert (call.method, call.route, call.status) == ("RESP", "database-port", 200)
+        assert call.json() == ["SET", "k", "v"]
+        assert call.answer == b"+OK\r\n"
+        assert server.journal.calls(status=400).last.facts["command"] == ["NOSUCH"]
+
+    def test_passwords_are_not_kept(self, server: KVServer, client: Client) -> None:
+        assert client.password not in repr([call.body for call in server.journal.calls()])
+
+    @pytest.mark.parametrize(
+        ("options", "reply"),
+        [
+            ({"status": 503}, Error(b"ERR Service Unavailable")),
+            ({"status": 400, "body": {"error": "LOADING wait"}}, Error(b"LOADING wait")),
+            ({"status": 400, "body": "plain"}, Error(b"ERR plain")),
+            ({"status": 200, "body": {"result": ["a", 1, None]}}, [b"a", 1, None]),
+            ({"status": 200, "body": {"result": "OK"}}, OK),
+            ({"status": 200, "body": "text"}, b"text"),
+        ],
+    )
+    def test_answer(
+        self, server: KVServer, client: Client, options: dict[str, Any], reply: Any
+    ) -> None:
+        server.faults.answer(**options, command="get", times=1)
+        assert client("SET k 1") == OK
+        assert client("GET k") == reply
+        assert client("GET k") == b"1"
+
+    def test_drop_and_lose(self, server: KVServer, connect: Callable[..., Client]) -> None:
+        server.faults.drop(command="INCR", times=1)
+        client = connect()
+        client.send("INCR n")
+        assert client.ended()
+        assert server.value("n") is None
+        server.faults.lose_answer(command="INCR", times=1)
+        client = connect()
+        client.send("INCR n")
+        assert client.ended()
+        assert server.value("n") == "1"
+        assert [c.outcome for c in server.journal.calls(command="INCR")] == ["dropped", "lost"]
+
+    def test_truncate(self, server: KVServer, client: Client) -> None:
+        server.faults.truncate(keep=4, command="ECHO")
+        client.send("ECHO hello")
+        assert client.stream.read() == b"$5\r\n"
+
+    def test_delay(self, server: KVServer, client: Client) -> None:
+        server.faults.delay(0.05, command="PING", times=1)
+        began = monotonic()
+        assert client("PING") == Status(b"PONG")
+        assert monotonic() - began >= 0.04
+
+    def test_hang(self, server: KVServer, client: Client) -> None:
+        server.faults.hang(command="PING")
+        client.send("PING")
+        assert client.silent()
+
+    def test_down_and_up(
+        self, server: KVServer, client: Client, connect: Callable[..., Client]
+    ) -> None:
+        server.faults.down()
+        assert client.ended()
+        with pytest.raises(ConnectionError):
+            socket.create_connection(("127.0.0.1", client.port))
+        server.faults.up()
+        assert connect()("PING") == Status(b"PONG")
+
+    def test_a_bug_of_ours_is_an_error_and_a_problem(
+        self, context: Context, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*args: Any) -> None:
+            raise ValueError("broken")
+
+        monkeypatch.setattr(type(server.engine), "execute", broken)
+        assert client("PING") == Error(b"ERR internal error: ValueError('broken')")
+        monkeypatch.undo()
+        assert client("PING") == Status(b"PONG")
+        assert [problem.kind for problem in context.problems] == ["bug"]
+        context.problems.clear()
+
+    def test_limits(self) -> None:
+        with KVServer(Context.alone(), max_request_size=100, daily_limit=3) as server:
+            client = Client(server)
+            assert client("SET", "k", "x" * 200) == Error(b"ERR max request size exceeded")
+            client("MULTI")
+            client("SET", "k", "x" * 200)
+            assert client("EXEC").text.startswith(b"EXECABORT")
+            assert client("GET k") is None
+            assert client("GET k") == Error(b"ERR max daily request limit exceeded")
+            assert client("PING") == Status(b"PONG")
+            client.close()
+
+
+def test_a_real_server_has_a_port_of_its_own() -> None:
+    with KVServer(Context.alone()) as server:
+        server._engine = object()  # type: ignore[assignment]
+        with pytest.raises(ContractError, match="connect to the server"):
+            _ = server.database_url
+
+
+def test_replies_of_the_reader_itself() -> None:
+    assert wire.read(io.BytesIO(b"*-1\r\n")) == NilArray()
+
+
+def test_secured_connections_are_pushed_to_as_well() -> None:
+    trustme = pytest.importorskip("trustme")
+    redis = pytest.importorskip("redis")
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    context = Context.alone()
+    context.tls = tls
+    with KVServer(context) as server, ExitStack() as stack:
+        assert server.database_url.startswith("rediss://")
+        client = redis.Redis.from_url(server.database_url, ssl_cert_reqs="none")
+        stack.callback(client.close)
+        assert client.set("k", b"x" * 300_000)
+        assert len(client.get("k")) == 300_000
+        listener = client.pubsub(ignore_subscribe_messages=True)
+        stack.callback(listener.close)
+        listener.subscribe("c")
+        until(lambda: server.execute("PUBLISH", "c", "first") == 1)
+        found: list[Any] = []
+
+        def message() -> bool:
+            heard = listener.get_message(timeout=1)
+            if heard is not None:
+                found.append(heard["data"])
+            return bool(found)
+
+        until(message)
+        assert found == [b"first"]
+
+
+_LARGE_VALUE = """
+import resource, socket, sys
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.handle import KVServer
+
+def most():
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak
+
+size, part = 32 * 1024 * 1024, bytes((255, 1)) * 32768
+with KVServer(Context.alone(), max_request_size=None) as server:
+    where, _, port = server.database_url.rpartition(":")
+    password = where.rpartition("@")[0].rpartition(":")[2]
+    sock = socket.create_connection(("127.0.0.1", int(port)), 30)
+    sock.sendall(b"AUTH %b\\r\\n" % password.encode())
+    assert sock.recv(100) == b"+OK\\r\\n"
+    before = most()
+    sock.sendall(b"*3\\r\\n$3\\r\\nSET\\r\\n$1\\r\\nk\\r\\n$%d\\r\\n" % size)
+    for _ in range(size // len(part)):
+        sock.sendall(part)
+    sock.sendall(b"\\r\\nGET k\\r\\n")
+    missing = len(b"+OK\\r\\n$33554432\\r\\n\\r\\n") + size
+    while missing:
+        missing -= len(sock.recv(min(missing, 65536)))
+    for call in server.journal.calls(command="SET") + server.journal.calls(command="GET"):
+        assert call.cut, call
+    print(most() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no figures of memory there")
+def test_a_large_value_is_never_there_more_than_a_few_times() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LARGE_VALUE], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 32 * 1024 * 3  # kilobytes: what came, the value, and some air
+
+
+def test_what_is_large_is_recorded_by_its_beginning(server: KVServer, client: Client) -> None:
+    value = b"v" * 2_000_000
+    assert client("SET", "k", value) == OK
+    assert client("GET", "k") == value
+    client("APPEND", "k", "w")
+    setting, getting, appending = server.journal.calls(route="database-port")[1:]
+    assert setting.cut == {"body": 2_000_004, "words": 2_000_004}
+    assert getting.cut == {"answer": 2_000_012}
+    assert appending.cut == {}
+    server.assert_called("SET", times=1)
+    with pytest.raises(ContractError, match="cannot tell the words"):
+        server.assert_called(words=[["SET", "k", "v"]])

@@ -1,0 +1,428 @@
+"""The lists of received callbacks: fields, faults of one of the two URLs, whose turn is next."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+import requests
+import trio
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.capture.handle import CallbackCapture
+from pytest_fakecloud.queue.handle import Queue
+
+NOW = "2026-01-01T00:00:00Z"
+APP = "https://app.example.com/job"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def queue(cloud: Cloud) -> Queue:
+    queue = cloud.queue()
+    queue.destinations.accept(APP)
+    return queue
+
+
+@pytest.fixture
+def capture(cloud: Cloud, queue: Queue) -> CallbackCapture:
+    return cloud.callback_capture()
+
+
+def ask(queue: Queue, capture: CallbackCapture, count: int = 1, **more: Any) -> None:
+    for number in range(count):
+        queue.publish(APP, json=number, callback=capture.callback_url, **more)
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def test_where_knows_the_fields_that_assertions_know(
+    queue: Queue, capture: CallbackCapture
+) -> None:
+    queue.destinations.answers(APP, (500, {"n": 1}), (200, {"n": 2}))
+    ask(queue, capture)
+    queue.run_until_idle()
+    callbacks = capture.callbacks
+    assert callbacks.where(json={"n": 2}).only().status == 200
+    assert callbacks.where(json=lambda value: value["n"] < 2, source_json=0).only().status == 500
+    assert callbacks.where(lambda item: item.is_final).where(json={"n": 1}) == []
+    assert callbacks[:1].where(json={"n": 1}).where(status=500).only() is callbacks[0]
+    assert callbacks.assert_received(verified=True).where(json={"n": 2}).only() is callbacks.last
+    assert callbacks.wait_for(2).where(json={"n": 2}).only() is callbacks.last
+    assert callbacks.where(problem=None) == callbacks
+    for use in (callbacks.where, callbacks[:0].where):
+        with pytest.raises(ContractError, match="a callback has no 'statuss'; it has: status"):
+            use(statuss=200)
+        with pytest.raises(ContractError, match="where\\(5\\): give a predicate"):
+            use(5)  # type: ignore[arg-type]
+
+
+def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture, settings={"Upstash-Callback-Forward-X-Tenant": "a"})
+    queue.run_until_idle()
+    received = capture.callbacks.assert_received
+    assert received(headers={"x-tenant": "a", "Content-Type": lambda value: "json" in value})
+    with pytest.raises(AssertionError, match="header x-tenant is 'a', not 'b'"):
+        received(headers={"x-tenant": "b"})
+    with pytest.raises(AssertionError, match="header X-Absent is absent, not 'b'"):
+        received(headers={"X-Absent": "b"})
+    with pytest.raises(ContractError, match="headers name=5 is not text"):
+        received(headers={5: "b"})
+
+
+def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCapture) -> None:
+    queue.destinations.answers(APP, (200, "done"))
+    message = queue.publish(APP, json=1, callback=capture.callback_url)
+    queue.run_until_idle()
+    received = capture.callbacks.assert_received
+    assert received(url="https://app.*/job", source_message_id=message, body="done", times=1)
+    assert received(url=re.compile("job$"), source_body=b"1", at=NOW, verified=True, dlq_id=None)
+    assert received(headers={"user-agent": "Upstash*", "content-type": re.compile("json")})
+    assert received(at=message.created, times=1)
+    everything = {"status": ANY, "url": ANY, "body": ANY, "at": ANY, "verified": ANY, "raw": ANY}
+    assert received(**everything, times=1)
+    assert received(at="2026-01-01T00:00:01Z", times=0) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"status": "200"}, "status='200': give a whole number, None or a predicate"),
+        ({"retried": [0]}, "retried=[0]: give a whole number, None or a predicate"),
+        ({"max_retries": True}, "max_retries=True: give a whole number, None or a predicate"),
+        ({"verified": "yes"}, "verified='yes': give True, False or a predicate"),
+        ({"is_final": None}, "is_final=None: give True, False or a predicate"),
+        ({"url": b"https://a/"}, "url=b'https://a/': give a text, a pattern, None or a predicate"),
+        ({"source_message_id": 5}, "source_message_id=5: give a text, a pattern, None or"),
+        ({"body": 5}, "body=5: give bytes, a text or a predicate"),
+        ({"source_body": {"a": 1}}, "source_body={'a': 1}: give bytes, a text or a predicate"),
+        ({"at": "2026-01-01"}, "names no time zone"),
+        ({"at": 5}, "5 is not an instant"),
+        ({"raw": "x"}, "raw='x': give a dict or a predicate"),
+        ({"headers": "x"}, "headers='x': give a dict or a predicate"),
+    ],
+)
+def test_what_could_never_agree_is_no_proof_of_absence(
+    capture: CallbackCapture, fields: Any, text: str
+) -> None:
+    for use in (
+        lambda: capture.callbacks.assert_received(times=0, **fields),
+        lambda: capture.callbacks.where(**fields),
+        lambda: capture.callbacks.wait_for(1, **fields),
+    ):
+        with pytest.raises(ContractError, match=re.escape(text)):
+            use()
+
+
+@pytest.mark.parametrize("name", [None, 5, b"X"])
+def test_the_name_of_a_header_is_text(queue: Queue, capture: CallbackCapture, name: Any) -> None:
+    ask(queue, capture)
+    with pytest.raises(ContractError, match=re.escape(f"name={name!r} is not text")):
+        capture.wait_for_callback().header(name)
+
+
+# -- faults of one URL -----------------------------------------------------------------------------
+
+
+def test_what_ends_faults_of_one_url_leaves_those_of_the_other(capture: CallbackCapture) -> None:
+    callbacks, failures = capture.callbacks.faults, capture.failures.faults
+    callbacks.down()
+    other = failures.down()
+    callbacks.up()
+    assert list(capture.faults) == [other]
+    own = callbacks.answer(500)
+    assert list(callbacks) == [own]
+    assert callbacks.unused() == [own]
+    assert (len(callbacks), len(failures), bool(callbacks)) == (1, 1, True)
+    everywhere = capture.faults.delay(0)
+    assert list(callbacks) == [everywhere, own]
+    callbacks.clear()
+    assert list(capture.faults) == [other]
+    assert (len(callbacks), bool(callbacks), callbacks.unused()) == (0, False, [])
+
+
+def test_words_that_faults_of_one_url_have(capture: CallbackCapture) -> None:
+    faults = capture.callbacks.faults
+    assert "answer" in dir(faults)
+    assert repr(faults) == "<faults of /callback: none>"
+    faults.drop(times=1)
+    assert repr(faults).startswith("<faults of /callback: <drop [times=1, route='callback']")
+    faults.clear()
+    with pytest.raises(
+        AttributeError, match="'break_it' is no fault here; there are: answer, call"
+    ):
+        faults.break_it()
+    with pytest.raises(ContractError, match="these faults are for /callback only: leave route="):
+        faults.answer(500, route="failure")
+
+
+# -- whose turn is next ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("forget", [CallbackCapture.reset, lambda one: one.callbacks.clear()])
+def test_the_next_one_after_all_were_forgotten(
+    queue: Queue, capture: CallbackCapture, forget: Callable[[CallbackCapture], object]
+) -> None:
+    ask(queue, capture)
+    capture.wait_for_callback()
+    forget(capture)
+    ask(queue, capture)
+    assert capture.wait_for_callback() is capture.callbacks.only()
+
+
+def test_the_next_one_after_some_were_taken_out(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture, 3)
+    first = capture.wait_for_callback()
+    assert capture.callbacks.pop(0) is first
+    assert [capture.wait_for_callback().source_json() for _ in range(2)] == [1, 2]
+
+
+def test_each_of_several_threads_gets_one_of_its_own() -> None:
+    with Cloud(seed=1, delivery="background") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.accept(APP)
+        got: list[Any] = []
+        threads = [
+            threading.Thread(target=lambda: got.append(capture.wait_for_callback().source_json()))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        ask(queue, capture, 4)
+        for thread in threads:
+            thread.join()
+        assert sorted(got) == [0, 1, 2, 3]
+
+
+def test_each_of_several_tasks_gets_one_of_its_own() -> None:
+    async def main(cloud: Cloud) -> list[Any]:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.accept(APP)
+        ask(queue, capture, 3)
+        got = await asyncio.gather(*(capture.aio.wait_for_callback() for _ in range(3)))
+        return sorted(item.source_json() for item in got)
+
+    with Cloud(seed=1, delivery="background") as cloud:
+        assert asyncio.run(main(cloud)) == [0, 1, 2]
+
+
+# -- driving ---------------------------------------------------------------------------------------
+
+
+def test_the_awaitable_wait_goes_no_further_than_the_plain_one(
+    queue: Queue, capture: CallbackCapture
+) -> None:
+    ask(queue, capture, 3)
+    assert capture.wait_for_callback().source_json() == 0
+    plain = len(queue.attempts())
+    queue.reset()
+    capture.reset()
+    queue.destinations.accept(APP)
+    ask(queue, capture, 3)
+    assert trio.run(capture.aio.wait_for_callback).source_json() == 0
+    assert len(queue.attempts()) == plain
+    assert len(capture.callbacks) == 1
+
+
+@pytest.mark.parametrize("awaitable", [False, True])
+def test_time_can_be_moved_on_after_a_wait_that_raised(
+    queue: Queue, capture: CallbackCapture, awaitable: bool
+) -> None:
+    class Mine(Exception):
+        pass
+
+    def fail(request: object) -> None:
+        raise Mine
+
+    def judge(item: object) -> None:
+        raise Mine
+
+    def wait(wanted: Any) -> None:
+        if awaitable:
+            asyncio.run(capture.callbacks.aio.wait_for(wanted))
+        else:
+            capture.callbacks.wait_for(wanted)
+
+    queue.destinations.call(APP, fail, raise_exceptions=True)
+    ask(queue, capture, retries=0)
+    for wanted in (1, judge):
+        # The exception is kept, and with it everything that was under way when it was raised.
+        with pytest.raises(Mine) as kept:
+            wait(wanted)
+        assert not queue.clock.driving
+        assert kept.value
+    assert queue.run_until_idle().waiting == "nothing"
+
+
+@pytest.mark.parametrize("clock", ["running", "frozen"])
+def test_a_wait_inside_a_handler_is_misuse_that_the_outer_call_tells(clock: Any) -> None:
+    with Cloud(clock=clock, seed=1, delivery="driven") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        inside: list[str] = []
+
+        def handler(request: object) -> None:
+            try:
+                capture.wait_for_callback()
+            except ContractError as error:
+                inside.append(str(error))
+
+        queue.destinations.call(APP, handler)
+        ask(queue, capture)
+        with pytest.raises(ContractError, match="from inside a handler") as outside:
+            queue.run_until_idle()
+        assert inside == [str(outside.value)]
+        queue.run_until_idle()
+        assert capture.wait_for_callback().status == 200
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e10, 10**400])
+def test_a_patience_without_end(timeout: Any) -> None:
+    with Cloud(seed=1, delivery="background") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.accept(APP)
+        threading.Timer(0.05, ask, [queue, capture]).start()
+        assert capture.wait_for_callback(timeout=timeout).status == 200
+
+
+def test_two_queues_may_sign_on_two_clocks() -> None:
+    with Cloud(now="2030-01-01T00:00:00Z", seed=1, delivery="driven") as cloud:
+        capture = cloud.callback_capture()
+        for clock in ("receiver", "virtual", "real"):
+            queue = cloud.queue(signature_clock=clock)
+            queue.destinations.accept(APP)
+            ask(queue, capture)
+            queue.run_until_idle()
+        assert [item.problem for item in capture.callbacks] == [None, None, None]
+        queue.faults.expired_token()
+        queue.faults.tamper()
+        ask(queue, capture)
+        queue.run_until_idle()
+        problem = capture.callbacks.last.problem
+        assert problem is not None
+        assert "the token has expired" in problem
+        assert "another body" in problem
+        unsigned = requests.post(capture.callback_url, data=b"{}")
+        assert unsigned.status_code == 200
+        assert "there is no signature" in str(capture.callbacks.last.problem)
+
+
+# -- saying what went wrong ------------------------------------------------------------------------
+
+
+def told(wait: Callable[[], object]) -> str:
+    with pytest.raises(AssertionError) as failure:
+        wait()
+    return str(failure.value)
+
+
+def test_the_message_that_asked_for_it_is_told_of_first(
+    queue: Queue, capture: CallbackCapture
+) -> None:
+    asked = queue.publish(APP, callback=capture.callback_url)
+    for number in range(9):
+        queue.publish(APP, json=number)
+    queue.faults.drop_callback()
+    text = told(capture.wait_for_callback)
+    assert text.splitlines()[1].strip() == f"{asked.id} POST {APP}"
+    assert "and 5 more message(s)" in text
+    assert text.count("CREATED") == 5
+
+
+def test_a_schedule_is_not_waited_for_and_that_is_said(
+    queue: Queue, capture: CallbackCapture
+) -> None:
+    queue.schedule(APP, "0 * * * *", settings={"Upstash-Callback": capture.callback_url})
+    text = told(capture.wait_for_callback)
+    assert "the schedule" in text
+    assert "is due at 2026-01-01T01:00:00+00:00" in text
+    assert "a wait does not run schedules: move time with clock.advance()" in text
+    queue.advance("1h")
+    assert capture.wait_for_callback().status == 200
+
+
+def test_of_many_the_nearest_are_told(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture, 9)
+    queue.run_until_idle()
+    text = told(lambda: capture.callbacks.assert_received(source_json=99))
+    assert "and 4 more callback(s) that differ" in text
+    assert text.count("source_json is") == 5
+
+
+def test_what_came_too_often_is_not_explained_as_missing(
+    queue: Queue, capture: CallbackCapture
+) -> None:
+    ask(queue, capture, 2)
+    queue.run_until_idle()
+    text = told(lambda: capture.callbacks.assert_received(times=0))
+    assert text.startswith("expected no callback(s) at ")
+    assert "found 2" in text
+    assert "nothing is left to deliver" not in text
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({1: "sig_a"}, "the name of a key, 1, is not text"),
+        ({"current": None}, "keys['current']=None is no signing key: give its text"),
+        ({"current": ""}, "keys['current']='' is no signing key: give its text"),
+        ("sig_a", "keys='sig_a'"),
+    ],
+)
+def test_keys_without_meaning(cloud: Cloud, keys: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(text)):
+        CallbackCapture(cloud.queue().context, keys=keys)
+
+
+def test_what_is_still_to_be_delivered_is_said(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture, 2, delay="1m")
+    text = "2 message(s) are still to be delivered, the next at 2026-01-01T00:01:00+00:00: "
+    assert text in told(capture.callbacks.assert_received)
+    assert text in told(lambda: capture.wait_for_callback(timeout=0))
+
+
+def test_what_is_closed_is_said(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture)
+    capture.close()
+    text = told(capture.wait_for_callback)
+    assert "callback_capture is closed: nothing can come to it any more" in text
+
+
+def test_what_is_due_beyond_a_month_is_said(queue: Queue, capture: CallbackCapture) -> None:
+    ask(queue, capture, delay="31d")
+    text = told(capture.wait_for_callback)
+    assert "what is due next, at 2026-02-01T00:00:00+00:00, is more than 30 days ahead" in text
+
+
+def test_a_body_that_is_too_deep_to_read_is_no_callback(capture: CallbackCapture) -> None:
+    answer = requests.post(capture.callback_url, data=b"[" * 200_000)
+    assert answer.status_code == 200
+    assert capture.callbacks.only().raw == {}
+
+
+def test_a_waiter_that_left_takes_nothing() -> None:
+    async def main(cloud: Cloud) -> Any:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.accept(APP)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(capture.aio.wait_for_callback(timeout=60), 0.05)
+        ask(queue, capture)
+        return (await capture.aio.wait_for_callback()).source_json()
+
+    started = time.monotonic()
+    with Cloud(seed=1, delivery="background") as cloud:
+        assert asyncio.run(main(cloud)) == 0
+    # The loop ends when its threads have, so none of them is waiting on for nobody.
+    assert time.monotonic() - started < 30

@@ -1,0 +1,735 @@
+"""The receivers: pytest-httpserver on the hub, callbacks decoded, signatures judged, waits."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+import trio
+from werkzeug import Request
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.capture.handle import CallbackCapture, Destination
+from pytest_fakecloud.queue.model import PublishSettings, SigningKeys
+from pytest_fakecloud.queue.wire.signing import Signer
+
+KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)
+NOW = "2026-01-01T00:00:00Z"
+
+
+class StubQueue:
+    """What a capture asks of a queue of its cloud, without one."""
+
+    service = "queue"
+    name = "queue"
+    current_signing_key = KEYS.current
+    next_signing_key = KEYS.next
+    signature_clock = "receiver"
+    delivery = "driven"
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.engine = SimpleNamespace(pending={}, drive=0, next_due_us=clock.next_due_us)
+        self.sender = SimpleNamespace(release=lambda: None)
+        self.listed: list[Any] = []
+
+    def messages(self) -> list[Any]:
+        return self.listed
+
+    def schedules(self) -> list[Any]:
+        return []
+
+    def plan(self, seconds: float, send: Any) -> None:
+        """Have a callback sent later, as a pending message would."""
+        number = len(self.engine.pending)
+        self.engine.pending[number] = "message"
+
+        def fire(at_us: int) -> None:
+            del self.engine.pending[number]
+            send()
+
+        due = self.clock.now_us() + int(seconds * 1e6)
+        self.clock.call_at(due, fire, lane="driven")
+
+
+@pytest.fixture
+def context() -> Context:
+    context = Context.alone(now=NOW)
+    context.handles.append(StubQueue(context.clock))  # type: ignore[arg-type]
+    return context
+
+
+@pytest.fixture
+def stub(context: Context) -> StubQueue:
+    queue: Any = context.handles[0]
+    return queue  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def capture(context: Context) -> Iterator[CallbackCapture]:
+    with CallbackCapture(context) as capture:
+        yield capture
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def callback_body(**changes: object) -> dict[str, object]:
+    return {
+        "status": 200,
+        "header": {"X": ["1"]},
+        "body": b64(b'{"answer": 1}'),
+        "retried": 1,
+        "maxRetries": 3,
+        "sourceMessageId": "msg_1",
+        "sourceMessasgeId": "msg_1",
+        "url": "https://app.example.com/",
+        "method": "POST",
+        "sourceHeader": {},
+        "sourceBody": b64(b'{"asked": 1}'),
+        "notBefore": "1",
+        "createdAt": "1",
+        "callerIP": "127.0.0.1",
+        **changes,
+    }
+
+
+def send(url: str, body: dict[str, object] | bytes | None = None, **sign: Any) -> requests.Response:
+    data = body if isinstance(body, bytes) else json.dumps(body or callback_body()).encode()
+    signer = Signer(KEYS, time.time, Ids(1).stream("x"))
+    headers = {"Content-Type": "application/json", "X-Odd-cASE": "1"}
+    if sign.pop("signed", True):
+        headers["Upstash-Signature"] = signer.sign(sign.pop("sub", url), data, **sign)
+    return requests.post(url, data=data, headers=headers)
+
+
+# -- a callback, decoded ---------------------------------------------------------------------------
+
+
+def test_a_callback_is_decoded(capture: CallbackCapture) -> None:
+    assert send(capture.callback_url).status_code == 200
+    item = capture.callbacks.only()
+    assert (item.status, item.body, item.json()) == (200, b'{"answer": 1}', {"answer": 1})
+    assert (item.source_body, item.source_json()) == (b'{"asked": 1}', {"asked": 1})
+    assert (item.source_message_id, item.retried, item.max_retries) == ("msg_1", 1, 3)
+    assert (item.dlq_id, item.url) == (None, "https://app.example.com/")
+    assert item.raw == callback_body()
+    assert item.at == capture.clock.now()
+    assert item.verified
+    assert item.problem is None
+    assert item.header("x-odd-case") == "1"
+    assert ("X-Odd-cASE", "1") in item.headers
+    assert isinstance(item.request, Request)
+    assert capture.failures == []
+
+
+def test_a_failure_callback(capture: CallbackCapture) -> None:
+    send(capture.failure_url, callback_body(status=500, dlqId="1-0", retried=3))
+    item = capture.failures.only()
+    assert (item.dlq_id, item.is_final, item.failure) == ("1-0", True, True)
+    assert capture.callbacks == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "final"),
+    [
+        ({"status": 500, "retried": 1}, False),
+        ({"status": 500, "retried": 3}, True),
+        ({"status": 204, "retried": 0}, True),
+        ({"status": 302, "retried": 0}, False),
+        ({"status": 0, "retried": 3}, True),
+        ({"status": None, "retried": None, "maxRetries": None}, False),
+        ({"status": 489, "header": {"Upstash-Nonretryable-Error": ["true"]}}, True),
+        ({"status": 489, "header": {"Upstash-Nonretryable-Error": ["no"]}}, False),
+        ({"status": 489, "header": None}, False),
+    ],
+)
+def test_is_final(capture: CallbackCapture, changes: dict[str, object], final: bool) -> None:
+    send(capture.callback_url, callback_body(**changes))
+    assert capture.callbacks.only().is_final is final
+
+
+def test_the_seeds_spelling_of_the_source_id(capture: CallbackCapture) -> None:
+    body = callback_body()
+    del body["sourceMessageId"]
+    send(capture.callback_url, body)
+    assert capture.callbacks.only().source_message_id == "msg_1"
+
+
+@pytest.mark.parametrize("body", [b"", b"text", b"[1]", b"\xff", b'"x"'])
+def test_what_is_no_callback_is_kept_without_fields(capture: CallbackCapture, body: bytes) -> None:
+    send(capture.callback_url, body)
+    item = capture.callbacks.only()
+    assert item.raw == {}
+    fields = (item.status, item.retried, item.max_retries, item.source_message_id, item.dlq_id)
+    assert fields == (None,) * 5
+    assert item.body == item.source_body == b""
+    assert item.request.get_data() == body
+
+
+def test_a_callback_about_the_largest_message_is_taken(capture: CallbackCapture) -> None:
+    body = callback_body(body="A" * 70_000_000)
+    send(capture.callback_url, body)
+    assert len(capture.callbacks.only().body) == 52_500_000
+
+
+@pytest.mark.parametrize("value", ["!", 7, None, "ab"])
+def test_bodies_that_are_not_base64(capture: CallbackCapture, value: object) -> None:
+    send(capture.callback_url, callback_body(body=value, status="200", retried=True))
+    item = capture.callbacks.only()
+    assert (item.body, item.status, item.retried) == (b"", None, None)
+
+
+def test_paths_below_the_two_urls_belong_to_them(capture: CallbackCapture) -> None:
+    send(capture.callback_url + "/order/7?x=1")
+    send(capture.failure_url + "/order/7")
+    assert capture.callbacks.only().verified
+    assert capture.failures.only().verified
+    assert capture.unmet() == []
+
+
+def test_the_lists_speak_the_language_of_the_inspections(capture: CallbackCapture) -> None:
+    for status in (500, 503, 200):
+        send(capture.callback_url, callback_body(status=status))
+    assert capture.callbacks.last.status == 200
+    assert len(capture.callbacks.where(status=500)) == 1
+    assert [item.status for item in capture.callbacks[:2]] == [500, 503]
+    with pytest.raises(AssertionError, match="exactly one item, found 3"):
+        capture.callbacks.only()
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sign", "problem"),
+    [
+        ({"signed": False}, "without an Upstash-Signature header"),
+        ({"key": "sig_" + "x" * 28}, "neither the current key nor the next key"),
+        ({"age": 400.0}, "the token has expired"),
+        ({"sub": "https://other.example.com/callback"}, "they differ in the scheme and host"),
+    ],
+)
+def test_the_true_reason_of_a_bad_signature(
+    capture: CallbackCapture, sign: dict[str, Any], problem: str
+) -> None:
+    send(capture.callback_url, **sign)
+    item = capture.callbacks.only()
+    assert not item.verified
+    assert problem in (item.problem or "")
+    assert f"not verified: {item.problem}" in repr(item)
+
+
+def test_the_next_key_is_good(capture: CallbackCapture) -> None:
+    send(capture.callback_url, key=KEYS.next)
+    assert capture.callbacks.only().verified
+
+
+def test_a_tampered_body(capture: CallbackCapture) -> None:
+    token = Signer(KEYS, time.time, Ids(1).stream("x")).sign(capture.callback_url, b"{}")
+    requests.post(capture.callback_url, data=b'{"x":1}', headers={"Upstash-Signature": token})
+    assert "another body" in (capture.callbacks.only().problem or "")
+
+
+def test_without_a_queue_nothing_is_verified() -> None:
+    with CallbackCapture(Context.alone()) as capture:
+        send(capture.callback_url)
+        assert "there is no queue in this cloud" in (capture.callbacks.only().problem or "")
+
+
+def test_keys_of_a_queue_elsewhere() -> None:
+    with CallbackCapture(Context.alone(), keys={"current": KEYS.current}) as capture:
+        send(capture.callback_url)
+        assert capture.callbacks.only().verified
+
+
+def test_two_queues_and_the_header_of_the_seed(context: Context, capture: CallbackCapture) -> None:
+    other: Any = StubQueue(context.clock)
+    other.name, other.current_signing_key = "queue_2", "sig_" + "z" * 28
+    context.handles.append(other)
+    token = Signer(KEYS, time.time, Ids(1).stream("x"))
+    for key in (KEYS.current, other.current_signing_key, "sig_" + "q" * 28):
+        signature = token.sign(capture.callback_url, b"{}", key=key)
+        requests.post(capture.callback_url, data=b"{}", headers={"Service-Signature": signature})
+    assert [item.verified for item in capture.callbacks] == [True, True, False]
+    assert "neither the queue current key nor the queue next key nor the queue_2 current" in (
+        capture.callbacks.last.problem or ""
+    )
+
+
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_the_receiver_reads_the_clock_the_queue_signs_on(
+    capture: CallbackCapture, stub: StubQueue, clock: str
+) -> None:
+    stub.signature_clock = clock
+    now = capture.clock.now_us() / 1e6 if clock == "virtual" else time.time()
+    token = Signer(KEYS, lambda: now, Ids(1).stream("x")).sign(capture.callback_url, b"{}")
+    requests.post(capture.callback_url, data=b"{}", headers={"Upstash-Signature": token})
+    assert capture.callbacks.only().problem is None
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def test_faults_of_one_url_leave_the_other_alone(capture: CallbackCapture) -> None:
+    fault = capture.callbacks.faults.answer(503, times=1)
+    capture.failures.faults.answer(500)
+    got = [
+        send(url).status_code
+        for url in (capture.callback_url, capture.callback_url + "/x", capture.failure_url)
+    ]
+    assert got == [503, 200, 500]
+    assert fault.hits == 1
+    assert len(capture.callbacks) == 1
+
+
+def test_a_fault_after_the_receiver_took_it(capture: CallbackCapture) -> None:
+    capture.callbacks.faults.lose_answer()
+    with pytest.raises(requests.ConnectionError):
+        send(capture.callback_url)
+    assert len(capture.callbacks) == 1
+
+
+def test_the_receiver_is_down_and_up(capture: CallbackCapture) -> None:
+    capture.faults.down()
+    with pytest.raises(requests.ConnectionError):
+        send(capture.callback_url)
+    capture.callbacks.faults.up()
+    assert send(capture.callback_url).status_code == 200
+
+
+def test_an_expectation_may_answer_a_callback(capture: CallbackCapture) -> None:
+    capture.expect_oneshot_request("/callback").respond_with_data("no", status=503)
+    assert [send(capture.callback_url).status_code for _ in range(2)] == [503, 200]
+    assert len(capture.callbacks) == 2
+    assert capture.unmet() == []
+
+
+# -- waits -----------------------------------------------------------------------------------------
+
+
+def test_a_wait_drives_the_queue_to_what_falls_due(
+    capture: CallbackCapture, stub: StubQueue
+) -> None:
+    for hours in (1, 2, 3):
+        stub.plan(3600 * hours, lambda: send(capture.callback_url))
+    before = capture.clock.now_us()
+    assert len(capture.callbacks.wait_for(2)) == 2
+    assert capture.clock.now_us() - before == 7200 * 1_000_000
+    assert len(stub.engine.pending) == 1
+
+
+def test_a_wait_for_what_is_there_drives_nothing(capture: CallbackCapture, stub: StubQueue) -> None:
+    send(capture.callback_url)
+    stub.plan(0, lambda: send(capture.callback_url))
+    assert len(capture.callbacks.wait_for()) == 1
+    assert len(stub.engine.pending) == 1
+
+
+def test_a_wait_for_a_predicate(capture: CallbackCapture, stub: StubQueue) -> None:
+    for status in (500, 200, 500):
+        stub.plan(1, lambda status=status: send(capture.callback_url, callback_body(status=status)))
+    found = capture.callbacks.wait_for(lambda item: item.status == 200)
+    assert found.only().is_final
+    assert len(stub.engine.pending) == 1
+
+
+def test_the_next_one_each_time(capture: CallbackCapture, stub: StubQueue) -> None:
+    for number in range(2):
+        stub.plan(1, lambda n=number: send(capture.callback_url, callback_body(retried=n)))
+        stub.plan(2, lambda n=number: send(capture.failure_url, callback_body(retried=n)))
+    assert [capture.wait_for_callback().retried for _ in range(2)] == [0, 1]
+    assert [capture.wait_for_failure().retried for _ in range(2)] == [0, 1]
+    with pytest.raises(AssertionError, match=r"expected 3 callback\(s\)"):
+        capture.wait_for_callback()
+
+
+def test_a_wait_in_vain_says_what_came_and_how_far_the_messages_are(
+    capture: CallbackCapture, stub: StubQueue
+) -> None:
+    class Message:
+        url = "https://app.example.com/"
+        record = SimpleNamespace(settings=PublishSettings())
+        timeline = "<Message msg_1>\n  00:00 CREATED\n  00:01 ERROR 500"
+
+    stub.listed.append(Message())
+    send(capture.callback_url, callback_body(status=500))
+    send(capture.failure_url)
+    with pytest.raises(AssertionError) as failure:
+        capture.callbacks.wait_for(lambda item: item.status == 200)
+    text = str(failure.value)
+    assert f"no callback for which <lambda> holds; 1 came to {capture.callback_url}" in text
+    assert "status 500, retried 1 of 3, verified>" in text
+    assert '"maxRetries": 3' in text
+    assert f"1 failure callback(s) came to {capture.failure_url} instead" in text
+    assert "<Message msg_1>\n    00:00 CREATED\n    00:01 ERROR 500" in text
+    assert "nothing is left to deliver" in text
+
+
+def test_a_wait_without_a_message_says_so(capture: CallbackCapture) -> None:
+    with pytest.raises(AssertionError, match="no message was published to a queue of this cloud"):
+        capture.wait_for_callback(timeout=0.05)
+
+
+def test_a_message_due_beyond_a_month_is_not_waited_for(
+    capture: CallbackCapture, stub: StubQueue
+) -> None:
+    stub.plan(31 * 86_400, lambda: send(capture.callback_url))
+    before = capture.clock.now_us()
+    with pytest.raises(AssertionError):
+        capture.wait_for_callback()
+    assert capture.clock.now_us() == before
+
+
+@pytest.mark.parametrize("wanted", [0, -1, True, "2", None])
+def test_what_nobody_can_wait_for(capture: CallbackCapture, wanted: Any) -> None:
+    with pytest.raises(ContractError, match="wait_for"):
+        capture.callbacks.wait_for(wanted)
+
+
+def test_a_wait_inside_a_handler_is_misuse(capture: CallbackCapture, stub: StubQueue) -> None:
+    stub.plan(1, lambda: capture.wait_for_failure())
+    stub.plan(2, lambda: send(capture.callback_url))
+    with pytest.raises(ContractError, match="already being advanced"):
+        capture.wait_for_callback()
+
+
+def test_a_background_wait_ends_with_the_callback(context: Context, stub: StubQueue) -> None:
+    stub.delivery = "background"
+    with CallbackCapture(context) as capture:
+        timer = threading.Timer(0.05, send, (capture.callback_url,))
+        timer.start()
+        assert capture.wait_for_callback(timeout=5).verified
+        timer.join()
+
+
+def test_a_driven_and_a_background_queue_side_by_side(context: Context, stub: StubQueue) -> None:
+    other: Any = StubQueue(context.clock)
+    other.delivery = "background"
+    context.handles.append(other)
+    with CallbackCapture(context) as capture:
+        stub.plan(60, lambda: send(capture.callback_url))
+        timer = threading.Timer(0.05, send, (capture.callback_url,))
+        timer.start()
+        assert len(capture.callbacks.wait_for(2)) == 2
+        timer.join()
+
+
+def test_a_background_wait_in_vain_names_the_frozen_clock(
+    context: Context, stub: StubQueue
+) -> None:
+    stub.delivery = "background"
+    with CallbackCapture(context) as capture:
+        stub.plan(60, lambda: None)
+        with pytest.raises(AssertionError, match="the clock is frozen at 2026-01-01T00:00:00"):
+            capture.wait_for_callback(timeout=0.05)
+
+
+@pytest.mark.parametrize("delivery", ["driven", "background"])
+def test_the_awaitable_forms(context: Context, stub: StubQueue, delivery: Any) -> None:
+    stub.delivery = delivery
+    with CallbackCapture(context) as capture:
+
+        async def main() -> tuple[Any, Any, Any]:
+            loop = asyncio.get_running_loop()
+            jobs = []
+            for url in (capture.callback_url, capture.failure_url):
+                if delivery == "driven":
+                    stub.plan(60, lambda url=url: send(url))
+                else:
+                    jobs.append(loop.run_in_executor(None, send, url))
+            got = (
+                await capture.aio.wait_for_callback(),
+                await capture.aio.wait_for_failure(),
+                await capture.callbacks.aio.wait_for(lambda item: item.verified),
+            )
+            await asyncio.gather(*jobs)
+            return got
+
+        callback, failure, found = asyncio.run(main())
+    assert callback.verified
+    assert failure.failure
+    assert found == [callback]
+
+
+# -- data -----------------------------------------------------------------------------------------
+
+
+def test_reset_forgets_callbacks_and_restore_brings_them_back(capture: CallbackCapture) -> None:
+    send(capture.callback_url)
+    send(capture.failure_url)
+    capture.wait_for_callback()
+    saved = capture.snapshot()
+    capture.reset()
+    assert capture.callbacks == []
+    assert capture.failures == []
+    capture.restore(saved)
+    assert len(capture.callbacks) == len(capture.failures) == 1
+    assert capture.wait_for_failure().verified
+    with pytest.raises(AssertionError):
+        capture.wait_for_callback(timeout=0.05)
+
+
+def test_snapshots_of_other_services(cloud: Cloud) -> None:
+    capture = cloud.callback_capture()
+    for other in (cloud.queue(), cloud.kv_server(), cloud.broker(), cloud.destination()):
+        with pytest.raises(ContractError, match="is no snapshot of a callback_capture"):
+            capture.restore(other.snapshot())
+
+
+def test_a_snapshot_of_another_kind(context: Context, capture: CallbackCapture) -> None:
+    destination = Destination(context)
+    for handle, other in ((capture, destination), (destination, capture)):
+        with pytest.raises(ContractError, match="is no snapshot of"):
+            handle.restore(other.snapshot())
+    with pytest.raises(ContractError, match="is no snapshot of"):
+        capture.restore("x")  # type: ignore[arg-type]
+    destination.close()
+
+
+def test_the_journal_has_what_came(capture: CallbackCapture) -> None:
+    send(capture.callback_url)
+    capture.assert_called("callback", times=1, status=200)
+    capture.assert_not_called("failure")
+
+
+# -- assertions ------------------------------------------------------------------------------------
+
+
+def test_assert_received_returns_what_matched(capture: CallbackCapture) -> None:
+    for status, retried in ((500, 0), (500, 1), (200, 2)):
+        send(capture.callback_url, callback_body(status=status, retried=retried))
+    received = capture.callbacks.assert_received
+    assert [item.retried for item in received(status=500)] == [0, 1]
+    assert received(status=200, json={"answer": 1}, times=1).only().is_final
+    assert received(status=lambda status: status < 300, verified=True).only().retried == 2
+    assert received(status=404, times=0) == []
+    assert capture.callbacks.wait_for(2, status=500).last.retried == 1
+
+
+def test_the_failure_shows_the_nearest_with_a_diff(capture: CallbackCapture) -> None:
+    send(capture.callback_url, callback_body(status=500, retried=0))
+    send(capture.callback_url)
+    with pytest.raises(AssertionError) as failure:
+        capture.callbacks.assert_received(status=200, json={"answer": 2}, retried=1)
+    text = str(failure.value)
+    head, nearest, *_ = text.splitlines()
+    assert head.startswith("expected at least one callback(s) with status=200, json={'answer': 2}")
+    assert head.endswith(f"at {capture.callback_url}, found 0")
+    assert "status 200, retried 1 of 3" in nearest
+    assert '-   "answer": 2\n' in text
+    assert '+   "answer": 1\n' in text
+    assert "status is 500, not 200" in text
+    assert "retried is 0, not 1" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"json": {}}, "json is no JSON: b'no'"),
+        ({"source_json": {}}, "source_json is no JSON: b'no'"),
+        ({"status": lambda status: False}, "status is 200, which the predicate refuses"),
+        ({"verified": False}, "verified is True, not False"),
+    ],
+)
+def test_what_differed(capture: CallbackCapture, fields: dict[str, Any], text: str) -> None:
+    send(capture.callback_url, callback_body(body=b64(b"no"), sourceBody=b64(b"no")))
+    with pytest.raises(AssertionError) as failure:
+        capture.callbacks.assert_received(**fields)
+    assert text in str(failure.value)
+
+
+def test_a_field_that_no_callback_has(capture: CallbackCapture) -> None:
+    send(capture.callback_url)
+    with pytest.raises(ContractError, match="a callback has no 'code'; it has: status, body"):
+        capture.callbacks.assert_received(code=200)
+
+
+# -- with a queue ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
+        yield cloud
+
+
+APP = "https://app.example.com/job"
+
+
+def publish(cloud: Cloud, *statuses: int, **options: Any) -> tuple[Any, CallbackCapture]:
+    queue: Any = cloud.queue()
+    capture = cloud.callback_capture()
+    queue.destinations.answers(APP, *((status, {"status": status}) for status in statuses))
+    queue.publish(
+        APP,
+        json={"order": 7},
+        callback=capture.callback_url,
+        failure_callback=capture.failure_url,
+        **options,
+    )
+    return queue, capture
+
+
+def test_a_callback_after_every_attempt_and_a_failure_callback_at_the_end(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 500, 503, 500, retries=2)
+    before = cloud.clock.now()
+    failure = capture.wait_for_failure()
+    assert (cloud.clock.now() - before).total_seconds() == pytest.approx(160.596, abs=0.01)
+    assert [item.status for item in capture.callbacks] == [500, 503, 500]
+    assert [item.is_final for item in capture.callbacks] == [False, False, True]
+    assert [item.retried for item in capture.callbacks] == [0, 1, 2]
+    assert all(item.verified for item in [*capture.callbacks, failure])
+    assert failure.json() == {"status": 500}
+    assert failure.source_json() == {"order": 7}
+    assert failure.dlq_id == queue.dead_letters().only().id
+    message = queue.messages(kind="message").only()
+    assert {item.source_message_id for item in capture.callbacks} == {message.id}
+
+
+def test_a_receiver_that_is_down_gets_its_callback_later(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 200)
+    capture.callbacks.faults.answer(503, times=2)
+    assert capture.wait_for_callback().status == 200
+    (callback,) = queue.messages(kind="callback")
+    assert [attempt.status for attempt in callback.attempts] == [503, 503, 200]
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        ("tamper", "about another body"),
+        ("wrong_key", "neither the current key nor the next key"),
+        ("expired_token", "the token has expired"),
+        ("unsigned", "without an Upstash-Signature header"),
+        ("next_key", None),
+    ],
+)
+def test_the_faults_of_a_delivery_are_told_apart(
+    cloud: Cloud, fault: str, problem: str | None
+) -> None:
+    queue, capture = publish(cloud, 200)
+    getattr(queue.faults, fault)(kind="callback", times=1)
+    item = capture.wait_for_callback()
+    assert (problem is None) is item.verified
+    assert (problem or "") in (item.problem or "")
+
+
+def test_a_callback_signed_before_a_rotation_is_explained(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 200)
+    capture.callbacks.faults.call(lambda request: queue.rotate_keys(), "before", times=1)
+    assert "neither the current key nor" in (capture.wait_for_callback().problem or "")
+
+
+def test_a_wait_in_vain_prints_the_timeline(cloud: Cloud) -> None:
+    _, capture = publish(cloud, 500, 200)
+    with pytest.raises(AssertionError) as failure:
+        capture.wait_for_failure()
+    text = str(failure.value)
+    assert f"expected 1 failure callback(s); 0 came to {capture.failure_url}" in text
+    assert f"2 callback(s) came to {capture.callback_url} instead" in text
+    assert "status 500" in text
+    assert "DELIVERED" in text
+    assert "nothing is left to deliver" in text
+
+
+def test_a_dropped_callback_is_a_wait_in_vain(cloud: Cloud) -> None:
+    queue, capture = publish(cloud, 200)
+    queue.faults.drop_callback()
+    with pytest.raises(AssertionError, match="0 came to") as failure:
+        capture.wait_for_callback()
+    told = f"the fault drop_callback lost it on its way to {capture.callback_url}"
+    assert str(failure.value).count(told) == 1
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_the_awaitable_wait_drives_in_the_running_loop(cloud: Cloud, library: str) -> None:
+    queue: Any = cloud.queue()
+    capture = cloud.callback_capture()
+    loops: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        loops.append(scope["type"])
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    queue.destinations.asgi(APP, app)
+    queue.publish(APP, callback=capture.callback_url, delay="1h")
+
+    async def main() -> Any:
+        return await capture.aio.wait_for_callback()
+
+    item = asyncio.run(main()) if library == "asyncio" else trio.run(main)
+    assert item.verified
+    assert loops == ["http"]
+
+
+@pytest.mark.parametrize("clock", ["running", "frozen"])
+def test_in_the_background_the_callback_comes_by_itself(clock: Any) -> None:
+    with Cloud(clock=clock, seed=1) as cloud:
+        _, capture = publish(cloud, 200)
+        assert capture.wait_for_callback().verified
+
+
+def test_unmet_expectations_fail_the_test_in_its_call_phase(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
+    pytester.makepyfile(
+        """
+        import requests
+
+        def test_met(destination):
+            destination.expect_oneshot_request("/x").respond_with_data("ok")
+            assert requests.get(destination.url + "/x").text == "ok"
+
+        def test_unmet(destination):
+            destination.expect_oneshot_request("/x").respond_with_data("ok")
+
+        def test_unexpected(destination):
+            assert requests.get(destination.url + "/x").status_code == 500
+
+        def test_allowed(fakecloud, destination):
+            fakecloud.allow("unmet")
+            destination.expect_oneshot_request("/x").respond_with_data("ok")
+
+        def test_callback(queue, callback_capture):
+            queue.destinations.accept()
+            queue.publish("https://app.example.com", callback=callback_capture.callback_url)
+            assert callback_capture.wait_for_callback().verified
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*destination: the oneshot request never came*",
+            "*destination: No handler found for request*",
+            "FAILED *::test_unmet*",
+        ]
+    )
+
+
+def test_a_queue_imports_only_what_it_uses() -> None:
+    script = (
+        "import sys, pytest_fakecloud.queue.handle; "
+        "heavy = ('pytest_httpserver', 'responses', 'requests', 'urllib3', 'jwt', 'qstash'); "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

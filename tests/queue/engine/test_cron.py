@@ -1,0 +1,213 @@
+"""Cron expressions: fields, names, zones, and what a change of clocks does to them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from cronsim import CronSim
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.core.timeparse import to_datetime
+from pytest_fakecloud.queue.engine.cron import Cron
+from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.model import SECOND
+
+
+def us(*when: int) -> int:
+    return int(datetime(*when, tzinfo=UTC).timestamp()) * SECOND  # type: ignore[misc,arg-type]
+
+
+def runs(text: str, start: int, count: int) -> list[str]:
+    cron = Cron(text)
+    found = []
+    at: int | None = start
+    while len(found) < count and at is not None:
+        at = cron.next_us(at)
+        if at is not None:
+            found.append(to_datetime(at).strftime("%Y-%m-%d %H:%M"))
+    return found
+
+
+JANUARY = us(2026, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("* * * * *", ["2026-01-01 00:01", "2026-01-01 00:02"]),
+        ("*/30 9-10 * * *", ["2026-01-01 09:00", "2026-01-01 09:30"]),
+        ("0 0 1,15 * *", ["2026-01-15 00:00", "2026-02-01 00:00"]),
+        ("0 0 * * 0", ["2026-01-04 00:00", "2026-01-11 00:00"]),
+        ("0 0 * * MON-tue", ["2026-01-05 00:00", "2026-01-06 00:00"]),
+        ("0 0 1 feb *", ["2026-02-01 00:00", "2027-02-01 00:00"]),
+        # Both day fields restricted: either is enough.
+        ("0 0 13 * 5", ["2026-01-02 00:00", "2026-01-09 00:00"]),
+        ("0 0 ? * 1", ["2026-01-05 00:00", "2026-01-12 00:00"]),
+        ("0 0 */10 * 1", ["2026-01-05 00:00", "2026-01-11 00:00"]),
+        ("0 0 13 * */3", ["2026-01-03 00:00", "2026-01-04 00:00"]),
+        ("0 0 */1 * 1", ["2026-01-05 00:00", "2026-01-12 00:00"]),
+        ("0 0 */2 * *", ["2026-01-03 00:00", "2026-01-05 00:00"]),
+        ("0 0 * * */2", ["2026-01-03 00:00", "2026-01-04 00:00"]),
+        ("0 0 29 2 *", ["2028-02-29 00:00", "2032-02-29 00:00"]),
+        ("10/20 0 * * *", ["2026-01-01 00:10", "2026-01-01 00:30"]),
+        ("@hourly", ["2026-01-01 01:00", "2026-01-01 02:00"]),
+        ("@daily", ["2026-01-02 00:00", "2026-01-03 00:00"]),
+        ("@midnight", ["2026-01-02 00:00", "2026-01-03 00:00"]),
+        ("@weekly", ["2026-01-04 00:00", "2026-01-11 00:00"]),
+        ("@monthly", ["2026-02-01 00:00", "2026-03-01 00:00"]),
+        ("@yearly", ["2027-01-01 00:00", "2028-01-01 00:00"]),
+        ("@Annually", ["2027-01-01 00:00", "2028-01-01 00:00"]),
+        ("  0   12  * * *  ", ["2026-01-01 12:00", "2026-01-02 12:00"]),
+        ("@every 5m", ["2026-01-01 00:05", "2026-01-01 00:10"]),
+        ("@EVERY  1h30m", ["2026-01-01 01:30", "2026-01-01 03:00"]),
+        ("TZ=Asia/Tokyo @every 1440m", ["2026-01-02 00:00", "2026-01-03 00:00"]),
+        ("5-5/2 * * * *", ["2026-01-01 00:05", "2026-01-01 01:05"]),
+        ("5-5 3-3/1 * * *", ["2026-01-01 03:05", "2026-01-02 03:05"]),
+        ("58/1 * * * *", ["2026-01-01 00:58", "2026-01-01 00:59"]),
+        ("*/1 */1 */1 */1 */1", ["2026-01-01 00:01", "2026-01-01 00:02"]),
+        ("*/90 * * * *", ["2026-01-01 01:00", "2026-01-01 02:00"]),
+        ("007,08 0 * * *", ["2026-01-01 00:07", "2026-01-01 00:08"]),
+        ("0 0 1-31 * 1", ["2026-01-02 00:00", "2026-01-03 00:00"]),
+        ("0 0 *,5 * 1", ["2026-01-05 00:00", "2026-01-12 00:00"]),
+        ("0 0 1 jan-Mar/2 *", ["2026-03-01 00:00", "2027-01-01 00:00"]),
+        ("0 0 * * fri-SAT", ["2026-01-02 00:00", "2026-01-03 00:00"]),
+        ("0 0 ?/2 * ?", ["2026-01-03 00:00", "2026-01-05 00:00"]),
+        ("TZ=Asia/Tokyo 0 9 * * *", ["2026-01-02 00:00", "2026-01-03 00:00"]),
+        ("CRON_TZ=Asia/Tokyo 0 9 * * *", ["2026-01-02 00:00", "2026-01-03 00:00"]),
+        ("CRON_TZ=UTC 0 9 * * *", ["2026-01-01 09:00", "2026-01-02 09:00"]),
+        ("CRON_TZ=America/New_York @daily", ["2026-01-01 05:00", "2026-01-02 05:00"]),
+    ],
+)
+def test_next_runs(text: str, expected: list[str]) -> None:
+    assert runs(text, JANUARY, 2) == expected
+
+
+def test_a_run_exactly_now_is_the_next_one_later() -> None:
+    assert runs("0 0 1 1 *", JANUARY, 1) == ["2027-01-01 00:00"]
+    assert runs("0 0 1 1 *", JANUARY - 1, 1) == ["2026-01-01 00:00"]
+
+
+def test_a_time_that_the_clocks_skip_is_not_run() -> None:
+    # In New York the clocks went from 02:00 to 03:00 on 8 March 2026.
+    skipped = runs("CRON_TZ=America/New_York 30 2 * * *", us(2026, 3, 7), 3)
+    assert skipped == ["2026-03-07 07:30", "2026-03-09 06:30", "2026-03-10 06:30"]
+    every_hour = runs("CRON_TZ=America/New_York 0 * * * *", us(2026, 3, 8, 5, 30), 3)
+    assert every_hour == ["2026-03-08 06:00", "2026-03-08 07:00", "2026-03-08 08:00"]
+
+
+def test_a_time_that_the_clocks_repeat_is_run_twice() -> None:
+    # And from 02:00 back to 01:00 on 1 November 2026.
+    for prefix in ("CRON_TZ", "TZ"):
+        twice = runs(f"{prefix}=America/New_York 30 1 * * *", us(2026, 10, 31, 12), 3)
+        assert twice == ["2026-11-01 05:30", "2026-11-01 06:30", "2026-11-02 06:30"]
+    every_hour = runs("CRON_TZ=America/New_York 0 * * * *", us(2026, 11, 1, 4, 30), 3)
+    assert every_hour == ["2026-11-01 05:00", "2026-11-01 06:00", "2026-11-01 07:00"]
+
+
+CHANGES = [
+    ("Europe/Berlin", (2026, 3, 28, 12)),
+    ("Europe/Berlin", (2026, 10, 24, 12)),
+    ("America/Havana", (2026, 3, 7, 12)),  # at midnight
+    ("America/Havana", (2026, 10, 31, 20)),
+    ("Africa/Casablanca", (2026, 2, 14, 12)),
+    ("Australia/Lord_Howe", (2026, 4, 4, 6)),  # by half an hour
+    ("Australia/Lord_Howe", (2026, 10, 3, 6)),
+    ("Pacific/Apia", (2011, 12, 29, 12)),  # a whole day was skipped
+    ("Asia/Kathmandu", (2026, 1, 1, 0)),
+]
+
+
+@pytest.mark.parametrize("fields", [
+    "*/15 * * * *", "30 * * * *", "0 */2 * * *", "*/20 2 * * *", "*/10 1-3 * * *",
+    "30 2 * * *", "0 2 * * *", "30 1 * * *", "0 0 * * *", "45 1,2,3 * * *", "5 1 * * 0",
+])  # fmt: skip
+@pytest.mark.parametrize(("zone", "start"), CHANGES)
+def test_changes_of_clocks_against_a_walk_through_every_minute(
+    zone: str, start: tuple[int, int, int, int], fields: str
+) -> None:
+    begin = datetime(*start, tzinfo=UTC)
+    minutes = [begin + timedelta(minutes=count) for count in range(1, 2 * 1440)]
+    walls = [(minute, minute.astimezone(ZoneInfo(zone))) for minute in minutes]
+    plain = CronSim(fields, datetime(2000, 1, 1))
+    expected = []
+    for minute, wall in walls:
+        if not (wall.minute in plain.minutes and wall.hour in plain.hours):
+            continue
+        if fields.endswith("0") and wall.isoweekday() != 7:
+            continue
+        expected.append(minute)
+    cron = Cron(f"CRON_TZ={zone} {fields}")
+    found, at = [], round(begin.timestamp()) * SECOND
+    while (at := cron.next_us(at) or 0) and to_datetime(at) <= minutes[-1]:
+        found.append(to_datetime(at))
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "expected 5 fields, got 0"),
+        ("* * * *", "expected 5 fields, got 4"),
+        ("* * * * * *", "expected 5 fields, got 6"),
+        ("0 0 L * *", "unexpected 'L' in field 3"),
+        ("0 0 15W * *", "unexpected '15W'"),
+        ("0 0 * * 1#2", "unexpected '1#2'"),
+        ("0 0 * * 7", "unexpected '7' in field 5"),
+        ("0 0 * * 5-7", "unexpected '5-7' in field 5"),
+        ("60 * * * *", "Bad minute"),
+        ("* 24 * * *", "Bad hour"),
+        ("* * 32 * *", "Bad day-of-month"),
+        ("* * * 13 *", "Bad month"),
+        ("*/0 * * * *", "Bad minute"),
+        ("5-1 * * * *", "Bad minute"),
+        ("? * * * *", "unexpected '\\?' in field 1"),
+        ("JAN * * * *", "unexpected 'JAN' in field 1"),
+        ("* * * * FOO", "unexpected 'FOO' in field 5"),
+        ("@reboot", "unknown name @reboot"),
+        ("@every", "unknown name @every, known are .*@every <duration>"),
+        ("@every soon", "expected a duration such as @every 5m"),
+        ("@every 5", "expected a duration"),
+        ("@every 1h 30m", "expected a duration"),
+        ("@every -5m", "the finest step is one minute"),
+        ("@every 59s", "the finest step is one minute"),
+        ("1,,2 * * * *", "Bad minute: unexpected '' in field 1, expected numbers from 0 to 59"),
+        ("*-5 * * * *", "unexpected '\\*-5' in field 1"),
+        ("1-2-3 * * * *", "unexpected '1-2-3' in field 1"),
+        ("1/2/3 * * * *", "unexpected '1/2/3' in field 1"),
+        ("5- * * * *", "Bad minute"),
+        ("-5 * * * *", "Bad minute"),
+        ("0 0 * * MONDAY", "unexpected 'MONDAY' in field 5"),
+        ("99999999999999999999 * * * *", "Bad minute"),
+        ("*/" + "9" * 5000 + " * * * *", "Bad minute"),
+        ("CRON_TZ=Nowhere/City * * * * *", "unknown time zone 'Nowhere/City'"),
+        ("CRON_TZ=../etc/passwd * * * * *", "unknown time zone"),
+        ("CRON_TZ=America * * * * *", "unknown time zone 'America'"),
+        ("CRON_TZ=UTC", "expected 5 fields"),
+        ("* * * * *; rm", "expected 5 fields"),
+    ],
+)
+def test_malformed_expressions(text: str, why: str) -> None:
+    with pytest.raises(QueueError, match=why) as caught:
+        Cron(text)
+    assert caught.value.status == 400
+
+
+def test_one_that_never_fires() -> None:
+    with pytest.raises(QueueError):
+        Cron("0 0 31 2 *")
+    assert Cron("0 0 31 4,2 0").next_us(JANUARY) is not None
+
+
+@given(st.text(alphabet="0123456789*/,-? ?@LWMONjan=CRON_TZ", max_size=25))
+def test_any_text_is_a_schedule_or_a_400(text: str) -> None:
+    try:
+        cron = Cron(text)
+    except QueueError as error:
+        assert error.status == 400  # noqa: PT017
+    else:
+        at = cron.next_us(JANUARY)
+        assert at is None or at > JANUARY
+        assert at is None or at % (60 * SECOND) == 0

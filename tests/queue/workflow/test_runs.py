@@ -1,0 +1,964 @@
+"""Workflow runs as the wire sees them: the parts no official client shows by itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
+from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.workflow.model import Step, flattened
+
+APP = "https://app.example.com/flow"
+FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
+
+
+class Wire:
+    """A queue, an application that keeps what it gets, and plain HTTP to the queue."""
+
+    def __init__(self, **options: Any) -> None:
+        self.queue = Queue(Context.alone(now="2026-03-02T10:00:00Z"), **options)
+        self.route = self.queue.destinations.accept("*")
+        self.http = httpx.Client(base_url=self.queue.url, headers=self.queue.headers)
+
+    def close(self) -> None:
+        self.http.close()
+        self.queue.close()
+
+    def ask(self, method: str, path: str, status: int = 200, **options: Any) -> Any:
+        answer = self.http.request(method, path, **options)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    def publish(
+        self, run: str, body: object = b"", status: int = 201, url: str = APP, **headers: str
+    ) -> Any:
+        sent = {
+            "Upstash-Workflow-RunId": run,
+            "Upstash-Workflow-Init": "false",
+            "Upstash-Workflow-Url": APP,
+            "Upstash-Feature-Set": FEATURES,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.ask("POST", f"/v2/publish/{url}", status, content=data, headers=sent)
+
+    def start(self, run: str = "r", body: object = b"first", **headers: str) -> Any:
+        return self.publish(run, body, 201, APP, **{"Upstash_Workflow_Init": "true", **headers})
+
+    def runs(self, query: str = "") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
+        return found
+
+    @property
+    def delivered(self) -> list[DeliveredRequest]:
+        return self.route.deliveries
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    made = Wire()
+    yield made
+    made.close()
+
+
+def bodies(request: DeliveredRequest) -> list[bytes]:
+    listed = request.json()
+    assert all(set(one) == {"messageId", "body", "callType"} for one in listed)
+    return [base64.b64decode(one["body"]) for one in listed]
+
+
+def step(number: int, **more: Any) -> dict[str, Any]:
+    return {"stepId": number, "stepName": f"s{number}", "stepType": "Run", "concurrent": 1, **more}
+
+
+# -- the list of steps -----------------------------------------------------------------------------
+
+
+def test_a_delivery_is_the_list_up_to_its_step(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.publish("r", b"second")
+    wire.queue.run_until_idle()
+    assert [bodies(request) for request in wire.delivered] == [[b"first"], [b"first", b"second"]]
+    assert wire.delivered[1].json()[1]["callType"] == "step"
+    assert wire.delivered[1].header("Upstash-Workflow-RunId") == "r"
+
+
+def test_the_signature_is_about_the_list(wire: Wire) -> None:
+    from qstash import Receiver
+
+    wire.start()
+    wire.queue.run_until_idle()
+    (request,) = wire.delivered
+    keys = (wire.queue.current_signing_key, wire.queue.next_signing_key)
+    signature = request.header("Upstash-Signature") or ""
+    Receiver(*keys).verify(signature=signature, body=request.text, url=APP)
+
+
+def test_a_step_joins_when_it_is_delivered_and_once(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.publish("r", b"slow", Upstash_Delay="1h")
+    wire.publish("r", b"quick")
+    wire.queue.destinations.answers(APP, 200, 500, 200)
+    wire.queue.run_until_idle()
+    route = wire.queue.destinations.routes[0]
+    assert [bodies(request) for request in route.deliveries] == [
+        [b"first", b"quick"],
+        [b"first", b"quick", b"slow"],
+        [b"first", b"quick", b"slow"],
+    ]
+
+
+@pytest.mark.parametrize("call_type", ["toCallback", "fromCallback", "failureCall"])
+def test_other_call_types_are_delivered_as_they_are(wire: Wire, call_type: str) -> None:
+    wire.start()
+    wire.publish("r", b"raw", Upstash_Workflow_CallType=call_type)
+    wire.queue.run_until_idle()
+    assert wire.delivered[1].body == b"raw"
+    assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
+
+
+def test_steps_can_be_fetched_until_the_run_is_over(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    (only,) = wire.ask("GET", "/v2/workflows/runs/r")
+    assert base64.b64decode(only["body"]) == b"first"
+    wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false", content=b'"result"')
+    assert wire.runs()[0]["workflowRunResponse"] == '"result"'
+    for path in ("/v2/workflows/runs/r", "/v2/workflows/runs/unknown"):
+        wire.ask("GET", path, 404)
+        wire.ask("DELETE", path, 404)
+
+
+@pytest.mark.parametrize(("features", "empty"), [(FEATURES, True), ("InitialBody", False)])
+def test_a_long_list_is_left_out_when_the_client_can_fetch_it(features: str, empty: bool) -> None:
+    wire = Wire(limits={"message_size": 1000})
+    try:
+        wire.start(body=b"x" * 900, Upstash_Feature_Set=features)
+        wire.queue.run_until_idle()
+        assert (wire.delivered[0].body == b"") is empty
+        assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
+    finally:
+        wire.close()
+
+
+def test_a_run_id_is_taken_while_the_run_lives(wire: Wire) -> None:
+    first = wire.start()
+    again = wire.ask(
+        "POST",
+        f"/v2/publish/{APP}",
+        202,
+        headers={"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "true"},
+    )
+    assert again["messageId"] == first["messageId"]
+    assert again["deduplicated"] is True
+    wire.ask("DELETE", "/v2/workflows/runs/r")
+    assert wire.start()["messageId"] != first["messageId"]
+
+
+def test_steps_for_runs_that_do_not_live_are_refused(wire: Wire) -> None:
+    assert "run nobody not found" in wire.publish("nobody", status=400)["error"]
+    wire.start()
+    wire.ask("DELETE", "/v2/workflows/runs/r")
+    assert "already finished: RUN_CANCELED" in wire.publish("r", status=400)["error"]
+    (item,) = wire.ask(
+        "POST",
+        "/v2/batch",
+        json=[{"destination": APP, "headers": {"Upstash-Workflow-RunId": "nobody"}}],
+    )
+    assert item["status"] == 400
+
+
+@pytest.mark.parametrize("end", ["cancel=true", "cancel=false"])
+def test_a_step_of_an_ended_run_refuses_its_whole_batch(wire: Wire, end: str) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.ask("DELETE", f"/v2/workflows/runs/r?{end}")
+    of_run = {"Service-Workflow-RunId": "r", "Upstash-Workflow-Url": APP}
+    items: list[Any] = [
+        {"destination": APP},
+        {"destination": "nowhere"},
+        7,
+        {"destination": APP, "headers": of_run, "queue": "line"},
+    ]
+    assert "already finished" in wire.ask("POST", "/v2/batch", 400, json=items)["error"]
+    wire.queue.run_until_idle()
+    assert len(wire.delivered) == 1
+    assert wire.ask("GET", "/v2/queues") == []
+    # The id may be used for a new run, together with its first step.
+    anew = {"destination": APP, "headers": {**of_run, "Upstash-Workflow-Init": "true"}}
+    answers = wire.ask("POST", "/v2/batch", json=[anew, items[-1]])
+    assert all("messageId" in one for one in answers)
+
+
+@pytest.mark.parametrize("first", ["cancel=true", "cancel=false"])
+def test_an_ended_run_may_be_told_to_be_done_again(wire: Wire, first: str) -> None:
+    wire.start()
+    wire.ask("DELETE", f"/v2/workflows/runs/r?{first}", content=b'"one"')
+    ended = wire.runs()
+    for _ in range(2):
+        wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false", content=b'"other"')
+    assert wire.runs() == ended
+    wire.ask("DELETE", "/v2/workflows/runs/unknown?cancel=false", 404)
+
+
+# -- what the trigger decides for the whole run ------------------------------------------------------
+
+
+def test_the_triggers_settings_hold_for_every_step(wire: Wire) -> None:
+    wire.start(
+        Upstash_Retries="1",
+        Upstash_Retry_Delay="5000",
+        Upstash_Forward_X_User="me",
+        Upstash_Forward_X_Own="trigger",
+        Upstash_Label="lab",
+        Upstash_Flow_Control_Key="flow",
+        Upstash_Flow_Control_Value="parallelism=1",
+        Upstash_Failure_Callback="https://app.example.com/failed",
+        Upstash_Failure_Callback_Forward_X_Fail="1",
+    )
+    wire.queue.run_until_idle()
+    wire.queue.destinations.answers(APP, 500)
+    wire.publish("r", b"step", Upstash_Forward_X_Own="step")
+    attempts = wire.queue.run_until_idle()
+    tries = wire.queue.destinations.routes[0].deliveries
+    assert [request.header("X-User") for request in tries] == ["me", "me"]
+    assert [request.header("X-Own") for request in tries] == ["step", "step"]
+    assert attempts[1].waited.total_seconds() == 5
+    failure = wire.delivered[-1]
+    assert failure.url == "https://app.example.com/failed"
+    assert failure.header("X-Fail") == "1"
+    letter = wire.queue.dead_letters().only()
+    assert wire.ask("GET", f"/v2/dlq/{letter.id}")["labels"] == ["lab"]
+    assert wire.runs()[0]["workflowState"] == "RUN_FAILED"
+
+
+def test_without_the_feature_a_step_stands_for_itself(wire: Wire) -> None:
+    wire.start(Upstash_Retries="0", Upstash_Forward_X_User="me")
+    wire.publish("r", b"step", Upstash_Feature_Set="LazyFetch")
+    wire.queue.run_until_idle()
+    assert wire.delivered[1].header("X-User") is None
+
+
+def test_the_failure_callback_carries_the_first_body_and_the_run(wire: Wire) -> None:
+    capture = "https://app.example.com/failed"
+    wire.start(body=b"first body", Upstash_Failure_Callback=capture)
+    wire.queue.run_until_idle()
+    wire.queue.destinations.answers(APP, (500, "broken"))
+    wire.publish("r", b"step", Upstash_Retries="0")
+    wire.queue.run_until_idle()
+    body = wire.delivered[-1].json()
+    assert body["workflowRunId"] == "r"
+    assert body["workflowCreatedAt"] == wire.runs()[0]["workflowRunCreatedAt"]
+    assert base64.b64decode(body["sourceBody"]) == b"first body"
+    assert base64.b64decode(body["body"]) == b"broken"
+
+
+def test_callbacks_about_a_cancelled_run_are_dropped(wire: Wire) -> None:
+    def cancel(request: DeliveredRequest) -> None:
+        wire.ask("DELETE", "/v2/workflows/runs/r")
+
+    wire.queue.destinations.call("https://third.example.com", cancel)
+    wire.start()
+    wire.publish(
+        "r",
+        b"call",
+        url="https://third.example.com/x",
+        Upstash_Workflow_CallType="toCallback",
+        Upstash_Callback=APP,
+        Upstash_Callback_Workflow_RunId="r",
+        Upstash_Callback_Workflow_CallType="fromCallback",
+    )
+    wire.queue.run_until_idle()
+    assert [request.url for request in wire.delivered] == [APP]
+
+
+# -- triggers --------------------------------------------------------------------------------------
+
+
+def test_trigger(wire: Wire) -> None:
+    answer = wire.ask("POST", f"/v2/trigger/{APP}?x=1", 201, content=b"body")
+    assert answer["workflowRunId"].startswith("wfr_")
+    wire.queue.run_until_idle()
+    (request,) = wire.delivered
+    assert request.url == APP + "?x=1"
+    assert bodies(request) == [b"body"]
+    assert request.header("Upstash-Workflow-Sdk-Version") == "1"
+    assert request.header("Upstash-Workflow-RunId") == answer["workflowRunId"]
+
+
+def test_the_query_of_a_trigger_loses_the_queues_own_keys(wire: Wire) -> None:
+    query = f"qstash_token={wire.queue.token}&a=1&upstash-retries=1&upstash-workflow-runid=mine"
+    answer = wire.ask("POST", f"/v2/trigger/{APP}?{query}", 201)
+    assert answer["workflowRunId"] == "mine"
+    wire.queue.run_until_idle()
+    (request,) = wire.delivered
+    assert request.url == APP + "?a=1"
+    assert wire.queue.messages().only().max_retries == 1
+    assert wire.runs()[0]["workflowUrl"] == APP + "?a=1"
+
+
+def test_a_trigger_starts_one_run_at_one_url(wire: Wire) -> None:
+    endpoints = [{"url": APP}, {"url": APP + "2"}]
+    wire.ask("POST", "/v2/topics/g/endpoints", json={"endpoints": endpoints})
+    assert "invalid scheme" in wire.ask("POST", "/v2/trigger/g", 400)["error"]
+    cron = {"Upstash-Cron": "* * * * *"}
+    assert "schedule" in wire.ask("POST", f"/v2/trigger/{APP}", 400, headers=cron)["error"]
+    items = [{"url": "g"}, {"url": APP, "headers": cron}]
+    answers = wire.ask("POST", "/v2/batch/trigger", 201, json=items)
+    assert [one["status"] for one in answers] == [400, 400]
+    assert wire.ask("GET", "/v2/schedules") == wire.runs() == wire.queue.messages() == []
+
+
+def test_a_trigger_repeated_by_its_deduplication_id_names_the_first_run(wire: Wire) -> None:
+    headers = {"Upstash-Deduplication-Id": "once"}
+    first = wire.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    again = wire.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    assert again == {**first, "deduplicated": True}
+    assert len(wire.runs()) == 1
+
+
+def test_a_trigger_under_the_other_prefix(wire: Wire) -> None:
+    headers = {
+        "Service-Workflow-RunId": "mine",
+        "Service-Workflow-Init": "false",
+        "Service-Feature-Set": "LazyFetch",
+    }
+    answer = wire.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    assert answer["workflowRunId"] == "mine"
+    assert [run["workflowRunId"] for run in wire.runs()] == ["mine"]
+    wire.queue.run_until_idle()
+    assert wire.delivered[0].header("Upstash-Feature-Set") == "LazyFetch"
+    headers = {"Service-Workflow-RunId": "mine"}
+    asked = {"url": APP, "step": step(1)}
+    wire.ask("POST", "/v2/wait/e", json=asked, headers=headers)
+
+
+def test_trigger_many(wire: Wire) -> None:
+    answers = wire.ask(
+        "POST",
+        "/v2/batch/trigger",
+        201,
+        json=[
+            {"url": APP, "body": {"a": 1}, "headers": {"Upstash-Workflow-RunId": "mine"}},
+            {"destination": APP, "body": "text"},
+            {"body": "nowhere"},
+            {"url": "ftp://x"},
+            7,
+        ],
+    )
+    assert answers[0]["workflowRunId"] == "mine"
+    assert [one.get("status") for one in answers] == [None, None, 400, 400, 400]
+    wire.queue.run_until_idle()
+    assert [bodies(request) for request in wire.delivered] == [[b'{"a": 1}'], [b"text"]]
+    again = wire.ask(
+        "POST", "/v2/batch/trigger", 201, json=[{"url": APP, "headers": {}, "body": None}]
+    )
+    assert len(again) == 1
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def wait(wire: Wire, event: str, status: int = 200, run: str = "r", **more: Any) -> Any:
+    asked = {"url": APP, "step": step(1, stepType="Wait"), "timeout": "1h", **more}
+    return wire.ask(
+        "POST", f"/v2/wait/{event}", status, json=asked, headers={"Upstash-Workflow-RunId": run}
+    )
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [("2h", 7200), (90, 90), ("90", 90), (None, 7 * 86_400), ("1d1s", 86_401)],
+)
+def test_a_wait_times_out(wire: Wire, timeout: object, seconds: int) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    start = wire.queue.clock.now_us()
+    message = wait(wire, "e", timeout=timeout)["messageId"]
+    (waiter,) = wire.ask("GET", "/v2/waiters/e")
+    assert waiter["deadline"] == start // 1_000_000 + seconds
+    wire.queue.run_until_idle()
+    assert wire.queue.clock.now_us() - start == seconds * 1_000_000
+    timed_out = json.loads(bodies(wire.delivered[-1])[-1])
+    assert timed_out["waitTimeout"] is True
+    assert "out" not in timed_out
+    assert wire.delivered[-1].message_id == message
+    assert wire.ask("GET", "/v2/waiters/e") == []
+
+
+def test_a_notification_wakes_those_who_wait(wire: Wire) -> None:
+    for run in ("r", "s"):
+        wire.start(run)
+    wire.queue.run_until_idle()
+    wait(wire, "e", run="r")
+    wait(wire, "e", run="s")
+    wait(wire, "other", run="s")
+    told = wire.ask("POST", "/v2/notify/e", 201, content=b"data")
+    assert [one["waiter"]["url"] for one in told] == [APP, APP]
+    assert wire.ask("POST", "/v2/notify/e", 201, content=b"again") == []
+    wire.queue.deliver_due()
+    woken = [json.loads(bodies(request)[-1]) for request in wire.delivered[-2:]]
+    assert [base64.b64decode(one["out"]) for one in woken] == [b"data", b"data"]
+    assert [one["waitEventId"] for one in woken] == ["e", "e"]
+    assert len(wire.ask("GET", "/v2/waiters/other")) == 1
+
+
+def test_a_notification_comes_too_late_for_a_timeout_on_its_way(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.queue.destinations.answers(APP, 500, 200)
+    wait(wire, "e", timeout="10s")
+    wire.queue.advance("10s")
+    assert wire.ask("GET", "/v2/waiters/e") == []
+    assert wire.ask("POST", "/v2/notify/e", 201, content=b"late") == []
+    wire.queue.run_until_idle()
+    tries = [json.loads(bodies(one)[-1]) for one in wire.queue.destinations.routes[0].deliveries]
+    assert [one["waitTimeout"] for one in tries] == [True, True]
+
+
+def test_a_notified_step_keeps_its_place_in_its_queue(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wire.publish("r", b"before", Upstash_Queue_Name="q", Upstash_Delay="1m")
+    wait(wire, "e", timeoutHeaders={"Upstash-Queue-Name": ["q"]})
+    (woken,) = wire.ask("POST", "/v2/notify/e", 201, content=b"now")
+    wire.queue.advance("30s")
+    assert len(wire.delivered) == 1
+    wire.queue.advance("30s")
+    assert [one.message_id for one in wire.delivered[2:]] == [woken["messageId"]]
+    assert json.loads(bodies(wire.delivered[-1])[-1])["waitTimeout"] is False
+
+
+def test_a_notification_for_one_run_may_come_first(wire: Wire) -> None:
+    wire.start("r")
+    wire.start("s")
+    assert wire.ask("POST", "/v2/notify/r/e", 201, content=b"early") == []
+    wait(wire, "e", run="s")
+    wait(wire, "e", run="r")
+    wire.queue.deliver_due()
+    out = json.loads(bodies(wire.delivered[-1])[-1])["out"]
+    assert base64.b64decode(out) == b"early"
+    assert len(wire.ask("GET", "/v2/waiters/e")) == 1
+    wire.ask("POST", "/v2/notify/nobody/e", 404)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "text"),
+    [
+        ({"run": "nobody"}, 404, "workflow run nobody not found"),
+        ({"step": "x"}, 400, "a wait needs a url and a step"),
+        ({"url": None}, 400, "a wait needs a url and a step"),
+        ({"timeout": "soon"}, 400, "is not a duration"),
+        ({"timeout": "²"}, 400, "is not a duration"),
+        ({"timeout": "9" * 5000}, 400, "is not an integer"),
+        ({"timeout": -1}, 400, "is not an integer"),
+        ({"timeout": [1]}, 400, "expected seconds or a duration"),
+        ({"timeout": True}, 400, "expected seconds or a duration"),
+        ({"url": "empty"}, 400, "endpoint has invalid scheme"),
+        ({"timeoutHeaders": {"Upstash-Cron": ["* * * * *"]}}, 400, "cannot be scheduled"),
+        ({"timeoutHeaders": {"Upstash-Forward-X": [None]}}, 400, "expected text"),
+    ],
+)
+def test_a_wait_that_makes_no_sense(
+    wire: Wire, more: dict[str, Any], status: int, text: str
+) -> None:
+    wire.start()
+    wire.ask("POST", "/v1/topics", json={"name": "empty"})
+    assert text in wait(wire, "e", status, **more)["error"]
+    assert wire.ask("GET", "/v2/waiters/e") == []
+    assert len(wire.queue.messages()) == 1
+
+
+@pytest.mark.parametrize("timeout", ["1e999", "NaN", "-Infinity"])
+def test_a_wait_for_a_number_that_is_none(wire: Wire, timeout: str) -> None:
+    wire.start()
+    body = f'{{"url": "{APP}", "step": {{}}, "timeout": {timeout}}}'
+    headers = {"Upstash-Workflow-RunId": "r"}
+    answer = wire.ask("POST", "/v2/wait/e", 400, content=body, headers=headers)
+    assert "invalid timeout" in answer["error"]
+
+
+def test_what_a_wait_forwards_is_utf8(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wait(wire, "e", url=APP + "/ä", timeoutHeaders={"Upstash-Forward-X": ["é", "日"]})
+    wire.queue.run_until_idle()
+    came = wire.delivered[-1]
+    assert came.delivery.url == (APP + "/ä").encode().decode("latin-1")
+    values = [value for name, value in came.headers if name == "X"]
+    assert values == [text.encode().decode("latin-1") for text in ("é", "日")]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{"])
+def test_a_wait_without_an_object(wire: Wire, body: bytes) -> None:
+    assert "invalid body" in wire.ask("POST", "/v2/wait/e", 400, content=body)["error"]
+
+
+def test_a_webhook_needs_no_token_and_everything_else_does(wire: Wire) -> None:
+    wire.start()
+    wait(wire, "hook")
+    url = wire.queue.url
+    answer = httpx.put(
+        f"{url}/v2/workflows/hooks/user/r/hook?x=%2F", content=b"\x00", headers={"X-A": "1"}
+    )
+    assert answer.status_code == 200
+    assert httpx.get(f"{url}/v2/workflows/events").status_code == 401
+    wire.queue.deliver_due()
+    out = json.loads(bodies(wire.delivered[-1])[-1])["out"]
+    event = json.loads(base64.b64decode(out))
+    assert (event["method"], event["url"]) == ("PUT", "/v2/workflows/hooks/user/r/hook?x=%2F")
+    assert base64.b64decode(event["body"]) == b"\x00"
+    assert event["header"]["X-A"] == ["1"]
+    assert event["host"] == url.removeprefix("http://")
+
+
+# -- listings and dead letters ---------------------------------------------------------------------
+
+
+def test_runs_in_pages_and_by_filter(wire: Wire) -> None:
+    for number in range(5):
+        wire.start(f"r{number}", Upstash_Label=f"l{number % 2}")
+        wire.queue.advance("1m")
+    wire.ask("DELETE", "/v2/workflows/runs/r0")
+    page = wire.ask("GET", "/v2/workflows/events?count=2")
+    assert [run["workflowRunId"] for run in page["runs"]] == ["r4", "r3"]
+    rest = wire.runs(f"cursor={page['cursor']}&count=50")
+    assert [run["workflowRunId"] for run in rest] == ["r2", "r1", "r0"]
+    created = wire.runs("workflowRunId=r2")[0]["workflowRunCreatedAt"]
+    for query, found in (
+        ("state=RUN_CANCELED", ["r0"]),
+        ("label=l1", ["r3", "r1"]),
+        (f"workflowUrl={APP}&label=l0", ["r4", "r2", "r0"]),
+        ("workflowUrl=https://app.example.com", []),
+        (f"fromDate={created}", ["r4", "r3", "r2"]),
+        (f"toDate={created}", ["r2", "r1", "r0"]),
+        (f"workflowCreatedAt={created}", ["r2"]),
+        ("host=app.example.com&path=/flow&callerIp=127.0.0.1&count=1", ["r4"]),
+        ("workflowRunId=r1,r3", ["r3", "r1"]),
+        ("groupBy=workflowRunId&trimBody=0&workflowRunId=r1", ["r1"]),
+    ):
+        assert [run["workflowRunId"] for run in wire.runs(query)] == found, query
+    assert wire.ask("GET", "/v2/workflows/logs?workflowRunId=r1")["runs"] == wire.runs(
+        "workflowRunId=r1"
+    )
+    for wanted, found in (("r1,r3", ["r3", "r1"]), ("r1&workflowRuns=r0", ["r1", "r0"])):
+        listed = wire.ask("GET", f"/v2/workflows/logs?workflowRuns={wanted}")["runs"]
+        assert [run["workflowRunId"] for run in listed] == found
+    for wanted in ("", "true"):
+        assert len(wire.ask("GET", f"/v2/workflows/logs?workflowRuns={wanted}")["runs"]) == 5
+    for query in ("nonsense=1", "cursor=x", "count=0", "fromDate=x"):
+        wire.ask("GET", f"/v2/workflows/events?{query}", 400)
+
+
+def test_bulk_cancelling(wire: Wire) -> None:
+    for name in ("a", "b", "c", "d"):
+        wire.start(name, Upstash_Delay="1h")
+    target = "/v2/workflows/runs"
+    assert wire.ask("DELETE", f"{target}?workflowRunIds=a&workflowRunIds=b")["cancelled"] == 2
+    exact = f"{target}?workflowUrl=https://app.example.com&workflowUrlExactMatch=true"
+    assert wire.ask("DELETE", exact)["cancelled"] == 0
+    prefix = f"{target}?workflowUrl=https://app.example.com&count=1"
+    one = wire.ask("DELETE", prefix)
+    assert one["cancelled"] == 1
+    assert "cursor" in one
+    body = wire.ask("DELETE", target, json={"workflowRunIds": ["d"]})
+    assert body == {"cancelled": 1}
+    assert wire.ask("DELETE", target) == {"cancelled": 0}
+    wire.queue.run_until_idle()
+    assert wire.delivered == []
+    wire.ask("DELETE", target, 400, content=b"{")
+
+
+def failed_run(wire: Wire, run: str = "r") -> str:
+    route = wire.queue.destinations.answers(APP, 200, 500)
+    wire.start(run)
+    wire.queue.run_until_idle()
+    wire.publish(run, step(1), Upstash_Retries="0")
+    wire.queue.run_until_idle()
+    route.remove()
+    dlq_id: str = wire.runs(f"workflowRunId={run}")[0]["dlqId"]
+    return dlq_id
+
+
+def test_dead_letters_of_runs(wire: Wire) -> None:
+    dlq_id = failed_run(wire)
+    letter = wire.ask("GET", f"/v2/workflows/dlq/{dlq_id}")
+    assert (letter["workflowRunId"], letter["workflowUrl"]) == ("r", APP)
+    assert wire.ask("GET", "/v2/workflows/dlq?workflowRunId=r")["messages"] == [letter]
+    assert wire.ask("GET", "/v2/workflows/dlq?workflowRunId=other")["messages"] == []
+    wire.queue.destinations.answers("https://plain.example.com", 500)
+    wire.queue.publish("https://plain.example.com", retries=0)
+    wire.queue.run_until_idle()
+    assert len(wire.ask("GET", "/v2/dlq")["messages"]) == 2
+    assert len(wire.ask("GET", "/v2/workflows/dlq")["messages"]) == 1
+    plain = wire.queue.dead_letters(url="https://plain.example.com").only().id
+    for method, path in (
+        ("GET", f"/v2/workflows/dlq/{plain}"),
+        ("DELETE", f"/v2/workflows/dlq/{plain}"),
+        ("POST", f"/v2/workflows/dlq/resume/{plain}"),
+        ("POST", f"/v2/workflows/dlq/callback/{dlq_id}"),
+        ("GET", "/v2/workflows/dlq/none"),
+    ):
+        wire.ask(method, path, 404)
+    assert wire.ask("DELETE", f"/v2/workflows/dlq/{dlq_id}") == {"deleted": 1}
+    assert wire.ask("DELETE", "/v2/workflows/dlq") == {"deleted": 0}
+    assert wire.ask("POST", "/v2/workflows/dlq/resume?dlqIds=") == {"workflowRuns": []}
+
+
+FAILURE = "https://app.example.com/failed"
+NAMED = {
+    "Upstash_Failure_Callback_Workflow_RunId": "r",
+    "Upstash_Failure_Callback_Workflow_Url": APP,
+    "Upstash_Failure_Callback_Workflow_Init": "false",
+    "Upstash_Failure_Callback_Workflow_CallType": "failureCall",
+}
+
+
+def infos(wire: Wire, *listings: str) -> list[Any]:
+    """What the rows of each listing say about the failure callback, and the row itself."""
+    listings = listings or ("/v2/workflows/dlq", "/v2/dlq?source=workflow")
+    found = []
+    for path in listings:
+        (row,) = wire.ask("GET", path)["messages"]
+        own = wire.ask("GET", f"/v2/workflows/dlq/{row['dlqId']}")
+        assert own == wire.ask("GET", f"/v2/dlq/{row['dlqId']}") == row
+        found.append(row.get("failureCallbackInfo"))
+    return found
+
+
+@pytest.mark.parametrize("headers", [{}, NAMED])
+def test_a_failure_callback_that_fails_shows_in_the_dead_letter_of_the_run(
+    wire: Wire, headers: dict[str, str]
+) -> None:
+    failing = wire.queue.destinations.answers("https://app.example.com", (500, "broken"))
+    wire.start(Upstash_Retries="0", Upstash_Failure_Callback=FAILURE, **headers)
+    wire.queue.advance("3s")
+    expected = {
+        "state": "CALLBACK_FAIL",
+        "responseStatus": 500,
+        "responseBody": "broken",
+        "responseHeaders": {"Content-Type": ["text/plain; charset=utf-8"]},
+    }
+    assert infos(wire) == [expected, expected]
+    (row,) = wire.ask("GET", "/v2/workflows/dlq?failureFunctionState=CALLBACK_FAIL")["messages"]
+    assert wire.runs()[0]["failureFunction"]["state"] == "CALLBACK_FAIL"
+    failing.remove()
+    wire.ask("POST", f"/v2/workflows/dlq/callback/{row['dlqId']}")
+    assert [one["state"] for one in infos(wire)] == ["CALLBACK_INPROGRESS"] * 2
+    wire.queue.run_until_idle()
+    assert [one["state"] for one in infos(wire)] == ["CALLBACK_SUCCESS"] * 2
+    done = wire.ask("GET", "/v2/workflows/dlq?failureFunctionState=CALLBACK_SUCCESS")["messages"]
+    assert [one["dlqId"] for one in done] == [row["dlqId"]]
+    wire.ask("DELETE", f"/v2/workflows/dlq/callback/{row['dlqId']}", 404)
+
+
+@pytest.mark.parametrize("headers", [{}, NAMED])
+def test_a_failure_callback_is_given_up(wire: Wire, headers: dict[str, str]) -> None:
+    failing = wire.queue.destinations.answers("https://app.example.com", 500)
+    wire.start(
+        Upstash_Retries="0",
+        Upstash_Failure_Callback=FAILURE,
+        Upstash_Failure_Callback_Retries="1",
+        **headers,
+    )
+    wire.queue.deliver_due()
+    (row,) = wire.ask("GET", "/v2/workflows/dlq")["messages"]
+    path = f"/v2/workflows/dlq/callback/{row['dlqId']}"
+    assert wire.ask("DELETE", path) == {"deleted": 1}
+    assert infos(wire)[0]["state"] == "CALLBACK_CANCELED"
+    wire.ask("DELETE", path, 404)
+    wire.queue.run_until_idle()
+    assert len(failing.deliveries) == 2
+
+
+def test_a_failed_failure_callback_is_forgotten_and_its_run_is_not(wire: Wire) -> None:
+    wire.queue.destinations.answers("https://app.example.com", 500)
+    wire.start(Upstash_Retries="0", Upstash_Failure_Callback=FAILURE)
+    wire.queue.run_until_idle()
+    assert len(wire.ask("GET", "/v2/dlq")["messages"]) == 2
+    (row,) = wire.ask("GET", "/v2/workflows/dlq")["messages"]
+    path = f"/v2/workflows/dlq/callback/{row['dlqId']}"
+    assert wire.ask("DELETE", path) == {"deleted": 1}
+    assert len(wire.ask("GET", "/v2/dlq")["messages"]) == 1
+    assert infos(wire) == [None, None]
+    for verb in ("POST", "DELETE"):
+        wire.ask(verb, path, 404)
+
+
+@pytest.mark.parametrize("verb", ["resume", "restart"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"Upstash-Retries": "x"}, 400), ({"Upstash-Retries": "99"}, 412)],
+)
+def test_a_run_that_cannot_go_on_leaves_no_other_behind(
+    wire: Wire, verb: str, headers: dict[str, str], status: int
+) -> None:
+    dlq_id = failed_run(wire)
+    wire.ask("POST", f"/v2/workflows/dlq/{verb}/{dlq_id}", status, headers=headers)
+    wire.ask("POST", f"/v2/workflows/dlq/{verb}", status, headers=headers)
+    assert [run["workflowRunId"] for run in wire.runs()] == ["r"]
+    assert len(wire.ask("GET", "/v2/workflows/dlq")["messages"]) == 1
+
+
+def test_no_ids_never_mean_all(wire: Wire) -> None:
+    failed_run(wire)
+    wire.start("other")
+    for body in ({"workflowRunIds": []}, {"workflowRunIds": None}, {"workflowRunId": ""}):
+        assert wire.ask("DELETE", "/v2/workflows/runs", json=body) == {"cancelled": 0}
+    assert wire.ask("DELETE", "/v2/workflows/runs?workflowRunIds=") == {"cancelled": 0}
+    for body in ({"dlqIds": []}, {"dlqId": None}):
+        assert wire.ask("DELETE", "/v2/workflows/dlq", json=body) == {"deleted": 0}
+        for verb in ("resume", "restart"):
+            answer = wire.ask("POST", f"/v2/workflows/dlq/{verb}", json=body)
+            assert answer == {"workflowRuns": []}
+    assert wire.ask("DELETE", "/v2/workflows/runs", json={"state": "RUN_STARTED"})["cancelled"] == 1
+    assert len(wire.ask("GET", "/v2/workflows/dlq")["messages"]) == 1
+
+
+def test_resume_goes_on_where_the_run_failed(wire: Wire) -> None:
+    dlq_id = failed_run(wire)
+    resumed = wire.ask(
+        "POST", f"/v2/workflows/dlq/resume/{dlq_id}", headers={"Upstash-Retries": "7"}
+    )
+    wire.queue.run_until_idle()
+    request = wire.delivered[-1]
+    assert [bodies(request)[0], json.loads(bodies(request)[1])] == [b"first", step(1)]
+    assert request.header("Upstash-Workflow-RunId") == resumed["workflowRunId"] != "r"
+    assert wire.ask("GET", f"/v2/messages/{request.message_id}")["maxRetries"] == 7
+    assert wire.queue.dead_letters() == []
+
+
+def test_resuming_a_run_that_failed_at_once_starts_it_again(wire: Wire) -> None:
+    route = wire.queue.destinations.answers(APP, 500)
+    wire.start(Upstash_Retries="0")
+    wire.queue.run_until_idle()
+    route.remove()
+    (made,) = wire.ask("POST", "/v2/workflows/dlq/resume")["workflowRuns"]
+    wire.queue.run_until_idle()
+    assert bodies(wire.delivered[-1]) == [b"first"]
+    assert {run["workflowRunId"] for run in wire.runs()} == {"r", made["workflowRunId"]}
+
+
+def test_restart_begins_with_the_first_body(wire: Wire) -> None:
+    dlq_id = failed_run(wire)
+    (made,) = wire.ask("POST", f"/v2/workflows/dlq/restart?dlqIds={dlq_id}")["workflowRuns"]
+    wire.queue.run_until_idle()
+    assert bodies(wire.delivered[-1]) == [b"first"]
+    assert wire.delivered[-1].header("Upstash-Workflow-RunId") == made["workflowRunId"]
+
+
+def test_retrying_the_dead_letter_itself_reopens_the_run(wire: Wire) -> None:
+    dlq_id = failed_run(wire)
+    wire.queue.retry_dead_letter(dlq_id)
+    wire.queue.run_until_idle()
+    assert len(bodies(wire.delivered[-1])) == 2
+    assert wire.runs()[0]["workflowState"] == "RUN_STARTED"
+    wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false")
+    assert wire.runs()[0]["workflowState"] == "RUN_SUCCESS"
+
+
+# -- state -----------------------------------------------------------------------------------------
+
+
+def test_snapshot_and_restore(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    wait(wire, "e")
+    saved = wire.queue.snapshot()
+    wire.ask("POST", "/v2/notify/e", 201, content=b"x")
+    wire.queue.run_until_idle()
+    wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false")
+    wire.queue.restore(saved)
+    assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
+    assert len(wire.ask("GET", "/v2/waiters/e")) == 1
+    wire.ask("POST", "/v2/notify/e", 201, content=b"y")
+    wire.queue.run_until_idle()
+    out = json.loads(bodies(wire.delivered[-1])[-1])["out"]
+    assert base64.b64decode(out) == b"y"
+    wire.queue.reset()
+    assert wire.runs() == []
+
+
+def test_an_invocation_that_is_none(wire: Wire) -> None:
+    for body in (b"", b"[]", b"{}", b'{"workflowRunId": 1}'):
+        answer = wire.publish(
+            "r", body, 400, Upstash_Workflow_Init="true", Upstash_Workflow_Invoke="true"
+        )
+        assert "expected the invocation of a workflow" in answer["error"]
+    for name, value in (
+        ("workflowRunCreatedAt", "1e999"),
+        ("workflowUrl", '"nowhere"'),
+        ("headers", '{"Upstash-Retries": "many"}'),
+        ("headers", '{"Upstash-Cron": "* * * * *"}'),
+    ):
+        fields = {"workflowRunId": '"p"', "workflowUrl": f'"{APP}"', "step": "{}", name: value}
+        inner = ", ".join(f'"{key}": {text}' for key, text in fields.items())
+        answer = wire.publish(
+            "r",
+            f"{{{inner}}}".encode(),
+            400,
+            Upstash_Workflow_Init="true",
+            Upstash_Workflow_Invoke="true",
+        )
+        assert "invalid" in answer["error"]
+    assert wire.runs() == []
+
+
+def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
+    wire = Wire(limits={"daily_messages": 3})
+    wire.start("parent")
+    invocation = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1)}
+    wire.start("child", json.dumps(invocation).encode(), Upstash_Workflow_Invoke="true")
+    wire.publish("parent", b"third")
+    wire.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
+    assert [run["workflowState"] for run in wire.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
+    assert "daily rate limit" in wire.queue.messages()[1].timeline
+    wire.close()
+
+
+def test_an_invocation_with_half_a_character(wire: Wire) -> None:
+    wire.start("parent")
+    body = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1), "body": "\ud83d"}
+    wire.start("child", json.dumps(body).encode(), Upstash_Workflow_Invoke="true")
+    wire.queue.run_until_idle()
+    assert bodies(wire.delivered[-1]) == ["\ud83d".encode("utf-8", "surrogatepass")]
+
+
+def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
+    wire.start()
+    wire.queue.run_until_idle()
+    for odd in (
+        {"stepType": "Call", "concurrent": "many", "stepId": "0", "out": "[1]"},
+        {"stepType": [1], "concurrent": None, "stepId": {}},
+        {"stepType": "Run", "concurrent": [2], "stepId": 0, "out": 5},
+    ):
+        wire.publish("r", odd)
+        wire.queue.run_until_idle()
+    groups = wire.runs()[0]["steps"]
+    assert [one["type"] for one in groups] == ["sequential"] * 4
+    assert [one["steps"][0]["concurrent"] for one in groups] == [1] * 4
+
+
+def test_the_token_may_be_in_the_query_of_every_endpoint(wire: Wire) -> None:
+    del wire.http.headers["Authorization"]
+    query = f"?qstash_token={wire.queue.token}&source=workflow"
+    for method, path in (
+        ("GET", "events"),
+        ("GET", "logs"),
+        ("GET", "dlq"),
+        ("DELETE", "dlq"),
+        ("POST", "dlq/resume"),
+        ("POST", "dlq/restart"),
+        ("DELETE", "runs"),
+    ):
+        mark = "&source" if path in ("events", "logs", "runs") else "&none"
+        wire.ask(method, f"/v2/workflows/{path}{query.partition(mark)[0]}")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"a": 1}', b'"x"'])
+def test_a_first_body_is_no_step(body: bytes) -> None:
+    assert Step("m", body, 0).read() == {}
+
+
+def test_headers_given_as_lists() -> None:
+    assert flattened({"A": ["1", "2"], "B": "3", "a": ["4"], "C": 5}) == [
+        ("A", "1"),
+        ("A", "2"),
+        ("B", "3"),
+        ("C", "5"),
+    ]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+KEYS = ["url", "step", "timeout", "timeoutUrl", "timeoutHeaders", "body", "headers", "destination"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6))
+def test_no_body_makes_the_queue_fail(asked: dict[str, Any]) -> None:
+    with Queue(Context.alone(now="2026-03-02T10:00:00Z")) as queue:
+        queue.publish(
+            APP, settings={"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "true"}
+        )
+        headers = {**queue.headers, "Upstash-Workflow-RunId": "r"}
+        with httpx.Client(base_url=queue.url, headers=headers) as http:
+            for path, body in (("wait/e", asked), ("batch/trigger", [asked])):
+                answer = http.post(f"/v2/{path}", json=body)
+                assert answer.status_code < 500, answer.text
+        assert queue.context.problems == []
+
+
+def test_errors_are_the_queues_own() -> None:
+    queue = Queue(Context.alone())
+    with pytest.raises(QueueError, match="workflow run r not found"):
+        queue.publish(APP, settings={"Upstash-Workflow-RunId": "r"})
+    queue.close()
+
+
+def test_a_refused_step_leaves_no_queue_behind(wire: Wire) -> None:
+    sent = {"Upstash-Workflow-RunId": "nobody", "Upstash-Workflow-Init": "false"}
+    wire.ask("POST", f"/v2/enqueue/steps/{APP}", 400, headers=sent)
+    wire.publish("nobody", status=400, Upstash_Queue_Name="others")
+    # Nor does a callback that is dropped because its run is over.
+    nested = {"RunId": "nobody", "Init": "false"}
+    headers = {f"Upstash-Callback-Workflow-{name}": value for name, value in nested.items()}
+    headers |= {"Upstash-Callback": APP + "/callback", "Upstash-Callback-Queue-Name": "callbacks"}
+    wire.ask("POST", f"/v2/publish/{APP}", 201, headers=headers)
+    wire.queue.run_until_idle()
+    assert wire.ask("GET", "/v2/queues") == []
+    wire.start(Upstash_Queue_Name="steps")
+    assert [one["name"] for one in wire.ask("GET", "/v2/queues")] == ["steps"]
+
+
+def test_dead_letters_of_which_one_is_refused_are_retried_all_or_none(wire: Wire) -> None:
+    failed_run(wire)
+    wire.queue.destinations.answers(APP, 200, 500)
+    wire.start("over")
+    wire.queue.run_until_idle()
+    wire.publish("over", b"step", Upstash_Retries="0")
+    wire.queue.run_until_idle()
+    wire.start("over")
+    wire.ask("DELETE", "/v2/workflows/runs/over")
+    letters, messages = wire.queue.dead_letters(), wire.queue.messages()
+    runs = wire.runs()
+    assert len(letters) == 2
+    assert "already finished" in wire.ask("POST", "/v2/dlq/retry", 400)["error"]
+    assert [one.id for one in wire.queue.dead_letters()] == [one.id for one in letters]
+    assert wire.queue.messages() == messages
+    assert wire.runs() == runs
+
+
+@pytest.mark.parametrize("verb", ["resume", "restart"])
+def test_runs_that_the_day_has_no_room_for_are_started_anew_all_or_none(verb: str) -> None:
+    wire = Wire(limits={"daily_messages": 5})
+    try:
+        for run in ("one", "two"):
+            wire.queue.destinations.answers(APP, 200, 500)
+            wire.start(run)
+            wire.queue.run_until_idle()
+            wire.publish(run, b"step", Upstash_Retries="0")
+            wire.queue.run_until_idle()
+        runs = wire.runs()
+        wire.ask("POST", f"/v2/workflows/dlq/{verb}", 429)
+        assert len(wire.queue.dead_letters()) == 2
+        assert wire.runs() == runs
+    finally:
+        wire.close()

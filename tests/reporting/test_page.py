@@ -1,0 +1,280 @@
+"""The HTML timeline: whole in itself, masked, escaped, and right in a real browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.page import file_name, page, write
+
+from ..harness import Run
+
+CHROMIUM = shutil.which("chromium")
+EVIL = "<script>document.title='owned'</script>&\"'"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def fill(cloud: Cloud) -> None:
+    """A checkout: a session, an order, a reminder that needs three attempts."""
+    kv = cloud.kv_server()
+    broker = cloud.broker(topics={"orders": 2})
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    client = kv.client()
+    client.set("session:1", '{"user": "ada"}', ex=1800)
+    client.get("session:1")
+    auth = (broker.username, broker.password)
+    order = {"key": "ada", "value": "one book"}
+    requests.post(f"{broker.url}/produce/orders", json=[order], auth=auth, timeout=5)
+    requests.get(f"{broker.url}/consume/shop/worker-1/orders", auth=auth, timeout=5)
+    with kv.faults.answer(503):
+        httpx.get(f"{kv.url}/incr/orders", headers=kv.headers)
+    queue.destinations.answers("https://shop.example.com/remind", 500, 200)
+    queue.publish(
+        "https://shop.example.com/remind",
+        json={"order": 1},
+        settings={"Upstash-Retry-Delay": "60000"},
+        callback=capture.callback_url,
+    )
+    queue.run_until_idle()
+    requests.get(f"{broker.url}/topix", auth=auth, timeout=5)
+
+
+class Outline(HTMLParser):
+    """What a page loads, and the text of its elements by class."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attributes)
+        self.loads += [v for n in ("src", "href", "data") if (v := given.get(n))]
+        if tag not in ("meta", "br"):
+            self._open.append(given.get("class") or tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._open and data.strip():
+            self.texts.setdefault(self._open[-1], []).append(data)
+
+
+def test_everything_stands_in_its_lane(cloud: Cloud) -> None:
+    fill(cloud)
+    outline = Outline(page(cloud, "test_x.py::test_it", "AssertionError: no"))
+    assert outline.texts["lane"] == [
+        "time (UTC)", "client", "kv_server", "broker", "queue", "shop.example.com",
+        "callback_capture",
+    ]  # fmt: skip
+    assert 'SET session:1 {"user": "ada"} EX 1800' in outline.texts["what"]
+    assert "attempt 2 POST https://shop.example.com/remind" in outline.texts["what"]
+    assert outline.texts["fault"] == ["fault: answer 503"]
+    assert outline.texts["note"][0].startswith("no route for it; nearest: GET /topics")
+    assert any(
+        text.startswith("[unrouted] broker got GET /topix") for text in outline.texts["short"]
+    )
+    assert outline.texts["day"] == ["2026-03-01"]
+
+
+def test_the_page_is_whole_in_itself(cloud: Cloud) -> None:
+    fill(cloud)
+    text = page(cloud, "test_x.py::test_it")
+    outline = Outline(text)
+    assert outline.loads == []
+    assert "script" not in outline.tags
+    assert "link" not in outline.tags
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+
+
+def test_nothing_of_a_test_becomes_markup(cloud: Cloud) -> None:
+    kv = cloud.kv_server(name="<b>kv</b>")
+    httpx.post(kv.url, json=["SET", EVIL, EVIL], headers={**kv.headers, "X-Evil": EVIL})
+    httpx.get(f"{kv.url}/get/{EVIL.replace('/', '%2F')}", headers=kv.headers)
+    text = page(cloud, f"test_x.py::test_it[{EVIL}]", EVIL)
+    outline = Outline(text)
+    assert "script" not in outline.tags
+    assert "b" not in outline.tags
+    assert EVIL not in text
+
+
+def test_a_page_can_be_written_whatever_was_said(cloud: Cloud, tmp_path: Path) -> None:
+    kv = cloud.kv_server()
+    httpx.post(kv.url, content=rb'["SET","a","\ud800"]', headers=kv.headers)
+    text = write(cloud, tmp_path, "test_it", "AssertionError: \ud800").read_text(encoding="utf-8")
+    assert text.count("\\ud800") == 2
+
+
+def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
+    fill(cloud)
+    handles: list[Any] = list(cloud.handles)
+    kv, broker, queue, _ = handles
+    httpx.get(f"{kv.url}/get/a?_token={kv.token}")
+    httpx.post(kv.url, json=["SET", "mine", kv.token], headers=kv.headers)
+    httpx.post(kv.url, json=["AUTH", "somebody", "theirs-alone"], headers=kv.headers)
+    httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
+    text = page(cloud, "test", f"AssertionError: {kv.token} is not right")
+    for secret in (
+        kv.token, kv.read_only_token, queue.token, broker.password, "theirs-alone",
+        queue.current_signing_key, queue.next_signing_key,
+    ):  # fmt: skip
+        assert secret not in text
+    assert re.search(r"eyJ[\w-]+\.eyJ", text) is None
+
+
+def test_bodies_are_there_in_full(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    httpx.post(kv.url, json=["SET", "k", "x" * 5000], headers=kv.headers)
+    httpx.post(kv.url, content=b"\xff\xfe" + b"y" * 30_000, headers=kv.headers)
+    text = page(cloud, "test")
+    assert "x" * 5000 in text
+    assert "… 10002 more bytes" in text
+
+
+def test_file_names_are_safe_and_stay_apart(tmp_path: Path, cloud: Cloud) -> None:
+    assert file_name("tests/test_a.py::test_it") == "tests-test_a.py-test_it"
+    assert (
+        file_name("tests/test_a.py::TestIt::test_it[1-a]") == "tests-test_a.py-TestIt-test_it-1-a"
+    )
+    assert file_name("../../etc/passwd") == "etc-passwd"
+    parameters = ["a/b", "a:b", "a-b", "a b", "é", "ü", "", "x" * 300 + "1", "x" * 300 + "2", ".."]
+    names = [file_name(f"test_x.py::test_it[{each}]") for each in parameters]
+    assert len(set(names)) == len(parameters)
+    assert max(map(len, names)) <= 150
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
+    path = write(cloud, tmp_path / "deep" / "folder", "tests/test_a.py::test_it")
+    assert path == tmp_path / "deep" / "folder" / "tests-test_a.py-test_it.html"
+
+
+def test_only_failing_tests_get_a_page_and_the_section_links_it(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("good", [True, False])
+        def test_it(kv_server, good):
+            kv_server.client().set("a", "1")
+            assert good
+
+        def test_without_fakes():
+            assert 0
+        """,
+        "--fakecloud-report=out/pages",
+    )
+    result.assert_outcomes(passed=1, failed=2)
+    pages = sorted(path.name for path in (pytester.path / "out" / "pages").iterdir())
+    name = "test_only_failing_tests_get_a_page_and_the_section_links_it.py-test_it-False.html"
+    assert pages == [name]
+    result.stdout.fnmatch_lines([f"timeline: *out/pages/{name}".replace("/", os.sep)])
+    text = (pytester.path / "out" / "pages" / name).read_text(encoding="utf-8")
+    assert "SET a 1" in text
+    assert "assert good" in text
+
+
+# -- in a real browser -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no chromium here")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+def _contrast(colour: str, paper: str) -> float:
+    def luminance(text: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", text)[:3]]
+        red, green, blue = (
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    bright, dark = sorted((luminance(colour), luminance(paper)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_a_browser_shows_it_offline_in_light_and_dark(
+    cloud: Cloud, browser: Any, tmp_path: Path
+) -> None:
+    fill(cloud)
+    kv = cloud.handles[0]
+    httpx.post(kv.url, json=["SET", EVIL, EVIL], headers=kv.headers)
+    path = write(cloud, tmp_path, "tests/test_shop.py::test_checkout", "AssertionError: no")
+    papers = set()
+    for scheme in ("light", "dark"):
+        context = browser.new_context(
+            color_scheme=scheme, offline=True, viewport={"width": 1100, "height": 760}
+        )
+        tab = context.new_page()
+        asked: list[str] = []
+        tab.on("request", lambda request, asked=asked: asked.append(request.url))
+        complaints: list[str] = []
+        tab.on("console", lambda message, to=complaints: to.append(message.text))
+        tab.goto(path.as_uri())
+        assert asked == [path.as_uri()]
+        assert tab.title() == "tests/test_shop.py::test_checkout"
+        assert complaints == []
+
+        def style(selector: str, name: str, tab: Any = tab) -> str:
+            found: str = tab.locator(selector).first.evaluate(
+                f"element => getComputedStyle(element).{name}"
+            )
+            return found
+
+        paper = style("body", "backgroundColor")
+        papers.add(paper)
+        for selector in ("body", ".what", ".answer", ".failed .answer", ".fault", ".time", ".note"):
+            assert _contrast(style(selector, "color"), paper) >= 4.5, selector
+
+        # An arrow goes from the middle of one lane to the middle of the other.
+        lanes = {lane.inner_text(): lane.bounding_box() for lane in tab.locator(".lane").all()}
+        arrow = tab.locator(".arrow").first.bounding_box()
+        client, target = lanes["client"], lanes["kv_server"]
+        assert arrow["x"] == pytest.approx(client["x"] + client["width"] / 2, abs=2)
+        assert arrow["x"] + arrow["width"] == pytest.approx(
+            target["x"] + target["width"] / 2, abs=2
+        )
+
+        # Bodies unfold without a script.
+        entry = tab.locator(".entry").first
+        assert not entry.locator("pre").first.is_visible()
+        entry.locator("summary").click()
+        assert entry.locator("pre").first.is_visible()
+        assert "Authorization: ***" in entry.locator("pre").first.inner_text()
+        folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
+        if folder:
+            entry.locator("summary").click()
+            tab.mouse.move(0, 0)
+            tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
+        context.close()
+    assert len(papers) == 2

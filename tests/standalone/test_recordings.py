@@ -1,0 +1,202 @@
+"""Recordings by other tools, edited and broken ones, and fakes that give no answer."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.standalone.recordings import archive
+
+ENTRY: dict[str, Any] = {
+    "startedDateTime": "2026-01-01T00:00:00.000Z",
+    "request": {
+        "method": "POST",
+        "url": "https://kv.example/",
+        "headers": [{"name": ":authority", "value": "kv.example"}],
+        "postData": {"mimeType": "application/json", "text": '["PING"]'},
+    },
+    "response": {"status": 200, "content": {"size": 17, "text": '{"result":"PONG"}'}},
+}
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as opened:
+        yield opened
+
+
+def har(path: Path, *entries: Any) -> Path:
+    path.write_text(json.dumps({"log": {"entries": entries}}), encoding="utf-8")
+    return path
+
+
+def edited(where: str, value: Any) -> dict[str, Any]:
+    """The entry with another value at a place."""
+    entry = copy.deepcopy(ENTRY)
+    *parents, last = where.split(".")
+    place = entry
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    return entry
+
+
+def test_the_entry_itself_is_right(cloud: Cloud, tmp_path: Path) -> None:
+    file = har(tmp_path / "x.har", ENTRY)
+    kv = cloud.kv_server()
+    assert cloud.replay(file, into=kv) == []
+    assert cloud.replay(file, into={"https://kv.example/": kv}) == []
+    kv.assert_called("PING", times=2)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "text"),
+    [
+        ("startedDateTime", 5, "startedDateTime is 5, not a text"),
+        ("startedDateTime", "2026-01-01T00:00:00", "names no time zone"),
+        ("startedDateTime", "soon", "is not an instant"),
+        ("request", [], "request is [], not an object"),
+        ("request.url", None, "request.url is missing"),
+        ("request.url", "/relative", "request.url is '/relative', not an absolute URL"),
+        ("request.url", "http://[::1", "Invalid IPv6 URL"),
+        ("request.method", 5, "request.method is 5, not a text"),
+        ("request.method", "", "request.method is empty"),
+        ("request.headers", "x", "request.headers is 'x', not a list"),
+        ("request.headers", [5], "the header 5 has no name and value"),
+        ("request.headers", [{"name": "a"}], "has no name and value"),
+        ("request.postData", "x", "request.postData is 'x', not an object"),
+        ("request.postData.text", 5, "request.postData.text is 5, not a text"),
+        ("response", None, "response is missing"),
+        ("response.status", "200", "response.status is '200', not a whole number"),
+        ("response.status", True, "response.status is True, not a whole number"),
+        ("response.content", [], "response.content is [], not an object"),
+        (
+            "response.content",
+            {"text": "a", "encoding": "base64"},
+            "response.content.text cannot be read",
+        ),
+        ("_fixture", 5, "_fixture is 5, not a text"),
+    ],
+)
+def test_an_entry_that_is_none_is_said(
+    cloud: Cloud, tmp_path: Path, where: str, value: Any, text: str
+) -> None:
+    file = har(tmp_path / "x.har", ENTRY, edited(where, value))
+    kv = cloud.kv_server()
+    with pytest.raises(ContractError) as caught:
+        cloud.replay(file, into=kv)
+    assert "is no HTTP archive (HAR): entry 2: " in str(caught.value)
+    assert text in str(caught.value)
+    kv.assert_not_called("PING")
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("request.method", "GET\r\nX: y"),
+        ("request.headers", [{"name": "X", "value": "a\r\nY: b"}]),
+    ],
+)
+def test_a_request_that_cannot_be_sent_is_said(
+    cloud: Cloud, tmp_path: Path, where: str, value: Any
+) -> None:
+    with pytest.raises(ContractError, match=r"request 1 of .*x\.har cannot be sent"):
+        cloud.replay(har(tmp_path / "x.har", edited(where, value)), into=cloud.kv_server())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 100_000, b'{"log":{"entries":{}}}', b'{"log":{"entries":null}}', b"\xff", b""],
+)
+def test_a_file_that_is_none_is_said(cloud: Cloud, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "x.har"
+    file.write_bytes(content)
+    with pytest.raises(ContractError, match="is no HTTP archive"):
+        cloud.replay(file)
+
+
+def test_a_byte_order_mark_is_read_over(cloud: Cloud, tmp_path: Path) -> None:
+    file = tmp_path / "x.har"
+    file.write_bytes(b"\xef\xbb\xbf" + har(tmp_path / "y.har", ENTRY).read_bytes())
+    assert cloud.replay(file, into=cloud.kv_server()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"into": "kv_server"}, "give a handle, or a dict of origins to handles"),
+        ({"into": {"https://kv.example": "kv"}}, "give a handle, or a dict of origins to handles"),
+        ({"into": {5: None}}, "give a handle, or a dict of origins to handles"),
+        ({"ignore": "result"}, "ignore='result': give a list of the fields' names"),
+        ({"ignore": 5}, "ignore=5: give a list of the fields' names"),
+        ({"ignore": [5]}, "give a list of the fields' names"),
+    ],
+)
+def test_an_option_of_no_meaning_is_said(
+    cloud: Cloud, tmp_path: Path, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        cloud.replay(har(tmp_path / "x.har", ENTRY), **options)
+    assert text in str(caught.value)
+
+
+def test_what_got_no_answer_and_streams_are_left_out(cloud: Cloud, tmp_path: Path) -> None:
+    stream = edited("response.content", {"size": 0, "mimeType": "text/event-stream"})
+    stream["request"]["url"] = "https://kv.example/subscribe/news"
+    file = har(tmp_path / "x.har", edited("response.status", 0), stream)
+    kv = cloud.kv_server()
+    assert cloud.replay(file, into=kv) == []
+    assert kv.journal.calls() == []
+
+
+@pytest.mark.parametrize("content", [{"size": 17}, {}, None])
+def test_a_body_that_the_file_lacks_may_be_anything(
+    cloud: Cloud, tmp_path: Path, content: Any
+) -> None:
+    file = har(tmp_path / "x.har", edited("response.content", content))
+    kv = cloud.kv_server()
+    assert cloud.replay(file, into=kv) == []
+    empty = har(tmp_path / "y.har", edited("response.content", {"size": 0}))
+    assert [one.where for one in cloud.replay(empty, into=kv)] == ["body"]
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda kv: kv.faults.drop(),
+        lambda kv: kv.faults.truncate(),
+        lambda kv: kv.faults.down(),
+        lambda kv: kv.close(),
+    ],
+)
+def test_a_fake_that_gives_no_answer_differs(
+    cloud: Cloud, tmp_path: Path, break_it: Callable[[Any], object]
+) -> None:
+    kv = cloud.kv_server()
+    break_it(kv)
+    found = cloud.replay(har(tmp_path / "x.har", ENTRY), into=kv).only()
+    assert (found.where, found.recorded) == ("status", 200)
+    assert "no answer" in found.answered
+
+
+def test_a_head_has_no_body_in_the_archive(cloud: Cloud, tmp_path: Path) -> None:
+    kv = cloud.kv_server()
+    httpx.head(f"{kv.url}/ping", headers=kv.headers)
+    made = archive(cloud)
+    assert made["log"]["entries"][0]["response"]["content"]["size"] == 0
+    file = tmp_path / "x.har"
+    file.write_text(json.dumps(made), encoding="utf-8")
+    assert cloud.replay(file) == []
+
+
+def test_a_session_is_replayed_over_tls(tmp_path: Path) -> None:
+    pytest.importorskip("trustme")
+    with Cloud(seed=1, tls=True) as cloud:
+        assert cloud.replay(har(tmp_path / "x.har", ENTRY), into=cloud.kv_server()) == []

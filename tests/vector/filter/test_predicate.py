@@ -1,0 +1,287 @@
+"""Which metadata passes a filter, against the rules one by one and an obvious reference."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_fakecloud.vector.filter.predicate import compile_filter, glob_matcher
+from pytest_fakecloud.vector.filter.syntax import (
+    And,
+    Compare,
+    Contains,
+    Expression,
+    HasField,
+    In,
+    Literal,
+    Or,
+)
+
+CITY: dict[str, Any] = {
+    "pop": 15,
+    "geo": {"cont": "Asia", "pos": {"lat": -35.5}},
+    "tags": ["a", "b"],
+    "cap": False,
+    "census": None,
+    "name": "Ankara",
+    "tiny": 1e-10,
+    "rows": [[1, 2], [3, 4]],
+    "zero": 0,
+    "people": [{"name": "x"}, {"name": "y"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("pop > 10 OR x = 1 AND y = 2", True),
+        ("(pop > 10 OR x = 1) AND y = 2", False),
+        ("nope != 3", False),
+        ("nope NOT IN (3)", False),
+        ("nope NOT GLOB 'x'", False),
+        ("nope NOT CONTAINS 'x'", False),
+        ("geo.nope != 'x'", False),
+        ("nope.deeper != 'x'", False),
+        ("pop.deeper != 'x'", False),
+        ("HAS FIELD census", True),
+        ("HAS NOT FIELD census", False),
+        ("HAS FIELD nope", False),
+        ("HAS NOT FIELD nope", True),
+        ("HAS NOT FIELD nope.deeper", True),
+        ("HAS NOT FIELD pop.deeper", True),
+        ("HAS FIELD tags[1]", True),
+        ("HAS FIELD tags[2]", False),
+        ("census = 0", False),
+        ("census != 0", False),
+        ("census NOT IN (0)", False),
+        ("tags[#-1] = 'b'", True),
+        ("tags[#-2] = 'a'", True),
+        ("tags[#-3] = 'a'", False),
+        ("tags[#-0] = 'a'", False),
+        ("tags[0] = 'a'", True),
+        ("tags[5] = 'b'", False),
+        ("tags[99999999999999999999999] = 'b'", False),
+        ("rows[1][#-1] = 4", True),
+        ("people[0].name = 'x'", True),
+        ("people[#-1].name = 'y'", True),
+        ("geo.pos.lat < -35", True),
+        ("geo.cont NOT IN ('Europe')", True),
+        ("geo.cont IN ('Europe', 'Asia')", True),
+        ("geo.cont = 'asia'", False),
+        ("geo[0] = 'Asia'", False),
+        ("cap = 0", True),
+        ("cap = false", True),
+        ("cap = true", False),
+        ("cap != 1", True),
+        ("zero = false", True),
+        ("cap < 1", True),
+        ("pop = '15'", False),
+        ("pop = 15.0", True),
+        ("pop != '15'", True),
+        ("pop != 15", False),
+        ("name != 15", True),
+        ("geo != 'x'", False),
+        ("tags != 'x'", False),
+        ("tiny = 0.0000000001", True),
+        ("tiny > 0", True),
+        ("name < 5", False),
+        ("name > 5", False),
+        ("name < 'B'", False),
+        ("name >= 'Ankara'", False),
+        ("pop > 'x'", False),
+        ("nope < 'x'", False),
+        ("pop > false", True),
+        ("geo GLOB '*'", False),
+        ("pop GLOB '*'", False),
+        ("pop NOT GLOB 'x'", False),
+        ("name GLOB 'A*a'", True),
+        ("name GLOB 'a*'", False),
+        ("name GLOB 'An?ar[aeiou]'", True),
+        ("name GLOB 'Ankar'", False),
+        ("name NOT GLOB 'B*'", True),
+        ("tags CONTAINS 'a'", True),
+        ("tags NOT CONTAINS 'z'", True),
+        ("tags NOT CONTAINS 'a'", False),
+        ("name CONTAINS 'A'", False),
+        ("name NOT CONTAINS 'z'", False),
+        ("industries#-1] = 1", False),
+        ("HAS NOT FIELD industries#-1]", False),
+        ("HAS NOT FIELD tags[1x]", False),
+    ],
+)
+def test_rules(text: str, passes: bool) -> None:
+    assert compile_filter(text)(CITY) is passes
+
+
+def test_a_record_without_metadata_lacks_every_field() -> None:
+    assert compile_filter("a != 1")(None) is False
+    assert compile_filter("a.b != 1")(None) is False
+    assert compile_filter("HAS FIELD a")(None) is False
+    assert compile_filter("HAS NOT FIELD a")(None) is True
+
+
+# -- against a reference -------------------------------------------------------------------------
+
+LITERALS: st.SearchStrategy[Literal] = st.sampled_from(
+    [0, 1, -2, 1.5, "a", "b", "it's", True, False]
+)
+VALUES = st.recursive(
+    st.none() | LITERALS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+METADATA = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+STEPS = st.sampled_from([".a", ".b", "[0]", "[1]", "[#-1]"])
+PATHS = st.tuples(st.sampled_from("abc"), st.lists(STEPS, max_size=2).map("".join)).map("".join)
+TERMS: st.SearchStrategy[Expression] = st.one_of(
+    st.builds(Compare, PATHS, st.sampled_from(["=", "!="]), LITERALS),
+    st.builds(
+        Compare, PATHS, st.sampled_from(["<", "<=", ">", ">="]), st.sampled_from([0, 1, -2, 1.5])
+    ),
+    st.builds(In, PATHS, st.lists(LITERALS, min_size=1, max_size=3).map(tuple), st.booleans()),
+    st.builds(Contains, PATHS, LITERALS, st.booleans()),
+    st.builds(HasField, PATHS, st.booleans()),
+)
+TREES: st.SearchStrategy[Expression] = st.recursive(
+    TERMS,
+    lambda inner: st.one_of(
+        st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+    ),
+    max_leaves=6,
+)
+
+
+def written(tree: Expression) -> str:
+    if isinstance(tree, And | Or):
+        word = " AND " if isinstance(tree, And) else " OR "
+        return "(" + word.join(written(term) for term in tree.terms) + ")"
+    if isinstance(tree, HasField):
+        return f"HAS {'NOT ' if tree.negated else ''}FIELD {tree.path}"
+    if isinstance(tree, Compare):
+        return f"{tree.path} {tree.operator} {literal(tree.literal)}"
+    assert isinstance(tree, In | Contains)
+    negated = "NOT " if tree.negated else ""
+    if isinstance(tree, In):
+        return f"{tree.path} {negated}IN ({', '.join(map(literal, tree.literals))})"
+    return f"{tree.path} {negated}CONTAINS {literal(tree.literal)}"
+
+
+def literal(value: Literal) -> str:
+    if isinstance(value, str):
+        return '"' + value + '"'
+    return str(value)
+
+
+class Lacking(Exception):
+    pass
+
+
+def found(path: str, metadata: Any) -> Any:
+    value = metadata
+    for step in path.replace("[", ".[").split("."):
+        try:
+            if step.startswith("[#-"):
+                value = value[-int(step[3:-1])] if isinstance(value, list) else {}[step]
+            elif step.startswith("["):
+                value = value[int(step[1:-1])] if isinstance(value, list) else {}[step]
+            else:
+                value = value[step] if isinstance(value, dict) else {}[step]
+        except (KeyError, IndexError):
+            raise Lacking from None
+    return value
+
+
+def passes(tree: Expression, metadata: Any) -> bool:
+    """The rules as the documentation tells them, without any cleverness."""
+    if isinstance(tree, And):
+        return all(passes(term, metadata) for term in tree.terms)
+    if isinstance(tree, Or):
+        return any(passes(term, metadata) for term in tree.terms)
+    try:
+        value = found(tree.path, metadata)
+    except Lacking:
+        return isinstance(tree, HasField) and tree.negated
+    if isinstance(tree, HasField):
+        return not tree.negated
+    scalar = isinstance(value, str | int | float)
+    if isinstance(tree, Contains):
+        if not isinstance(value, list):
+            return False
+        inside = any(isinstance(v, str | int | float) and v == tree.literal for v in value)
+        return inside != tree.negated
+    if isinstance(tree, In):
+        return scalar and (value in tree.literals) != tree.negated
+    assert isinstance(tree, Compare)
+    if tree.operator in ("=", "!="):
+        return scalar and (value == tree.literal) == (tree.operator == "=")
+    if not isinstance(value, int | float):
+        return False
+    number = tree.literal
+    assert not isinstance(number, str)
+    return {
+        "<": value < number,
+        "<=": value <= number,
+        ">": value > number,
+        ">=": value >= number,
+    }[tree.operator]
+
+
+@settings(max_examples=400, deadline=None)
+@given(tree=TREES, metadata=METADATA)
+def test_filters_agree_with_the_reference(tree: Expression, metadata: dict[str, Any]) -> None:
+    assert compile_filter(written(tree))(metadata) is passes(tree, metadata)
+
+
+# -- GLOB ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        ("", "", True),
+        ("", "a", False),
+        ("*", "", True),
+        ("a*b", "ab", True),
+        ("a*a", "a", False),
+        ("*ab", "aab", True),
+        ("[abc]x", "bx", True),
+        ("[a-c]x", "dx", False),
+        ("[c-a]x", "bx", True),
+        ("[^abc]x", "dx", True),
+        ("[^abc]x", "ax", False),
+        ("[^]]", "]", False),
+        ("[]]", "]", True),
+        ("[-a]", "-", True),
+        ("[abc", "[abc", True),
+        ("[", "[", True),
+        ("a.c", "abc", False),
+        ("a?c", "a\nc", True),
+        ("*é?", "caféx", True),
+    ],
+)
+def test_glob(pattern: str, text: str, matches: bool) -> None:
+    assert glob_matcher(pattern)(text) is matches
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    pattern=st.text(alphabet="ab*?", max_size=10),
+    text=st.text(alphabet="ab", max_size=12),
+)
+def test_glob_agrees_with_the_standard_library(pattern: str, text: str) -> None:
+    assert glob_matcher(pattern)(text) is fnmatch.fnmatchcase(text, pattern)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 2000 + "b", "*" * 5000 + "b", "a*" * 2000 + "[b]", "*[ab]?" * 800 + "c"]
+)
+def test_no_glob_is_catastrophic(pattern: str) -> None:
+    assert glob_matcher(pattern)("a" * 40_000) is False
