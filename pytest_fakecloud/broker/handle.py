@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 from ..core.aio import Twin
 from ..core.errors import ContractError
 from ..core.journal import Found
 from ..core.timeparse import Duration, duration_us, monotonic
-from ..faults.plan import FaultPlan
 from ..handle import Context, Handle
 from .engine.engine import Engine
 from .engine.log import PartitionLog
@@ -61,12 +59,6 @@ __all__ = ["Broker"]
 
 _LONGEST_SLEEP = 3600.0
 """Seconds that every platform can sleep."""
-
-
-class BrokerFaults(FaultPlan):
-    """The common faults, which here match on ``group`` and ``instance`` too."""
-
-    fact_names: ClassVar[Sequence[str]] = ("topic", "group", "instance")
 
 
 class Broker(Handle):
@@ -182,7 +174,6 @@ class Broker(Handle):
             context,
             BrokerApp(self.engine, lambda: (self.username, self.token)),
             name=name,
-            faults=BrokerFaults(partial(context.ids.stream, name, "faults"), context.clock),
         )
         if password is not None:
             self.token = password

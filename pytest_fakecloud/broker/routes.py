@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
+from ..core.matching import TEXT, Field
 from ..http.app import Answer, App, Request
 from ..http.readers import decode_segment, json_value
 from ..http.routing import Route
@@ -51,6 +52,11 @@ class BrokerApp(App):
     """The routes over a broker engine; ``credentials()`` gives the user name and password."""
 
     service = "broker"
+    fact_fields: ClassVar[Mapping[str, Field]] = {
+        "topic": Field(TEXT, several=True),
+        "group": Field(TEXT),
+        "instance": Field(TEXT),
+    }
 
     def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine

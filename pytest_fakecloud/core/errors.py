@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["ContractError", "ServiceError", "check_function", "shown", "telling", "words_of"]
+__all__ = [
+    "CannotTell",
+    "ContractError",
+    "ServiceError",
+    "check_function",
+    "shown",
+    "telling",
+    "words_of",
+]
 
 
 class ServiceError(Exception):
@@ -32,6 +40,10 @@ class ContractError(Exception):
 
     The text says what came, what was expected and what to do. Never answered to a client.
     """
+
+
+class CannotTell(ContractError):
+    """A question that only the whole of something could answer, of which too little was kept."""
 
 
 def shown(value: object) -> str:

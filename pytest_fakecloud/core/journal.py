@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
+from typing import Any, ClassVar, Protocol, cast
 
-from .errors import ContractError, check_function
+from .errors import CannotTell, ContractError, check_function, shown
+from .found import Found, check_predicate, expect
+from .matching import (
+    ABSENT,
+    ANYTHING,
+    BYTES,
+    FLAG,
+    HEADERS,
+    INSTANT,
+    JSON,
+    METHOD,
+    NUMBER,
+    TEXT,
+    Field,
+    Query,
+    Sort,
+    nearest,
+    one_of,
+)
 from .timeparse import to_datetime
-from .wording import check_times
 
-__all__ = ["KEEP_BYTES", "Call", "CutBytes", "Event", "Found", "Journal"]
+__all__ = [
+    "CALL_FIELDS",
+    "KEEP_BYTES",
+    "Call",
+    "CallNames",
+    "CutBytes",
+    "Event",
+    "Found",
+    "Journal",
+    "NamesOf",
+]
 
 KEEP_BYTES = 128 * 1024 * 1024
 """The most bytes of heavy calls that a cloud's journal keeps whole, unless it is told otherwise."""
@@ -28,79 +57,6 @@ ITEMS_OF_CUT = 16
 """Items that are left of a list among the facts that is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
 _PER_HEADER = 160  # what Python needs for a pair of texts besides their characters
-
-T = TypeVar("T")
-
-
-class Found(list[T], Generic[T]):
-    """A plain list of what an inspection found, with ``only()``, ``last`` and ``where()``."""
-
-    def only(self) -> T:
-        """The single item; ``AssertionError`` listing the items when there are none or several."""
-        if len(self) != 1:
-            listing = "".join(f"\n  {item!r}" for item in self[:10])
-            raise AssertionError(f"expected exactly one item, found {len(self)}{listing}")
-        return self[0]
-
-    @property
-    def last(self) -> T:
-        """The newest item; ``AssertionError`` when there is none."""
-        if not self:
-            raise AssertionError("expected at least one item, found none")
-        return self[-1]
-
-    def where(self, predicate: Callable[[T], bool] | None = None, /, **fields: object) -> Found[T]:
-        """The items the predicate holds for and whose named fields equal the given values.
-
-        A field is an attribute, a key where the item is a mapping, or a fact of a call; a callable
-        as value is a predicate on the field; a field that is a list agrees with each of its items.
-        """
-        _check_predicate(predicate)
-        return Found(
-            item
-            for item in self
-            if (predicate is None or predicate(item)) and _agrees_all(item, fields)
-        )
-
-    @overload
-    def __getitem__(self, index: SupportsIndex, /) -> T: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> Found[T]: ...
-    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Found[T]:
-        if isinstance(index, slice):
-            return Found(super().__getitem__(index))
-        return super().__getitem__(index)
-
-
-def _check_predicate(predicate: object) -> None:
-    if predicate is not None and not callable(predicate):
-        raise ContractError(
-            f"{predicate!r} is no function: give a predicate, or fields by name such as "
-            "command='SET', path='/get/k' or status=200"
-        )
-
-
-_MISSING = object()
-
-
-def _field(item: object, name: str) -> object:
-    if isinstance(item, Mapping):
-        return item.get(name, _MISSING)
-    if isinstance(item, Call):
-        return item.field(name)
-    return getattr(item, name, _MISSING)
-
-
-def _agrees_all(item: object, fields: Mapping[str, object]) -> bool:
-    if isinstance(item, Call) and item.cut:
-        return not _why_not(item, None, fields)
-    return all(_agrees_any(_field(item, name), wanted) for name, wanted in fields.items())
-
-
-def _agrees(value: object, wanted: object) -> bool:
-    if callable(wanted) and value is not _MISSING:
-        return bool(wanted(value))
-    return value == wanted
 
 
 class CutBytes(bytes):
@@ -138,8 +94,8 @@ class CutBytes(bytes):
         raise _cannot_tell(f"what is in a body of {self.size:,} bytes")
 
 
-def _cannot_tell(what: str) -> ContractError:
-    return ContractError(
+def _cannot_tell(what: str) -> CannotTell:
+    return CannotTell(
         f"cannot tell {what}: the journal has cut it. Let it keep more before the calls are made "
         f"(cloud.journal.keep_bytes, {KEEP_BYTES:,} unless set), clear it earlier, or look at "
         "what the fake holds; what came without credentials is never kept whole"
@@ -226,8 +182,8 @@ class Call:
                 size = self.cut.get("facts")
             if size is not None:
                 raise _cannot_tell(f"the {name} ({size:,} bytes) of {self!r}")
-        found = getattr(self, name, _MISSING)
-        return self.facts.get(name, _MISSING) if found is _MISSING else found
+        found = getattr(self, name, ABSENT)
+        return self.facts.get(name, ABSENT) if found is ABSENT else found
 
     def whole_body(self) -> bytes:
         """The request body; ``ContractError`` where it was cut."""
@@ -364,6 +320,125 @@ class Event:
 Entry = Call | Event
 
 
+def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
+    def value(call: Call) -> Any:
+        try:
+            return read(call)
+        except (ValueError, RecursionError):
+            return ABSENT
+
+    return value
+
+
+def _part(name: str) -> Callable[[Call], Any]:
+    return lambda call: call.field(name)
+
+
+CALL_FIELDS: Mapping[str, Field] = {
+    **{
+        name: Field(sort, _part(name))
+        for name, sort in {
+            "number": NUMBER,
+            "at": INSTANT,
+            "at_us": NUMBER,
+            "service": TEXT,
+            "handle": TEXT,
+            "method": METHOD,
+            "target": TEXT,
+            "path": TEXT,
+            "headers": HEADERS,
+            "body": BYTES,
+            "client": ANYTHING,
+            "status": NUMBER,
+            "answer_headers": HEADERS,
+            "answer": BYTES,
+            "route": TEXT,
+            "fault": TEXT,
+            "outcome": one_of("outcome", ("answered", "dropped", "lost", "hung", "open")),
+            "reached": FLAG,
+            "problem": TEXT,
+            "note": TEXT,
+        }.items()
+    },
+    "json": Field(JSON, _json_or_absent(Call.json)),
+    "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
+}
+"""What may be asked about every call, whatever its service; services add facts of their own."""
+
+
+class CallNames(Sort):
+    """A call by one text: ``"POST /path"``, a path, a route's name, or a command's."""
+
+    expected = "'POST /path', '/path', a route or a command as text, a pattern"
+
+    def __init__(self, words: Callable[[], Iterable[str]]) -> None:
+        self._words = words
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, str) or isinstance(getattr(wanted, "pattern", None), str)
+
+    def check(self, name: str, wanted: Any) -> None:
+        if callable(wanted) or not self.accepts(wanted):
+            raise ContractError(
+                f"{shown(wanted)} names no call: give {self.expected}, or fields by name"
+            )
+        if not isinstance(wanted, str):
+            return
+        method, space, target = wanted.partition(" ")
+        if space and target.startswith(("/", "*", "http")):
+            METHOD.check("method", method)
+        elif not wanted.startswith("/") and "*" not in wanted:
+            words = sorted(set(self._words()))
+            if words and wanted.upper() not in (word.upper() for word in words):
+                raise ContractError(
+                    f"{wanted!r} is neither a route nor a command{nearest(wanted, words)}; "
+                    f"give {self.expected}"
+                )
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if super().equals(found, wanted):
+            return True
+        if "/" in wanted or not isinstance(found, str):
+            return False
+        # Commands are written in any case.
+        return super().equals(found.upper(), wanted.upper())
+
+    def differs(self, name: str, found: Any, wanted: Any) -> str:
+        return f"is {found.shown}, not {wanted}"
+
+    def check_whole(self, found: Any, wanted: Any) -> None:
+        # A name with a slash is no command, so the facts have no say in it.
+        cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
+        if not found.call.cut.keys().isdisjoint(cut):
+            raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")
+
+
+_TELL_NAMES = frozenset({"target", "command", "facts"})
+
+
+class NamesOf(list[str]):
+    """The texts that name a call; ``shown`` is the one that tells most."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        commands = call.facts.get("command")
+        self.shown = commands or call.route or call.path
+        super().__init__(
+            each for each in (commands if isinstance(commands, list) else [commands]) if each
+        )
+        self += [call.route, call.path, call.target]
+        self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]
+
+
+class Teacher(Protocol):
+    """Who knows what may be asked about the calls of a service."""
+
+    fact_fields: ClassVar[Mapping[str, Field]]
+
+    def words(self) -> Iterable[str]:
+        """The names of its routes and commands."""
+
+
 class Journal:
     """All calls and events of one handle, or of a whole cloud, in order.
 
@@ -399,6 +474,19 @@ class Journal:
         self._heavy: deque[Call] = deque()
         self._heavy_bytes = 0
         self._watchers: tuple[Callable[[Entry], None], ...] = ()
+        self._teachers: dict[str, tuple[Mapping[str, Field], weakref.ref[Teacher]]] = {}
+
+    def learn(self, service: str, teacher: Teacher) -> None:
+        """Take in what may be asked about a service's calls: its facts, its routes and commands."""
+        taught = self._teachers[service] = teacher.fact_fields, weakref.ref(teacher)
+        if self._parent is not None:
+            self._parent._teachers[service] = taught
+
+    def _words(self) -> Iterator[str]:
+        for _, teacher in self._teachers.values():
+            known = teacher()
+            if known is not None:
+                yield from known.words()
 
     # -- recording -------------------------------------------------------------------------------
 
@@ -569,105 +657,68 @@ class Journal:
         self, predicate: Callable[[Call], bool] | None = None, /, **where: object
     ) -> Found[Call]:
         """The clients' calls, filtered by fields of ``Call`` or by its facts (``command="SET"``)."""
-        _check_predicate(predicate)
-        calls: Found[Call] = Found(e for e in self._entries if isinstance(e, Call))
+        __tracebackhide__ = True
+        check_predicate(predicate)
+        calls = Found.of(
+            (entry for entry in self._entries if isinstance(entry, Call)), self.call_fields, "call"
+        )
         return calls.where(predicate, **where) if predicate or where else calls
+
+    @property
+    def call_fields(self) -> Mapping[str, Field]:
+        """What may be asked about calls: their own fields and the facts of their services."""
+        facts = {
+            name: Field(known.sort, known.read or _part(name), known.several)
+            for fields, _ in self._teachers.values()
+            for name, known in fields.items()
+        }
+        return {**facts, **CALL_FIELDS}
 
     def events(self, kind: str | None = None, **where: object) -> Found[Event]:
         """The events, all or of one kind, filtered by their data."""
-        events = (e for e in self._entries if isinstance(e, Event))
-        return Found(
-            event
-            for event in events
-            if (kind is None or event.kind == kind)
-            and all(_agrees(event.data.get(k, _MISSING), v) for k, v in where.items())
-        )
+        __tracebackhide__ = True
+        events = [entry for entry in self._entries if isinstance(entry, Event)]
+        names = {*where} if not events else {name for event in events for name in event.data}
+        fields = {name: Field(read=_datum(name)) for name in names}
+        asked = {**fields, "kind": Field(TEXT)}
+        query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
+        return Found.of(filter(query, events), asked, "event")
 
     # -- asserting -------------------------------------------------------------------------------
 
     def assert_called(
-        self, what: str | None = None, *, times: int | None = None, **where: object
+        self,
+        what: str | re.Pattern[str] | None = None,
+        *,
+        times: int | None = None,
+        **where: object,
     ) -> Found[Call]:
         """The calls that match; fails unless there is at least one, or exactly ``times``.
 
         ``what`` is ``"POST /path"``, ``"/path"``, a route's name or a command's name; ``where`` are
         fields or facts of the call. The failure lists the nearest calls and what differed in each.
         """
-        if not isinstance(what, str | None):
-            raise ContractError(
-                f"{what!r} names no call: give 'POST /path', '/path', a route or a command as text, "
-                "or fields such as body=…"
-            )
-        check_times(times)
-        calls = self.calls()
-        reasons: list[tuple[Call, list[str]]] = []
-        undecided: list[ContractError] = []
-        for call in calls:
-            try:
-                reasons.append((call, _why_not(call, what, where)))
-            except ContractError as error:
-                if not call.cut:
-                    raise
-                undecided.append(error)
-        found = Found(call for call, why in reasons if not why)
-        if undecided and (len(found) <= times if times is not None else not found):
-            # Whether it holds or not depends on calls of which too little is left.
-            raise undecided[0]
-        if (times is None and found) or (times is not None and len(found) == times):
-            return found
-        wanted = " ".join(filter(None, [what or "", *(f"{k}={v!r}" for k, v in where.items())]))
-        expected = "at least once" if times is None else f"{times} time(s)"
-        lines = [f"expected a call {wanted or '(any)'} {expected}, found {len(found)}"]
-        lines += [f"  matched: {call!r}" for call in found[:10]]
-        misses = sorted(
-            ((call, why) for call, why in reasons if why), key=lambda pair: len(pair[1])
+        __tracebackhide__ = True
+        fields = self.call_fields
+        given = dict(where)
+        if what is not None:
+            sort = CallNames(self._words)
+            sort.check("what", what)
+            fields = {**fields, "what": Field(sort, NamesOf, several=True, bare=True)}
+            given = {"what": what, **where}
+        return expect(
+            "a call",
+            self.calls(),
+            Query(given, fields, "call"),
+            times=times,
+            none="no client has called at all",
         )
-        lines += [f"  not {call!r}: {'; '.join(why)}" for call, why in misses[:5]]
-        if not calls:
-            lines.append("  no client has called at all")
-        raise AssertionError("\n".join(lines))
 
-    def assert_not_called(self, what: str | None = None, **where: object) -> None:
+    def assert_not_called(self, what: str | re.Pattern[str] | None = None, **where: object) -> None:
         """Fails when any call matches."""
+        __tracebackhide__ = True
         self.assert_called(what, times=0, **where)
 
 
-def _why_not(call: Call, what: str | None, where: Mapping[str, object]) -> list[str]:
-    reasons: list[str] = []
-    undecided: ContractError | None = None
-    if what is not None and (named := _why_not_named(call, what)):
-        # A name with a slash is no command, so the facts have no say in it.
-        cut = ("target",) if "/" in what else ("target", "command", "facts")
-        if call.cut.keys().isdisjoint(cut):
-            reasons.append(named)
-        else:
-            undecided = _cannot_tell(f"whether {call!r} is {what!r}")
-    for name, wanted in where.items():
-        try:
-            value = _field(call, name)
-        except ContractError as error:
-            undecided = error
-            continue
-        if not _agrees_any(value, wanted):
-            shown = "absent" if value is _MISSING else repr(value)
-            reasons.append(f"{name} is {shown}, not {wanted!r}")
-    if undecided is not None and not reasons:
-        # Where anything else speaks against a call, nobody needs what was cut.
-        raise undecided
-    return reasons
-
-
-def _why_not_named(call: Call, what: str) -> str:
-    names: list[object] = [call.route, call.path, call.target]
-    names += [f"{call.method} {call.path}", f"{call.method} {call.target}"]
-    commands = call.facts.get("command")
-    names += commands if isinstance(commands, list) else [commands]
-    if what in names or what.upper() in names:
-        return ""
-    return f"is {call.facts.get('command') or call.route or call.path}, not {what}"
-
-
-def _agrees_any(value: object, wanted: object) -> bool:
-    if _agrees(value, wanted):
-        return True
-    return isinstance(value, list) and wanted in cast("list[object]", value)
+def _datum(name: str) -> Callable[[Event], Any]:
+    return lambda event: event.data.get(name, ABSENT)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 from ..core.errors import ContractError, shown
+from ..core.journal import CallNames, NamesOf
+from ..core.matching import ABSENT, Question, check_fields
 
 if TYPE_CHECKING:
     from ..http.app import Request, Response
@@ -30,7 +32,7 @@ class Matchers(TypedDict, total=False):
     ``times`` is how often it fires at most, ``skip`` how many matching requests pass first,
     ``route`` an endpoint's name, path or ``"POST /path"``, ``command`` and ``topic`` what the
     service says the request is about, ``when`` a predicate on the ``Request`` (its ``call`` has the
-    facts).
+    facts). See ``core.matching`` for what agrees.
     """
 
     times: int | None
@@ -60,19 +62,11 @@ class Fault:
         self.hits = 0
         self.seen = 0
         self.origin = _caller()
-        known = _COMMON | set(plan.fact_names)
-        if unknown := set(matchers) - known:
-            raise ContractError(
-                f"a fault has no matcher {', '.join(sorted(unknown))}; "
-                f"the matchers here are: {', '.join(sorted(known))}"
-            )
+        known = plan.fact_fields
+        check_fields(matchers, {*_COMMON, *known}, "a fault")
         self.times = count("times", matchers.get("times"), 1)
         self.skip = count("skip", matchers.get("skip"), 0) or 0
         self.route: str | None = matchers.get("route")
-        if not isinstance(self.route, str | None):
-            raise ContractError(
-                f"route={shown(self.route)} is no route: give its name, a path or 'POST /path' as text"
-            )
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):
             raise ContractError(
@@ -83,6 +77,14 @@ class Fault:
             for name, wanted in matchers.items()
             if wanted is not None and name not in _COMMON
         }
+        self._facts = [
+            Question(name, wanted, known[name].sort, known[name].several)
+            for name, wanted in self.facts.items()
+        ]
+        self._route: Question | None = None
+        if self.route is not None:
+            self._route = Question("route", self.route, CallNames(plan.call_words), several=True)
+        self._when = None if self.when is None else Question("when", self.when)
         self.taken_back = False
 
     @property
@@ -117,14 +119,14 @@ class Fault:
 
         Raises ``ContractError`` when a predicate of the test's does not get to an answer.
         """
-        if self.route is not None and not _is_route(self.route, request):
-            return False
         try:
-            if self.facts:
+            if self._route is not None and self._route.why_not(NamesOf(request.call)) is not None:
+                return False
+            if self._facts:
                 facts = request.call.facts
-                if not all(_holds(facts.get(name), wanted) for name, wanted in self.facts.items()):
+                if any(each.why_not(facts.get(each.name, ABSENT)) for each in self._facts):
                     return False
-            return self.when is None or bool(self.when(request))
+            return self._when is None or self._when.why_not(request) is None
         except BaseException as error:  # what pytest.fail() raises is no Exception
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
@@ -138,22 +140,6 @@ class Fault:
         ``serve()`` is what would happen without it.
         """
         return serve()
-
-
-def _is_route(wanted: str, request: Any) -> bool:
-    path = request.call.path
-    return wanted in (request.call.route, path, f"{request.call.method} {path}")
-
-
-def _holds(value: Any, wanted: Any) -> bool:
-    values = value if isinstance(value, list | tuple | set | frozenset) else [value]
-    if callable(wanted):
-        return any(bool(wanted(each)) for each in values if each is not None)
-    if isinstance(wanted, str):
-        # Commands are written in any case, and may answer to more than one name.
-        names = [each for each in values if isinstance(each, str)]
-        return wanted in names or wanted.lower() in (name.lower() for name in names)
-    return wanted in values
 
 
 def count(name: str, value: object, least: int) -> int | None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..core.errors import ContractError, ServiceError, shown
+from ..core.matching import Field
 from ..core.timeparse import Duration, check_seconds, duration_us
 from ..http.app import (
     JSON_TYPE,
@@ -69,10 +71,12 @@ class FaultPlan:
 
     Every method prepares a ``Fault`` and returns it; all take the keywords of ``Matchers``. A
     service with more kinds of its own subclasses this, adds them with ``add()`` and asks for them
-    with ``claim()``; ``fact_names`` are the facts its faults can match on.
+    with ``claim()``; ``fact_fields`` are the facts its faults can match on, by default the app's.
     """
 
-    fact_names: ClassVar[Sequence[str]] = ("command", "topic")
+    fact_fields: Mapping[str, Field] = MappingProxyType({})
+    call_words: Callable[[], Iterable[str]] = tuple
+    """The names of routes and commands there are; none, where nobody knows."""
 
     def __init__(self, stream: Callable[[], RandomStream], clock: Clock) -> None:
         self.clock = clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +13,7 @@ import orjson
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Call, Journal
+from ..core.matching import Field
 from .readers import query_items
 from .routing import Found, Route, RouteTable
 
@@ -233,6 +234,8 @@ class App:
     """
 
     service: ClassVar[str] = ""
+    fact_fields: ClassVar[Mapping[str, Field]] = {}
+    """The facts that ``facts()`` can tell, as fields to ask about."""
 
     clock: Clock
     journal: Journal
@@ -249,6 +252,10 @@ class App:
         self.faults = faults
         self.problems = problems
         self.name = name
+        journal.learn(self.service, self)
+        if not faults.fact_fields:
+            faults.fact_fields = self.fact_fields
+        faults.call_words = self.words
         faults.render = self.render_error
         faults.dump = self.dump
 
@@ -288,6 +295,10 @@ class App:
     def facts(self, request: Request) -> dict[str, Any]:
         """What faults and reports may know of a request (``command``, ``topic``, …)."""
         return {}
+
+    def words(self) -> Iterable[str]:
+        """The names a call can be asked for by: those of its routes, and of commands."""
+        return (route.name for route in self.table.routes)
 
     def dump(self, value: object) -> bytes:
         """The JSON bytes of an answer."""

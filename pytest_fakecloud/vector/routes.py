@@ -12,14 +12,15 @@ the same float32 again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
 from ..core.auth import bearer_token, same
 from ..core.errors import ServiceError
+from ..core.matching import TEXT, Field
 from ..http.app import Answer, App, Request
 from ..http.readers import decode_segment
 from ..http.routing import Route
@@ -54,6 +55,15 @@ WRITES = frozenset(
 )
 
 
+_BODY_FACTS = (
+    "additionalK", "cursor", "data", "deleteExisting", "filter", "fusionAlgorithm", "id", "ids",
+    "includeData", "includeMetadata", "includeVectors", "limit", "maxIdle", "metadata",
+    "metadataUpdateMode", "newNamespace", "prefix", "queryMode", "topK", "uuid",
+    "weightingStrategy",
+)  # fmt: skip
+"""What a body may say besides vectors."""
+
+
 class VectorApp(App):
     """Turns requests into engine calls.
 
@@ -62,6 +72,11 @@ class VectorApp(App):
     """
 
     service = "vector"
+    fact_fields: ClassVar[Mapping[str, Field]] = {
+        "command": Field(TEXT),
+        "namespace": Field(TEXT),
+        **{name: Field() for name in _BODY_FACTS},
+    }
 
     def __init__(
         self,

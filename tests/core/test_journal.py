@@ -15,6 +15,7 @@ from pytest_fakecloud.core.journal import (
     Found,
     Journal,
 )
+from pytest_fakecloud.core.matching import TEXT, Field
 
 
 def call_on(
@@ -50,7 +51,8 @@ def test_a_found_list_is_a_list_with_more() -> None:
     assert found.where(b=3).only() is found[2]
     assert len(found.where(a=lambda value: value > 1)) == 2
     assert len(found.where(lambda item: "b" in item, a=2)) == 1
-    assert found.where(c=None) == []
+    with pytest.raises(ContractError, match="item has no field 'c'; there are: a, b"):
+        found.where(c=None)
     assert found.where() == found
 
 
@@ -194,8 +196,19 @@ def test_many_threads_keep_the_order(now: Any) -> None:
 # -- asserting -----------------------------------------------------------------------------------
 
 
+class Teaching:
+    fact_fields = {"command": Field(TEXT, several=True), "topic": Field(TEXT)}  # noqa: RUF012
+
+    def words(self) -> tuple[str, ...]:
+        return ("command", "pipeline", "produce", "SET", "GET")
+
+
+TEACHER = Teaching()
+
+
 @pytest.fixture
 def used(journal: Journal) -> Journal:
+    journal.learn("demo", TEACHER)
     call_on(journal, "POST", "/", route="command", status=200, facts={"command": ["SET"]})
     call_on(
         journal,
@@ -251,9 +264,9 @@ def test_a_failure_names_the_nearest_and_what_differs(used: Journal) -> None:
     assert str(failure.value).splitlines() == [
         "expected a call produce topic='payments' at least once, found 0",
         "  not <Call 3 demo_2 POST /produce/orders?x -> 404>: topic is 'orders', not 'payments'",
-        "  not <Call 1 demo_2 POST / -> 200>: is ['SET'], not produce; "
-        "topic is absent, not 'payments'",
         "  not <Call 2 demo_2 POST /pipeline -> 200>: is ['GET', 'SET'], not produce; "
+        "topic is absent, not 'payments'",
+        "  not <Call 1 demo_2 POST / -> 200>: is ['SET'], not produce; "
         "topic is absent, not 'payments'",
     ]
 

@@ -20,6 +20,7 @@ from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.journal import Call
+from pytest_fakecloud.core.matching import TEXT, Field
 from pytest_fakecloud.faults.plan import Fault, FaultPlan
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import Answer, Request
@@ -642,7 +643,7 @@ def test_misuse_says_what_to_give(demo: Demo, name: str) -> None:
 
 
 class QueuePlan(FaultPlan):
-    fact_names = ("url",)
+    fact_fields = {"url": Field(TEXT)}  # noqa: RUF012
 
     def duplicate(self, **matchers: Any) -> Fault:
         return self.add(Fault(self, "duplicate", "duplicate", matchers))

@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from ...core.errors import ContractError
+from ...core.matching import TEXT, Sort, nearest
 from .. import errors
 from ..errors import RestError
 from ..table.registry import COMMANDS
@@ -27,24 +29,49 @@ class CommandName(str):
     ``assert_not_called`` that compared exactly would hold whatever was called.
     """
 
-    __slots__ = ("_full",)
-    _full: str
+    __slots__ = ("full_name",)
+    full_name: str
 
     def __new__(cls, words: Sequence[str]) -> CommandName:
         name = words[0].upper()
         made = super().__new__(cls, name)
         spec = COMMANDS.get(name)
         has_child = spec is not None and spec.subcommands is not None and len(words) > 1
-        made._full = f"{name} {words[1].upper()}" if has_child else name
+        made.full_name = f"{name} {words[1].upper()}" if has_child else name
         return made
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, str) and other.upper() in (str(self), self._full)
+        return isinstance(other, str) and other.upper() in (str(self), self.full_name)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     __hash__ = str.__hash__
+
+
+class _Command(Sort):
+    """A command by its name, in any case, alone or with that of its sub-command."""
+
+    expected = "a command's name, a pattern"
+
+    def accepts(self, wanted: Any) -> bool:
+        return TEXT.accepts(wanted)
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, str) and not any(self.equals(known, wanted) for known in COMMANDS):
+            raise ContractError(
+                f"{name}={wanted!r} is no command{nearest(wanted, COMMANDS)}: give {self.expected}"
+            )
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if found == wanted:
+            return True
+        name = found.full_name if isinstance(found, CommandName) else str(found)
+        return super().equals(name, wanted.upper())
+
+
+COMMAND = _Command()
 
 
 class _Number(str):

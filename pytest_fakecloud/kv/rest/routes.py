@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -13,6 +13,7 @@ import orjson
 from ...core.auth import bearer_token, same
 from ...core.clock import Clock
 from ...core.errors import ServiceError
+from ...core.matching import TEXT, Field
 from ...http.app import (
     Answer,
     App,
@@ -34,6 +35,7 @@ from ..reply import (
 )
 from ..table.registry import COMMANDS
 from .requests import (
+    COMMAND,
     CommandName,
     command_of_body,
     command_of_path,
@@ -75,6 +77,11 @@ class KVApp(App):
     """
 
     service: ClassVar[str] = "kv"
+    fact_fields: ClassVar[Mapping[str, Field]] = {
+        "command": Field(COMMAND, several=True),
+        "words": Field(),
+        "encoding": Field(TEXT),
+    }
 
     def __init__(
         self,
@@ -158,6 +165,10 @@ class KVApp(App):
             "words": words,
             "encoding": (_header(request, "Encoding") or "").strip().lower(),
         }
+
+    def words(self) -> Iterable[str]:
+        """The routes' names and those of commands and sub-commands."""
+        return (*super().words(), *COMMANDS)
 
     def dump(self, value: object) -> bytes:
         """Compact JSON in UTF-8."""

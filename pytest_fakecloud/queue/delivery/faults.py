@@ -11,16 +11,16 @@ are removed; what was overtaken is due again after the next delivery, or a secon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from ...core.errors import ContractError
+from ...core import matching
+from ...core.matching import TEXT, Field, Question
 from ...faults.kinds import AnswerFault
 from ...faults.plan import Fault, FaultPlan
 from ...http.app import Answer, Request
-from ..arguments import number, one_of
-from ..asking import agrees, check
+from ..arguments import number
 from ..errors import QueueError, burst_limited, daily_limited
 from ..model import (
     KINDS,
@@ -87,18 +87,21 @@ class DeliverySubject:
         return cls(message, url=message.url, method=message.settings.method, body=message.body)
 
 
+FACTS: Mapping[str, Field] = {
+    "topic": Field(TEXT),
+    "url": Field(TEXT),
+    "label": Field(TEXT, several=True),
+    "kind": Field(matching.one_of("kind", KINDS)),
+    "queue": Field(TEXT),
+    "message_id": Field(TEXT),
+}
+"""What faults of a queue can match on: of deliveries, and of publish requests what these tell."""
+
+
 class QueueFaults(FaultPlan):
     """The fault plan of a queue: the common faults, and those of deliveries."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (
-        "command",
-        "topic",
-        "url",
-        "label",
-        "kind",
-        "queue",
-        "message_id",
-    )
+    fact_fields = FACTS
 
     def duplicate(self, **matchers: Any) -> Fault:
         """Make each matching delivery twice, same id, same attempt."""
@@ -151,21 +154,8 @@ class QueueFaults(FaultPlan):
 
     def add(self, fault: Fault) -> Fault:
         """Put a prepared fault into the plan; `ContractError` when it could never fire."""
-        for name, wanted in fault.facts.items():
-            check(name, "text", wanted)
-            if not callable(wanted):
-                fault.facts[name] = _Asked(wanted)
-        if fault.kind in _OF_DELIVERIES:
-            if "command" in fault.facts:
-                raise ContractError(
-                    f"{fault.kind} is a fault of deliveries, which have no command; they have: "
-                    f"{', '.join(self.fact_names[1:])}"
-                )
-            kind = fault.facts.get("kind")
-            if isinstance(kind, _Asked):
-                kinds = KINDS[1:] if fault.kind == "drop_callback" else KINDS
-                if not any(map(kind, kinds)):
-                    one_of("kind", kind.wanted, kinds)
+        if fault.kind == "drop_callback" and isinstance(fault.facts.get("kind"), str):
+            Question("kind", fault.facts["kind"], matching.one_of("kind", KINDS[1:]))
         return super().add(fault)
 
     def _delivery(self, kind: str, matchers: dict[str, Any]) -> Fault:
@@ -183,22 +173,6 @@ class QueueFaults(FaultPlan):
             return self._dumped(self.render(error(limit, self.clock.now_us())))
 
         return self.add(AnswerFault(self, answer, shown, _publishing(matchers)))
-
-
-class _Asked:
-    """What a fault wants of a fact: a text (in any case, `*` for any text in its place), a pattern."""
-
-    def __init__(self, wanted: Any) -> None:
-        self.wanted = wanted
-
-    def __call__(self, found: object) -> bool:
-        if isinstance(self.wanted, str) and isinstance(found, str):
-            # As every fault: commands are written in any case.
-            return agrees(found.lower(), self.wanted.lower())
-        return agrees(found, self.wanted)
-
-    def __repr__(self) -> str:
-        return repr(self.wanted)
 
 
 def _publishing(matchers: dict[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,11 @@ success is an empty JSON object where clients parse it and an empty body where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Protocol
 
 from ...core.auth import bearer_token, same
+from ...core.matching import TEXT, Field
 from ...http.app import Answer, App, Request
 from ...http.readers import decode_segment, json_value
 from ...http.routing import Route
@@ -68,6 +69,14 @@ class QueueApp(App):
     """
 
     service = "queue"
+    fact_fields: ClassVar[Mapping[str, Field]] = {
+        "url": Field(TEXT),
+        "label": Field(TEXT),
+        **{
+            name: Field(TEXT)
+            for name in ("destination", "dlq", "event", "id", "key", "name", "queue", "run")
+        },
+    }
 
     def __init__(
         self,
@@ -130,6 +139,7 @@ class QueueApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
+        """The parameters of the path; of a publish request also its ``url`` and ``label``."""
         facts: dict[str, Any] = dict(request.params)
         if "destination" in request.params:
             destination, settings = destination_of(request)

@@ -1,0 +1,170 @@
+"""Lists of what an inspection found, and the one way in which an assertion about them fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
+
+from .errors import CannotTell, ContractError
+from .matching import ANYTHING, Field, Query, Question, fields_of
+from .wording import check_times
+
+__all__ = ["Found", "expect"]
+
+T = TypeVar("T")
+_NEAREST = 5
+_MATCHED = 10
+_COMPARED = 1000
+"""How many misses are compared by how alike they are; more take seconds."""
+
+
+class Found(list[T], Generic[T]):
+    """A plain list of what an inspection found, with ``only()``, ``last`` and ``where()``."""
+
+    _fields: Mapping[str, Field] | None = None
+    """What may be asked about the items, where more is known than they show by themselves."""
+    _kind: str = "item"
+
+    @classmethod
+    def of(cls, items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
+        """The items, each of a ``kind``, with the fields that may be asked about."""
+        found = cls(items)
+        found._fields, found._kind = fields, kind
+        return found
+
+    def only(self) -> T:
+        """The single item; ``AssertionError`` listing the items when there are none or several."""
+        __tracebackhide__ = True
+        if len(self) != 1:
+            listing = "".join(f"\n  {item!r}" for item in self[:_MATCHED])
+            raise AssertionError(f"expected exactly one {self._kind}, found {len(self)}{listing}")
+        return self[0]
+
+    @property
+    def last(self) -> T:
+        """The newest item; ``AssertionError`` when there is none."""
+        __tracebackhide__ = True
+        if not self:
+            raise AssertionError(f"expected at least one {self._kind}, found none")
+        return self[-1]
+
+    def where(self, predicate: Callable[[T], bool] | None = None, /, **fields: object) -> Found[T]:
+        """The items the predicate holds for and whose named fields agree with what is given.
+
+        A field is an attribute, a key where the item is a mapping, or a fact of a call; see
+        ``core.matching`` for what agrees. Raises ``ContractError`` for a field that no item has,
+        for what it can never be, and for a predicate that raises.
+        """
+        __tracebackhide__ = True
+        check_predicate(predicate)
+        query = Query(fields, self._known(fields), self._kind)
+        asked = None if predicate is None else Question("predicate", predicate)
+        kept = (
+            item for item in self if query(item) and (asked is None or asked.why_not(item) is None)
+        )
+        return self._like(kept)
+
+    def _known(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
+        if self._fields is not None:
+            return self._fields
+        known: dict[str, Field] = {}
+        kinds: Iterable[Any] = dict.fromkeys(map(type, self))
+        for kind in kinds:
+            if not issubclass(kind, Mapping):
+                known |= fields_of(kind)
+        for item in self:
+            if isinstance(item, Mapping):
+                known |= dict.fromkeys((key for key in item if isinstance(key, str)), Field())
+            elif hasattr(item, "__dict__"):
+                for name in vars(item):
+                    if not name.startswith("_"):
+                        known.setdefault(name, Field())
+        # Nothing can be said about the fields of what is not there.
+        return known if self else dict.fromkeys(asked, Field())
+
+    def _like(self, items: Iterable[T]) -> Found[T]:
+        made: Found[T] = Found(items)
+        made._fields, made._kind = self._fields, self._kind
+        return made
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Found[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Found[T]:
+        if isinstance(index, slice):
+            return self._like(super().__getitem__(index))
+        return super().__getitem__(index)
+
+
+def check_predicate(predicate: object) -> None:
+    """Raise ``ContractError`` for what is no function, or a function that is to be awaited."""
+    if predicate is not None and not callable(predicate):
+        raise ContractError(
+            f"{predicate!r} is no function: give a predicate, or fields by name such as "
+            "command='SET', path='/get/k' or status=200"
+        )
+    ANYTHING.check("predicate", predicate)
+
+
+def expect(
+    what: str,
+    items: Iterable[T],
+    query: Query,
+    *,
+    times: int | None = None,
+    show: Callable[[T], str] = repr,
+    not_counted: Iterable[tuple[T, str]] = (),
+    none: str = "there is none at all",
+) -> Found[T]:
+    """The items that agree; fails unless one does, or exactly ``times``.
+
+    ``what`` begins the failure ("a call"); it goes on with what was asked, what matched and, nearest
+    first, the others with what differs in each. ``show`` writes an item, in one line or several.
+    ``not_counted`` are items that do not count, and why. ``none`` is said where there are no items.
+    Raises ``AssertionError``, ``ContractError`` for a ``times`` that is no count, and ``CannotTell``
+    where it depends on items of which too little was kept.
+    """
+    __tracebackhide__ = True
+    check_times(times)
+    matched: list[T] = []
+    misses: list[tuple[T, list[str]]] = []
+    undecided: list[CannotTell] = []
+    for item in items:
+        try:
+            reasons = query.why_not(item)
+        except CannotTell as error:
+            undecided.append(error)
+        else:
+            if reasons:
+                misses.append((item, reasons))
+            else:
+                matched.append(item)
+    found = Found.of(matched, query.fields, query.kind)
+    if undecided and (len(found) <= times if times is not None else not found):
+        # Whether it holds or not depends on items of which too little is left.
+        raise undecided[0]
+    if (times is None and found) or (times is not None and len(found) == times):
+        return found
+    often = "at least once" if times is None else "never" if times == 0 else f"{times} time(s)"
+    asked = str(query)
+    lines = [f"expected {what}{f' {asked}' if asked else ''} {often}, found {len(found)}"]
+    lines += [f"  matched: {_indented(show(item))}" for item in found[:_MATCHED]]
+    if len(found) > _MATCHED:
+        lines.append(f"  ... and {len(found) - _MATCHED} more that match")
+    misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
+    ranked = sorted(misses, key=lambda pair: len(pair[1]))
+    ranked[:_COMPARED] = sorted(
+        ranked[:_COMPARED], key=lambda pair: (len(pair[1]), query.unlikeness(pair[0]))
+    )
+    lines += [f"  not {_indented(show(item))}: {'; '.join(why)}" for item, why in ranked[:_NEAREST]]
+    if len(ranked) > _NEAREST:
+        lines.append(f"  ... and {len(ranked) - _NEAREST} more that differ")
+    if not matched and not misses:
+        lines.append(f"  {none}")
+    raise AssertionError("\n".join(lines))
+
+
+def _indented(text: str) -> str:
+    first, *more = text.splitlines() or [""]
+    return "\n".join([first, *(f"    {line}" for line in more)])
