@@ -6,21 +6,41 @@ import asyncio
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from datetime import datetime
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from .clock import (
-    LANES,
-    Clock,
-    Fired,
-    Lane,
-)
 from .timeparse import Duration, Instant
+from .timers import LANES, Fired, Lane, Timer
 
 __all__ = ["AioClock", "Twin", "checkpoint", "drive", "in_thread"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Steps(Protocol):
+    """A clock as far as moving it goes, one timer at a time."""
+
+    def now(self) -> datetime:
+        """The present instant."""
+
+    def now_us(self) -> int:
+        """The present instant in microseconds since the epoch."""
+
+    def steps(
+        self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES
+    ) -> Generator[Timer, None, None]:
+        """The timers that fall due on the way to an instant, each at its own."""
+
+    def after(self, duration: Duration) -> Callable[[], int]:
+        """The instant that much later."""
+
+    def until(self, instant: Instant) -> Callable[[], int]:
+        """The instant, which must not be past."""
+
+    def onward(self) -> Callable[[], int] | None:
+        """The instant of the next timer; None where nothing falls due."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -51,7 +71,7 @@ def _in_trio(trio: Any) -> bool:
 
 
 async def drive(
-    clock: Clock,
+    clock: Steps,
     target: Callable[[], int],
     lanes: Iterable[Lane] = LANES,
     *,
@@ -83,7 +103,7 @@ async def drive(
 class AioClock:
     """The clock's driving calls, awaitable: handlers that need the running loop get it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Steps) -> None:
         self._clock = clock
 
     async def advance(self, duration: Duration) -> list[Fired]:

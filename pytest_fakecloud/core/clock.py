@@ -10,10 +10,9 @@ import weakref
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from .errors import ContractError, check_function, shown
 from .timeparse import (
@@ -26,6 +25,7 @@ from .timeparse import (
     monotonic,
     to_datetime,
 )
+from .timers import LANES, Begin, Fired, Lane, Timer
 
 if TYPE_CHECKING:
     from .aio import AioClock
@@ -34,74 +34,13 @@ __all__ = ["Clock", "Fired", "Lane", "Mode", "Signal", "Timer"]
 
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
-Lane = Literal["state", "driven", "background"]
 STANDS = (
     "with process_time=True the process's time follows it, and both stand until they are told to move. "
     "Move them with advance() or move_to(), or leave out process_time"
 )
-LANES: tuple[Lane, ...] = ("state", "driven", "background")
-Begin = Callable[[int], Callable[[], object] | None]
-"""Does at once what must keep its order; returns what may take its time elsewhere, or None."""
 _COMPACT = 64  # timers of a lane below which cancelled ones are left alone
 _STANDS = 0.02  # real seconds after which an unmoved clock is seen to stand
 _PATIENCE = 10.0  # real seconds one who moves time waits for another to finish
-
-
-class Timer:
-    """Something that falls due at an instant of the clock.
-
-    ``due_us`` is the instant in microseconds, ``label`` what reports call it. ``cancel()`` is final
-    and may be called any number of times.
-    """
-
-    __slots__ = (
-        "async_callback",
-        "begin",
-        "callback",
-        "cancelled",
-        "due_us",
-        "label",
-        "lane",
-        "sequence",
-    )
-
-    def __init__(
-        self,
-        due_us: int,
-        sequence: int,
-        callback: Callable[[int], object],
-        lane: Lane,
-        label: str,
-        async_callback: Callable[[int], Awaitable[object]] | None,
-        begin: Begin | None,
-    ) -> None:
-        self.due_us = due_us
-        self.sequence = sequence
-        self.callback = callback
-        self.async_callback = async_callback
-        self.begin = begin
-        self.lane = lane
-        self.label = label
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        """Make sure the timer never fires."""
-        self.cancelled = True
-
-    def __lt__(self, other: Timer) -> bool:
-        return (self.due_us, self.sequence) < (other.due_us, other.sequence)
-
-    def __repr__(self) -> str:
-        return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Fired:
-    """One timer that fell due: when, what it was, and what its callback returned."""
-
-    at: datetime
-    label: str
-    result: Any
 
 
 class Signal:

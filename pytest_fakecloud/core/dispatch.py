@@ -8,8 +8,9 @@ import traceback
 from collections.abc import Callable
 
 from ..http.workers import WorkerPool
-from .clock import Clock, Lane
+from .clock import Clock
 from .timeparse import monotonic
+from .timers import Lane
 
 __all__ = ["AT_ONCE", "Dispatcher"]
 

@@ -17,14 +17,10 @@ import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.clock import Clock, Lane
+from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timeparse import (
-    LAST_US,
-    instant_us,
-    monotonic,
-    to_datetime,
-)
+from pytest_fakecloud.core.timeparse import LAST_US, instant_us, monotonic, to_datetime
+from pytest_fakecloud.core.timers import Lane
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)

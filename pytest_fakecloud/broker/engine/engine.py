@@ -19,14 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from ...core.clock import (
-    Clock,
-    Lane,
-    Signal,
-    Timer,
-)
+from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timers import Lane, Timer
 from .. import errors
 from ..model import (
     INT64_MAX,

@@ -1,6 +1,6 @@
 """Connections to a real server through redis-py: raw replies, from one node or Sentinel's primary.
 
-A cluster's are in ``redis_cluster``.
+A cluster's are in ``cluster``; ``addresses`` reads the URL that chooses among them.
 
 redis-py keeps the addresses, TLS, logins and pools; replies are read as the protocol has them
 (RESP2), because the REST interface shows them and not what a client library makes of them.
@@ -12,18 +12,16 @@ import threading
 from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from redis._parsers.resp2 import _RESP2Parser
 from redis.backoff import NoBackoff
-from redis.connection import ConnectionPool, parse_url
+from redis.connection import ConnectionPool
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as LateReply
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from ...core.errors import ContractError
 from ..errors import CommandError, RestError
 from ..reply import (
     NIL_ARRAY,
@@ -32,9 +30,8 @@ from ..reply import (
     Status,
 )
 
-__all__ = ["SCHEMES", "Link", "Login", "Place", "Unreachable", "open_link"]
+__all__ = ["Link", "Login", "Place", "RawParser", "SentinelLink", "Unreachable"]
 
-SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel", "valkey", "valkeys")
 CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
 """Seconds for a connection and for a reply, unless the URL says otherwise."""
@@ -59,7 +56,7 @@ class _StatusLine(bytes):
     """A simple string, told apart from a bulk string; redis-py itself still reads it as bytes."""
 
 
-class _RawParser(_RESP2Parser):
+class RawParser(_RESP2Parser):
     """Keeps the text of errors, and the differences the base class drops."""
 
     def _read_response(self, *args: Any, **options: Any) -> Any:
@@ -104,64 +101,6 @@ def exchange(connection: Any, argv: list[bytes]) -> Reply:
         return reply_of(connection.read_response(disable_decoding=True))
     except ResponseError as error:
         raise CommandError(_text(error)) from None
-
-
-def open_link(url: str) -> Link:
-    """The connections a URL describes; raises ``ContractError`` for one that means nothing."""
-    scheme, _, rest = url.partition("://")
-    if scheme not in SCHEMES or not rest:
-        raise ContractError(
-            f"engine={_without_password(url)!r} is unknown: give an address such as "
-            f"'redis://127.0.0.1:6379/0'; the schemes are {', '.join(SCHEMES)}"
-        )
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    clustered = scheme == "redis+cluster" or query.pop("cluster", "") in ("1", "true", "yes")
-    names = {"valkey": "redis", "valkeys": "rediss", "redis+cluster": "redis"}
-    plain = names.get(scheme, scheme)
-    user, at, places = parts.netloc.rpartition("@")
-    hosts = places.split(",")
-    path, service = parts.path, ""
-    if scheme == "redis+sentinel":
-        plain = "redis"
-        service, _, db = path.strip("/").partition("/")
-        path = f"/{db}" if db else ""
-        if not service:
-            raise ContractError(
-                "a Sentinel address names the primary: redis+sentinel://host:26379/mymaster"
-            )
-    first = f"{plain}://{user}{at}{hosts[0]}{path}?{urlencode(query)}"
-    try:
-        options = {
-            "socket_connect_timeout": CONNECT_TIMEOUT,
-            "socket_timeout": REPLY_TIMEOUT,
-            **parse_url(first),
-            "parser_class": _RawParser,
-            "protocol": 2,
-            "retry": Retry(NoBackoff(), 0),
-            "max_connections": 100_000,
-        }
-        # Nothing is connected yet; but a setting that redis-py does not know is found out here.
-        ConnectionPool(**options).make_connection()
-    except (ValueError, TypeError) as error:
-        raise ContractError(f"engine={_without_password(url)!r} is no address: {error}") from None
-    if service:
-        return _SentinelLink(service, [_place(host, 26379) for host in hosts], options)
-    if clustered:
-        from .cluster import ClusterLink
-
-        return ClusterLink([_place(host, 6379) for host in hosts], options)
-    return Link(options)
-
-
-def _place(host: str, port: int) -> Place:
-    name, _, number = host.rpartition(":")
-    return (name, int(number)) if name else (host, port)
-
-
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"{head.partition('://')[0]}://***@{tail}" if at else url
 
 
 class Link:
@@ -357,7 +296,7 @@ def _text(error: Exception) -> bytes:
     return line or b"ERR " + str(error).encode()
 
 
-class _SentinelLink(Link):
+class SentinelLink(Link):
     """The primary that sentinels name; asked anew for each new connection."""
 
     def __init__(

@@ -51,7 +51,8 @@ from ..table.availability import check_over_rest
 from ..table.documented import DOCUMENTED
 from ..table.registry import CommandSpec
 from .acl import RedisUser, RestTokens, prepare_acl
-from .connection import Link, Unreachable, open_link
+from .addresses import open_link
+from .connection import Link, Unreachable
 from .names import Names, Prepared, find_spec
 from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...core.aio import drive
-from ...core.clock import Clock, Fired
+from ...core.clock import Clock
 from ...core.journal import Found
 from ...core.timeparse import (
     Duration,
@@ -15,6 +15,7 @@ from ...core.timeparse import (
     duration_us,
     to_datetime,
 )
+from ...core.timers import Fired
 from ..model import Attempt
 from ..timeline import timeline, waiting_text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...core.clock import Timer
+from ...core.timers import Timer
 from ..model import SECOND, Message
 from .fifo import OrderedQueue
 from .flow import FlowKey

@@ -21,8 +21,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from ...core.clock import Clock, Lane, Timer
+from ...core.clock import Clock
 from ...core.ids import BASE58, Ids
+from ...core.timers import Lane, Timer
 from ..errors import not_found
 from ..model import (
     Attempt,

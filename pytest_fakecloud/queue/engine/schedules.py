@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...core.clock import Timer
+from ...core.timers import Timer
 from ..errors import (
     QueueError,
     bad_request,

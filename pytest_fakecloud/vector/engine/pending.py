@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...core.clock import Clock, Timer
+from ...core.clock import Clock
+from ...core.timers import Timer
 from ..model import Record
 
 __all__ = ["Batch", "Readiness"]

@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ....core.clock import Clock, Signal, Timer
+from ....core.clock import Clock, Signal
+from ....core.timers import Timer
 from ...model import ConsumerConfig, TopicPartition
 
 __all__ = [

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....core.clock import Clock, Signal, Timer
+from ....core.clock import Clock, Signal
+from ....core.timers import Timer
 from ... import errors
 from ...model import TopicPartition
 from ...settings import Settings

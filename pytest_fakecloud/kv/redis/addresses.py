@@ -1,0 +1,73 @@
+"""Addresses of real servers: which connections a URL describes."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool, parse_url
+from redis.retry import Retry
+
+from ...core.errors import ContractError
+from .cluster import ClusterLink
+from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, RawParser, SentinelLink
+
+__all__ = ["SCHEMES", "open_link"]
+
+SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel", "valkey", "valkeys")
+
+
+def open_link(url: str) -> Link:
+    """The connections a URL describes; raises ``ContractError`` for one that means nothing."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES or not rest:
+        raise ContractError(
+            f"engine={_without_password(url)!r} is unknown: give an address such as "
+            f"'redis://127.0.0.1:6379/0'; the schemes are {', '.join(SCHEMES)}"
+        )
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    clustered = scheme == "redis+cluster" or query.pop("cluster", "") in ("1", "true", "yes")
+    names = {"valkey": "redis", "valkeys": "rediss", "redis+cluster": "redis"}
+    plain = names.get(scheme, scheme)
+    user, at, places = parts.netloc.rpartition("@")
+    hosts = places.split(",")
+    path, service = parts.path, ""
+    if scheme == "redis+sentinel":
+        plain = "redis"
+        service, _, db = path.strip("/").partition("/")
+        path = f"/{db}" if db else ""
+        if not service:
+            raise ContractError(
+                "a Sentinel address names the primary: redis+sentinel://host:26379/mymaster"
+            )
+    first = f"{plain}://{user}{at}{hosts[0]}{path}?{urlencode(query)}"
+    try:
+        options = {
+            "socket_connect_timeout": CONNECT_TIMEOUT,
+            "socket_timeout": REPLY_TIMEOUT,
+            **parse_url(first),
+            "parser_class": RawParser,
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            "max_connections": 100_000,
+        }
+        # Nothing is connected yet; but a setting that redis-py does not know is found out here.
+        ConnectionPool(**options).make_connection()
+    except (ValueError, TypeError) as error:
+        raise ContractError(f"engine={_without_password(url)!r} is no address: {error}") from None
+    if service:
+        return SentinelLink(service, [_place(host, 26379) for host in hosts], options)
+    if clustered:
+        return ClusterLink([_place(host, 6379) for host in hosts], options)
+    return Link(options)
+
+
+def _place(host: str, port: int) -> Place:
+    name, _, number = host.rpartition(":")
+    return (name, int(number)) if name else (host, port)
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://***@{tail}" if at else url
