@@ -1,74 +1,75 @@
-"""The allowed direction of imports, read from the source."""
+"""What may import what, read from the source: the folder a module is in tells it.
+
+A floor may use the floors below it and never one above; ``CONTRIBUTING.md`` draws the house. Imports
+for type checkers and imports inside functions count like all others.
+"""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud.services import SERVICES
+
 PACKAGE = Path(__file__).parent.parent / "pytest_fakecloud"
-SERVICES = ("kv", "vector", "broker", "queue")
-PURE_KERNEL = {
-    "aio",
-    "asserting",
-    "auth",
-    "clock",
-    "dispatch",
-    "errors",
-    "ids",
-    "instants",
-    "journal",
-    "workers",
-}
-EDGE_NAMES = {"routes", "handle"}
-# Files of a service that stand at its edge: what they may import beyond the engine's rules.
-EDGES = {
-    ("kv", "resp_port"),
-    ("kv", "redis_engine"),
-    ("broker", "kafka_engine"),
-    ("queue", "sender"),
-    ("queue", "capture"),
-    ("queue", "destinations"),
-    ("queue", "faults"),
-    ("queue", "loopback"),
-    ("queue", "mocked"),
-    ("queue", "payloads"),
-    ("queue", "receiver"),
-    ("queue", "routes_admin"),
-    ("queue", "routes_history"),
-    ("queue", "routes_v1"),
-    ("queue", "routes_workflow"),
-    ("queue", "routes_workflow_history"),
-}
-FORBIDDEN_IN_ENGINES = {
-    "http", "pytest", "random", "requests", "responses", "socket", "time", "urllib3", "werkzeug",
-}  # fmt: skip
+NAMES = sorted({service.module.split(".")[1] for service in SERVICES})
+
+FLOORS = (
+    ("core",),
+    ("http",),
+    ("faults",),
+    ("transport",),
+    ("settings", "handle"),
+    tuple(NAMES),
+    ("services",),
+    ("failures", "reporting", "process_time"),
+    ("cloud",),
+    ("standalone",),
+    ("session",),
+    ("plugin", "cli"),
+    ("__main__",),
+)
+"""From the ground up. What stands on one floor does not know its neighbours."""
+
+PURE = {"acl", "algorithms", "commands", "engine", "filter", "scripting", "table", "values", "wire",
+        "workflow", "errors", "model", "reply", "settings"}  # fmt: skip
+"""The rooms of a service that know no HTTP, no pytest, no wall clock, and nothing of its edge."""
+OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl", "time", "urllib3",
+           "werkzeug"}  # fmt: skip
+MOST_MODULES = 16
+"""What fits on one screen."""
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+@cache
+def modules() -> Mapping[str, Path]:
+    """Every module of the package by its dotted name below it; ``""`` is the package itself."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
-def parts_of(path: Path) -> tuple[str, ...]:
-    relative = path.relative_to(PACKAGE).with_suffix("")
-    return relative.parts[:-1] if relative.name == "__init__" else relative.parts
+@cache
+def imports(name: str, *, at_import: bool = False) -> frozenset[str]:
+    """The absolute dotted names of everything a module imports.
 
-
-def imports(path: Path, *, top_level_only: bool = False) -> Iterator[str]:
-    """Absolute dotted names of everything a module imports; type-checking imports left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    ``at_import`` leaves out what is imported later, in functions, and for type checkers.
+    """
+    path = modules()[name]
     package = ["pytest_fakecloud", *path.relative_to(PACKAGE).parts[:-1]]
-    yield from _walk(tree, package, top_level_only)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(_walk(tree, package, at_import))
 
 
-def _walk(node: ast.AST, package: list[str], top_level_only: bool) -> Iterator[str]:
+def _walk(node: ast.AST, package: list[str], at_import: bool) -> Iterator[str]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            continue
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
@@ -76,55 +77,117 @@ def _walk(node: ast.AST, package: list[str], top_level_only: bool) -> Iterator[s
             origin = ".".join([*base, *([child.module] if child.module else [])])
             yield origin
             yield from (f"{origin}.{alias.name}" for alias in child.names)
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and top_level_only:
-            continue
-        else:
-            yield from _walk(child, package, top_level_only)
+        elif not (at_import and _is_later(child)):
+            yield from _walk(child, package, at_import)
 
 
-def top(name: str) -> str:
-    return name.partition(".")[0]
+def _is_later(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return "TYPE_CHECKING" in ast.unparse(node.test)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
-def own(name: str) -> tuple[str, ...]:
-    """The parts below our package, or () for a name outside of it."""
-    parts = name.split(".")
-    return tuple(parts[1:]) if parts[0] == "pytest_fakecloud" else ()
+def own(name: str) -> frozenset[str]:
+    """The modules of ours that a module imports."""
+    found = set()
+    for each in imports(name):
+        if each.partition(".")[0] == "pytest_fakecloud":
+            below = each.partition(".")[2]
+            # ``from ..http import app`` is about the module; its package is only on the way.
+            found.add(below if below in modules() else below.rpartition(".")[0])
+    packages = {each for each in found if any(other.startswith(f"{each}.") for other in found)}
+    return frozenset(found - packages - {name, ""})
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: "/".join(parts_of(path)) or "top")
-def test_imports_go_the_allowed_way(path: Path) -> None:
-    parts = parts_of(path)
-    names = set(imports(path))
-    wrong: list[str] = []
-    if parts[:1] == ("kernel",):
-        wrong += [n for n in names if own(n) and own(n)[0] != "kernel"]
-        wrong += [n for n in names if top(n) == "pytest"]
-        if len(parts) == 2 and parts[1] in PURE_KERNEL:
-            wrong += [
-                n for n in names if top(n) not in (*sys.stdlib_module_names, "pytest_fakecloud")
-            ]
-            wrong += [n for n in names if top(n) in ("socket", "http", "ssl")]
-            wrong += [n for n in names if len(own(n)) > 1 and own(n)[1] not in PURE_KERNEL]
-    elif parts[:1] and parts[0] in SERVICES:
-        others = {service for service in SERVICES if service != parts[0]}
-        allowed = {parts[0], "kernel", "transport"}
-        wrong += [n for n in names if own(n) and own(n)[0] not in allowed]
-        wrong += [n for n in names if own(n) and own(n)[0] in others]
-        wrong += [n for n in names if top(n) == "pytest"]
-        at_edge = parts[-1] in EDGE_NAMES or parts[:2] in EDGES
-        if not at_edge and len(parts) > 1:
-            wrong += [n for n in names if top(n) in FORBIDDEN_IN_ENGINES]
-            wrong += [
-                n
-                for n in names
-                if own(n)[:1] == ("kernel",) and len(own(n)) > 1 and own(n)[1] not in PURE_KERNEL
-            ]
-    elif parts in (("plugin",), ("run",)):
-        at_import = set(imports(path, top_level_only=True))
-        light = (*sys.stdlib_module_names, "pytest", "__future__")
-        wrong += [n for n in at_import if top(n) not in light and own(n)[:1] != ("run",)]
-    assert not wrong, f"{'/'.join(parts)} may not import {sorted(set(wrong))}"
+def floor(name: str) -> int:
+    """On which floor a module stands."""
+    return next(number for number, rooms in enumerate(FLOORS) if name.split(".")[0] in rooms)
+
+
+EACH = pytest.mark.parametrize("name", [name for name in modules() if name])
+
+
+@EACH
+def test_imports_go_down(name: str) -> None:
+    wing = name.split(".")[0]
+    wrong = [
+        each for each in own(name) if each.split(".")[0] != wing and floor(each) >= floor(name)
+    ]
+    assert not wrong, f"{name} is on floor {wing!r} and may not import {sorted(wrong)}"
+
+
+@EACH
+def test_what_is_pure_stays_pure(name: str) -> None:
+    rooms = name.split(".")
+    if rooms[0] == "core":
+        allowed = {*sys.stdlib_module_names, "pytest_fakecloud"} - {"http", "socket", "ssl"}
+        wrong = [each for each in imports(name) if each.partition(".")[0] not in allowed]
+    elif rooms[0] in NAMES and rooms[1:] and rooms[1] in PURE:
+        wrong = [each for each in imports(name) if each.partition(".")[0] in OUTSIDE]
+        wrong += [
+            each
+            for each in own(name)
+            if each.split(".")[0] not in ("core", rooms[0])
+            or (each.split(".")[0] == rooms[0] and each.split(".")[1] not in PURE)
+        ]
+    elif rooms[0] not in ("plugin", "session"):
+        wrong = [each for each in imports(name) if each.partition(".")[0] == "pytest"]
+    else:
+        wrong = []
+    assert not wrong, f"{name} may not import {sorted(set(wrong))}"
+
+
+def test_no_modules_import_each_other() -> None:
+    found = [" <-> ".join(sorted(circle)) for circle in circles({n: own(n) for n in modules()})]
+    assert not found, "\n".join(found)
+
+
+def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
+    """The groups of modules that reach each other (Tarjan's strongly connected components)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in number:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], number[other])
+        if low[node] == number[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1:
+                found.append(stack[at:])
+            del stack[at:]
+
+    for node in graph:
+        if node not in number:
+            visit(node)
+    return found
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in modules().values()}), ids=str)
+def test_a_folder_fits_on_one_screen(folder: Path) -> None:
+    files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= MOST_MODULES, f"{folder.name} has {len(files)} modules: {files}"
+
+
+@pytest.mark.parametrize("service", NAMES)
+def test_every_service_has_the_same_rooms(service: str) -> None:
+    rooms = {name.split(".")[1] for name in modules() if name.startswith(f"{service}.")}
+    assert rooms >= {"handle", "settings", "model", "errors", "engine"}
+    assert rooms & {"routes", "rest"}
+
+
+@pytest.mark.parametrize("name", ["plugin", "session"])
+def test_the_plugin_imports_next_to_nothing(name: str) -> None:
+    light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
+    wrong = [each for each in imports(name, at_import=True) if each.partition(".")[0] not in light]
+    assert not wrong
 
 
 def test_importing_the_plugin_loads_no_library() -> None:
@@ -138,11 +201,23 @@ def test_importing_the_plugin_loads_no_library() -> None:
     assert run.stdout.strip() == "[]"
 
 
-def test_engines_keep_no_global_state() -> None:
-    """No module of an engine rebinds a module-level name from inside a function."""
-    for path in modules():
-        parts = parts_of(path)
-        if parts[:1] and parts[0] in SERVICES:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            found = [node for node in ast.walk(tree) if isinstance(node, ast.Global)]
-            assert not found, f"{'/'.join(parts)} uses the global statement"
+@pytest.mark.parametrize("name", [name for name in modules() if name.split(".")[0] in NAMES])
+def test_services_keep_no_global_state(name: str) -> None:
+    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Global)]
+    assert not found, f"{name} uses the global statement"
+
+
+@EACH
+def test_imports_of_our_own_are_relative(name: str) -> None:
+    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
+    wrong = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if (
+            isinstance(node, ast.ImportFrom)
+            and not node.level
+            and (node.module or "").startswith("pytest_fakecloud")
+        )
+    ]
+    assert not wrong

@@ -29,7 +29,7 @@ class Steps(Protocol):
         """The present instant in microseconds since the epoch."""
 
     def steps(
-        self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES
+        self, target: Callable[[], int], lanes: Iterable[Lane] = LANES
     ) -> Generator[Timer, None, None]:
         """The timers that fall due on the way to an instant, each at its own."""
 

@@ -7,10 +7,10 @@ import threading
 import traceback
 from collections.abc import Callable
 
-from ..http.workers import WorkerPool
 from .clock import Clock
 from .timeparse import monotonic
 from .timers import Lane
+from .workers import WorkerPool
 
 __all__ = ["AT_ONCE", "Dispatcher"]
 

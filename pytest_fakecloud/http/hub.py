@@ -23,9 +23,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
+from ..core.workers import WorkerPool
 from .mount import BACKLOG, Mount
 from .ports import PortAllocator
-from .workers import WorkerPool
 
 if TYPE_CHECKING:
     from .connection import ConnectionHandler, Watch

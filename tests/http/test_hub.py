@@ -21,12 +21,12 @@ import pytest
 
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.workers import WorkerPool
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http import mount as mount_module
 from pytest_fakecloud.http.connection import RESET_ON_CLOSE, Connection
 from pytest_fakecloud.http.hub import Hub, default_hub
 from pytest_fakecloud.http.ports import PortAllocator, ephemeral_range
-from pytest_fakecloud.http.workers import WorkerPool
 
 from ..demo import Demo, Raw
 

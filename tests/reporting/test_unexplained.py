@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud import session as module
 
-from ..plugin.conftest import Run
+from ..harness import Run
 
 LAZY = """
 import respx  # what makes the plugin look for who kept requests away
