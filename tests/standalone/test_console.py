@@ -96,7 +96,7 @@ def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.goto(server.summary["console"])
-    for name in ("timeline", "kv_server", "vector_index", "broker", "queue"):
+    for name in ("timeline", "kv_server", "vector_index", "queue", "broker"):
         opened.click(f"#tab-{name}")
         opened.wait_for_selector(f"#tab-{name}[aria-selected=true]")
     opened.wait_for_selector(".bar", state="attached")
