@@ -1,11 +1,11 @@
-"""All figures in one command: ``python -m benchmarks [kernel plugin kv vector broker queue load]``."""
+"""All figures in one command: ``python -m benchmarks [kernel plugin kv vector broker queue load week]``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-MODULES = ("kernel", "plugin", "kv", "vector", "broker", "queue", "load")
+MODULES = ("kernel", "plugin", "kv", "vector", "broker", "queue", "load", "week")
 
 
 def main() -> int:
