@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud.broker.engine.engine import Engine
+from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import Message, TopicPartition
 from pytest_fakecloud.core.clock import Clock
@@ -38,9 +38,9 @@ Call = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
-def engine(partitions: int = 3) -> Engine:
+def engine(partitions: int = 3) -> MemoryEngine:
     """An engine with one topic."""
-    made = Engine(Clock("2026-01-01T00:00:00Z"), Ids(1))
+    made = MemoryEngine(Clock("2026-01-01T00:00:00Z"), Ids(1))
     made.create_topic("t", partitions)
     return made
 

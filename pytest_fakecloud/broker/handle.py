@@ -3,62 +3,47 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..core.aio import Twin
 from ..core.errors import ContractError
-from ..core.journal import Found
-from ..core.timeparse import Duration, duration_us, monotonic
+from ..core.found import Found, check_predicate, expect
+from ..core.journal import Call
+from ..core.matching import ITEM, Asked, Field, Query, one_of, whole_number
+from ..core.timeparse import Duration, duration_us
+from ..core.wording import brief
 from ..handle import Context, Handle
-from .engine.engine import Engine
-from .engine.log import PartitionLog
+from .engines import make_engine
 from .errors import as_misuse
-from .loading import (
-    Headers,
-    checked,
-    header_list,
-    messages_in,
-    text,
-    timestamp_ms,
-)
-from .matching import (
-    Expectation,
-    Sought,
-    failure,
-    shown_call,
-)
+from .loading import Headers, checked, header_list, messages_in, text, timestamp_ms
 from .model import (
     INT64_MAX,
+    OFFSET_FIELDS,
+    RECORD_FIELDS,
+    GroupView,
     Message,
     Record,
-    TopicPartition,
     TopicPartitionOffset,
-)
-from .routes import BrokerApp
-from .settings import (
-    Limits,
-    Settings,
-    comparable,
-    one_of,
-    string,
-    strings,
-    whole,
-)
-from .views import (
-    GroupView,
     TopicView,
-    group_view,
-    topic_view,
 )
+from .protocol import BrokerEngine
+from .routes import BrokerApp
+from .settings import BrokerLimits, Settings, choice, string, strings, whole
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["Broker"]
 
-_LONGEST_SLEEP = 3600.0
-"""Seconds that every platform can sleep."""
+_WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
+
+
+AskedHeaders = Asked[Headers | Mapping[str, Asked[str]]]
+"""What an assertion takes for headers: a value for each name, or a pattern or function of it."""
 
 
 class Broker(Handle):
@@ -68,7 +53,7 @@ class Broker(Handle):
     ``retention`` and ``retention_bytes`` (of each partition) are the topics' defaults, None for ever.
     The other keywords choose what nobody documents; each
     is explained in ``settings.Settings``, with durations here in the project's usual forms. ``limits``
-    is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``Limits``. ``username`` and
+    is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``. ``username`` and
     ``password`` replace the generated credentials. ``engine`` is the address of a real cluster
     (``"kafka://host:port,…"``, see ``kafka_engine``) to use instead of the in-memory engine, and
     ``isolation`` this handle's share of it: names with a ``"prefix"``, or ``"none"``: all there is.
@@ -77,7 +62,7 @@ class Broker(Handle):
     service: ClassVar[str] = "broker"
     fixture: ClassVar[str] = "broker"
 
-    engine: Engine
+    engine: BrokerEngine
 
     def __init__(
         self,
@@ -89,7 +74,7 @@ class Broker(Handle):
         retention_bytes: int | None = None,
         username: str = "fakecloud",
         password: str | None = None,
-        limits: str | Limits | None = None,
+        limits: str | BrokerLimits | None = None,
         header_prefixes: Sequence[str] = ("Kafka-", "Broker-"),
         idle_close: Duration | None = "300s",
         session_timeout: Duration = "120s",
@@ -126,9 +111,9 @@ class Broker(Handle):
         if ":" in username:
             raise ContractError(f"username={username!r}: HTTP Basic allows no colon in it")
         _credential("password", password, optional=True)
-        one_of("isolation", isolation, "prefix", "none")
+        choice("isolation", isolation, "prefix", "none")
         if isinstance(limits, str):
-            limits = Limits.preset(limits)
+            limits = BrokerLimits.preset(limits)
         if topics is not None and not isinstance(topics, Mapping):
             raise ContractError(
                 f"topics={topics!r} is not understood: give a mapping from name to partition count, "
@@ -163,11 +148,15 @@ class Broker(Handle):
             webhook_drop=webhook_drop,
             webhook_keep=webhook_keep,
             errors={} if errors is None else errors,
-            limits=_retaining(Limits() if limits is None else limits, retention, retention_bytes),
+            limits=_retaining(
+                BrokerLimits() if limits is None else limits, retention, retention_bytes
+            ),
         )
         self.username = username
         name = context.name_for(self.fixture, name)
-        self.engine = self._make_engine(context, settings, name, engine, isolation)
+        self.engine = make_engine(
+            engine, context.clock, context.ids, settings, name=name, isolation=isolation
+        )
         for topic, options in (topics or {}).items():
             self._add_topic(topic, **_topic_options(topic, options))
         super().__init__(
@@ -181,25 +170,6 @@ class Broker(Handle):
         self._mount.on_close.append(self.engine.close)
         self._mount.on_reset.append(self.engine.interrupt)
 
-    def __new__(cls, *args: Any, engine: str | None = None, **settings: Any) -> Broker:
-        """A handle for the engine that is asked for: a real cluster cannot do all of it."""
-        if engine is None or cls is not Broker:
-            return super().__new__(cls)
-        string("engine", engine, optional=True)
-        try:
-            from .kafka.handle import KafkaBroker
-        except ModuleNotFoundError as error:
-            raise ContractError(
-                f"engine={engine.partition('://')[0]!r} needs confluent-kafka: "
-                "pip install 'pytest-fakecloud[kafka]'"
-            ) from error
-        return super().__new__(KafkaBroker)
-
-    def _make_engine(
-        self, context: Context, settings: Settings, name: str, url: str | None, isolation: str
-    ) -> Engine:
-        return Engine(context.clock, context.ids, settings, name=name)
-
     # -- identity --------------------------------------------------------------------------------
 
     @property
@@ -212,7 +182,8 @@ class Broker(Handle):
         """The headers that let a request in."""
         return {"Authorization": _basic(self.username, self.token)}
 
-    def env_variables(self) -> dict[str, str]:
+    @property
+    def env(self) -> dict[str, str]:
         """The variables the vendor's own client tests read; the client itself reads none."""
         return {
             "UPSTASH_KAFKA_REST_URL": self.url,
@@ -220,14 +191,26 @@ class Broker(Handle):
             "UPSTASH_KAFKA_REST_PASSWORD": self.token,
         }
 
-    def make_client(self, **options: Any) -> Any:
-        """An ``httpx.Client`` with base address and credentials: the vendor has no Python client."""
+    def client(self, **options: Any) -> httpx.Client:
+        """Make an ``httpx.Client`` with address and credentials: the vendor has no Python client.
+
+        ``options`` are those of ``httpx.Client``. The handle closes it with itself. Raises
+        ``ContractError`` where httpx is not installed.
+        """
+        client: httpx.Client = self._official(self._make_client, options)
+        return client
+
+    def async_client(self, **options: Any) -> httpx.AsyncClient:
+        """Make an ``httpx.AsyncClient`` with address and credentials."""
+        client: httpx.AsyncClient = self._official(self._make_async_client, options)
+        return client
+
+    def _make_client(self, **options: Any) -> httpx.Client:
         import httpx
 
         return httpx.Client(base_url=self.url, headers=self.headers, **options)
 
-    def make_async_client(self, **options: Any) -> Any:
-        """An ``httpx.AsyncClient`` with base address and credentials."""
+    def _make_async_client(self, **options: Any) -> httpx.AsyncClient:
         import httpx
 
         return httpx.AsyncClient(base_url=self.url, headers=self.headers, **options)
@@ -364,11 +347,8 @@ class Broker(Handle):
         whole("partition", partition, 0)
         whole("offset", offset, 0, INT64_MAX)
         self.clock.settle()
-        with as_misuse(), self.engine.locked() as now:
-            self.engine.table.partition(topic, partition, now)
-            self.engine.commits.set_by_test(
-                group, TopicPartitionOffset(topic, partition, offset), now
-            )
+        with as_misuse():
+            self.engine.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
     # -- making it happen ------------------------------------------------------------------------
 
@@ -376,15 +356,15 @@ class Broker(Handle):
         """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
         _check_instance(group, instance)
         self.clock.settle()
-        with as_misuse(), self.engine.locked() as now:
-            self.engine.groups.crash(group, instance, now)
+        with as_misuse():
+            self.engine.crash(group, instance)
 
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session now: its partitions go to others, and a late commit fails."""
         _check_instance(group, instance)
         self.clock.settle()
-        with as_misuse(), self.engine.locked() as now:
-            self.engine.groups.expire(group, instance, now)
+        with as_misuse():
+            self.engine.expire(group, instance)
 
     def rebalance(self, group: str) -> GroupView:
         """Let a group hand out its partitions anew; positions return to the committed offsets.
@@ -393,30 +373,19 @@ class Broker(Handle):
         """
         string("group", group)
         self.clock.settle()
-        with self.engine.locked() as now:
-            found = self.engine.table.groups.get(group)
-            if found is None:
-                raise _no_group(group, self.engine)
-            self.engine.groups.rebalance(found, "the test asked for it", now)
+        self.engine.rebalance(group)
         return self.group(group)
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let a phantom instance join that never consumes by itself; it idles like any other."""
-        wanted = self._joining(group, instance, topics)
-        self.clock.settle()
-        with as_misuse(), self.engine.locked() as now:
-            at, member = self.engine.groups.enter(group, instance, wanted, {}, now)
-            member.consuming += 1
-            self.engine.groups.finish(at, member, None, now)
-        return self.group(group)
-
-    @staticmethod
-    def _joining(group: str, instance: str, topics: Sequence[str]) -> tuple[str, ...]:
         _check_instance(group, instance)
         wanted = strings("topics", topics)
         if not wanted:
             raise ContractError("topics is empty: an instance joins to read at least one")
-        return wanted
+        self.clock.settle()
+        with as_misuse():
+            self.engine.join(group, instance, wanted)
+        return self.group(group)
 
     def leave(self, group: str, instance: str) -> GroupView:
         """Let an instance leave its group, as delete-consumer does."""
@@ -438,25 +407,8 @@ class Broker(Handle):
         string("topic", topic, optional=True)
         whole("redeliver's last", last, 1)
         whole("partition", partition, 0, optional=True)
-        with as_misuse(), self.engine.locked() as now:
-            found = self.engine.table.groups.get(group)
-            if found is None:
-                raise _no_group(group, self.engine)
-            if topic is not None:
-                self.engine.table.partition(topic, partition or 0, now)
-            before = {tp: after for tp, _, after in found.deliveries}
-            moved = self.engine.commits.redeliver(
-                found,
-                last,
-                lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
-                now,
-            )
-            records: Found[Record] = Found()
-            for name, number, offset in moved:
-                log = self.engine.table.partition(name, number, now)
-                upto = before[TopicPartition(name, number)]
-                records += [record for record in log.read(offset) if record.offset < upto]
-        return records
+        with as_misuse():
+            return self._found(self.engine.redeliver(group, last, topic, partition))
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
@@ -464,12 +416,8 @@ class Broker(Handle):
 
         Order within each partition is kept, as everywhere.
         """
-        delivery = self.engine.delivery
-        before, delivery.random_interleave = delivery.random_interleave, True
-        try:
+        with self.engine.reorder():
             yield
-        finally:
-            delivery.random_interleave = before
 
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
         """Make the next client batch larger than ``keep`` fail with 503 after that many messages."""
@@ -487,8 +435,8 @@ class Broker(Handle):
         """A topic with its records and the ends of its logs; ``ContractError`` for an unknown one."""
         string("topic", name)
         self.clock.settle()
-        with as_misuse(), self.engine.locked() as now:
-            return topic_view(self.engine.table.topic(name, now))
+        with as_misuse():
+            return self.engine.topic_view(name)
 
     def records(self, topic: str, **where: object) -> Found[Record]:
         """The records of a topic in (partition, offset) order, filtered by their fields.
@@ -496,27 +444,24 @@ class Broker(Handle):
         A function as a field's value is a predicate. Raises ``ContractError`` for a field that no
         record has, and for a value that it can never have.
         """
-        for field, wanted in where.items():
-            one_of("a field of records()", field, *Record._fields)
-            if field != "headers":
-                numeric = field in ("partition", "offset", "timestamp")
-                comparable(field, wanted, int if numeric else str)
         records = self.topic(topic).records
         return records.where(**where) if where else records
+
+    @staticmethod
+    def _found(records: Iterable[Record]) -> Found[Record]:
+        return Found.of(records, RECORD_FIELDS, "record")
 
     def group(self, name: str) -> GroupView:
         """A group with its members, assignment, generation, committed offsets, positions and lag."""
         string("group", name)
         self.clock.settle()
-        table = self.engine.table
-        with self.engine.locked():
-            return group_view(name, table.groups.get(name), table.topics)
+        with as_misuse():
+            return self.engine.group_view(name)
 
     def groups(self) -> list[str]:
         """The names of the groups that have members or committed offsets."""
         self.clock.settle()
-        with self.engine.locked():
-            return sorted(self.engine.table.groups)
+        return self.engine.group_names()
 
     # -- asserting and waiting -------------------------------------------------------------------
 
@@ -525,124 +470,113 @@ class Broker(Handle):
         topic: str,
         value: Any = None,
         *,
-        key: str | Callable[[str], object] | None = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
+        key: Asked[str] = None,
+        headers: AskedHeaders = None,
+        partition: Asked[int] = None,
         times: int | None = None,
     ) -> Found[Record]:
-        """The matching records that clients produced; fails unless there is one, or ``times``.
+        """Return the matching records that clients produced; at least one, or exactly ``times``.
 
-        ``value`` is text, a predicate on the text, or anything else to compare with the value as
-        JSON; ``headers`` must be among the record's. What the tester put in does not count. A
-        predicate that raises does not hold; one that raises for every record fails the assertion.
+        ``value`` is text, or anything else to compare with the value as JSON; ``headers`` must be
+        among the record's; the key of a record without one is ``""``. See ``core.matching`` for
+        what else may be given. What the tester put in does not count.
         """
         __tracebackhide__ = True
         string("topic", topic)
-        whole("times", times, 0, optional=True)
         self.clock.settle()
-        expected = Expectation(value, key, headers, partition)
-        records, own = self._client_records(topic)
-        candidates = [(record, expected.why_not(record)) for record in records]
-        matched = Found(record for record, why in candidates if not why)
-        unclear = expected.unclear
-        if not unclear and ((times is None and matched) or len(matched) == times):
-            return matched
-        count = "at least one record" if times is None else f"{times} record(s)"
-        note = f"{own} record(s) the test itself put in do not count" if own else ""
-        if not records:
-            note = "; ".join(filter(None, ["no client has produced to it", note]))
-        if unclear:
-            note = "; ".join(filter(None, [unclear, note]))
-        raise AssertionError(
-            failure(
-                f"expected {count} in topic {topic!r}{expected}, found {len(matched)} "
-                f"among {len(records)}",
-                candidates,
-                matched,
-                "\n  ".join(filter(None, [note, *self._refused(len(matched), times)])),
-                expected.distance,
-            )
+        wanted = {"value": value, "key": key, "headers": _by_name(headers), "partition": partition}
+        with as_misuse():
+            by_clients, by_tester = self.engine.produced(topic)
+            partitions = self.engine.topics()[topic]
+        query = Query(
+            _given(wanted),
+            {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), always=True)},
+            "record",
+        )
+        return expect(
+            f"a record in topic {topic!r}",
+            by_clients,
+            query,
+            times=times,
+            show=_shown_record,
+            not_counted=((record, "the test itself put it in") for record in by_tester),
+            notes=self._came_to_nothing,
+            none="no client has produced to it",
         )
 
-    def _refused(self, found: int, times: int | None) -> list[str]:
-        """The last produce calls that came to nothing, where records are missing."""
-        if times is not None and found >= times:
-            return []
+    def assert_not_produced(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Asked[str] = None,
+        headers: AskedHeaders = None,
+        partition: Asked[int] = None,
+    ) -> None:
+        """Fail when a client has produced a matching record; see ``assert_produced``."""
+        __tracebackhide__ = True
+        self.assert_produced(topic, value, key=key, headers=headers, partition=partition, times=0)
+
+    def _came_to_nothing(self) -> list[str]:
+        """The last produce calls that were not carried out, in words."""
         refused = [
             call
             for call in self.journal.calls()
             if call.path.startswith(("/produce", "/webhook"))
             and (not call.reached or (call.status or 0) >= 400)
         ]
-        return [f"came to nothing: {shown_call(call)}" for call in refused[-5:]]
-
-    def _client_records(self, topic: str) -> tuple[Sequence[Record], int]:
-        """What clients produced to a topic, and how many records the tester put there."""
-        with as_misuse(), self.engine.locked() as now:
-            logs = self.engine.table.topic(topic, now).logs
-            records = [record for log in logs for record in log.records(by_client=True)]
-            return records, sum(len(log.records(by_client=False)) for log in logs)
-
-    def _committed_now(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """What a group has committed; None when there is no such group."""
-        with self.engine.locked():
-            found = self.engine.table.groups.get(group)
-            return None if found is None else dict(found.committed)
+        return [f"came to nothing: {_shown_call(call)}" for call in refused[-5:]]
 
     def assert_committed(
         self,
         group: str,
-        topic: str | None = None,
-        partition: int | None = None,
-        offset: int | None = None,
+        topic: Asked[str] = None,
+        partition: Asked[int] = None,
+        offset: Asked[int] = None,
         *,
         times: int | None = None,
     ) -> Found[TopicPartitionOffset]:
-        """The group's committed offsets that match; fails when none does.
+        """Return the group's committed offsets that match; fail when none does.
 
         With ``times``, counts the commits that were made (by clients, or automatically) instead of
-        looking at what is committed now.
+        looking at what is committed now. Raises ``ContractError`` for a topic that does not exist.
         """
         __tracebackhide__ = True
         string("group", group)
-        comparable("topic", topic, str)
-        comparable("partition", partition, int)
-        comparable("offset", offset, int)
-        whole("times", times, 0, optional=True)
         self.clock.settle()
-        found = self._committed_now(group)
-        now = [TopicPartitionOffset(*tp, at) for tp, at in (found or {}).items()]
-        made = [
-            TopicPartitionOffset(*offset)
-            for event in self.journal.events(group=group)
-            if event.kind in ("commit", "auto commit")
-            for offset in event.data["offsets"]
-        ]
         wanted = {"topic": topic, "partition": partition, "offset": offset}
-        wanted = {name: value for name, value in wanted.items() if value is not None}
-        among = now if times is None else made
-        matched = Found(among).where(**wanted)
-        if (times is None and matched) or len(matched) == times:
-            return matched
-        asked = ", ".join(f"{name}={value!r}" for name, value in wanted.items()) or "anything"
-        count = "a committed offset" if times is None else f"{times} commit(s)"
-        lines = [f"expected {count} of group {group!r} with {asked}, found {len(matched)}"]
-        for at in among[-10:]:
-            why = [
-                f"{n} is {getattr(at, n)!r}, not {v!r}"
-                for n, v in wanted.items()
-                if not Found([at]).where(**{n: v})
+        fields = {**OFFSET_FIELDS, "topic": Field(one_of("topic", self.topics()), always=True)}
+        query = Query(_given(wanted), fields, "committed offset")
+        if times is None:
+            now = self.group(group).committed
+            places = [TopicPartitionOffset(*tp, at) for tp, at in now.items()]
+        else:
+            places = [
+                TopicPartitionOffset(*place)
+                for event in self.journal.events(group=group)
+                if event.kind in ("commit", "auto commit")
+                for place in event.data["offsets"]
             ]
-            lines.append(
-                f"  {'not' if why else 'matched'} {at.topic}-{at.partition}={at.offset}: "
-                f"{'; '.join(why)}".rstrip(": ")
-            )
-        if not among:
-            known = found is not None
-            lines.append(
-                f"  {'the group has never committed' if known else 'there is no such group'}"
-            )
-        raise AssertionError("\n".join(lines))
+        known = group in self.groups()
+        return expect(
+            f"a {'committed offset' if times is None else 'commit'} of group {group!r}",
+            places,
+            query,
+            times=times,
+            show=lambda at: f"{at.topic}-{at.partition}={at.offset}",
+            none="the group has never committed" if known else "there is no such group",
+        )
+
+    def assert_not_committed(
+        self,
+        group: str,
+        topic: Asked[str] = None,
+        partition: Asked[int] = None,
+        offset: Asked[int] = None,
+    ) -> None:
+        """Fail when the group has ever made a matching commit; see ``assert_committed``."""
+        __tracebackhide__ = True
+        self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
         """The group, when it has committed all there is; fails with the lag of each partition."""
@@ -679,39 +613,42 @@ class Broker(Handle):
         predicate: Callable[[Record], object] | None = None,
         *,
         timeout: float = 5.0,
+        **where: object,
     ) -> Record:
-        """The first record of a topic that satisfies the predicate, now or as soon as one comes.
+        """Return the first matching record of a topic, now or as soon as one comes.
 
-        ``timeout`` is real seconds; ``AssertionError`` listing what is there when it is over. A
-        predicate that raises does not hold.
+        ``where`` are fields of the record. ``timeout`` is real seconds; when it is over,
+        ``AssertionError`` lists what is there. Raises ``ContractError`` for a predicate that raises.
         """
         __tracebackhide__ = True
-        sought = Sought(topic, predicate, timeout)
-        signal = self.clock.signal()
-        watched: list[PartitionLog] = []
-        until = monotonic() + timeout
-        self.engine.waiting.append(signal)
-        try:
-            while True:
-                version = signal.version
-                with as_misuse(), self.engine.locked() as now:
-                    # Partitions may be new, and after a restore all are.
-                    watched = list(self.engine.table.topic(topic, now).logs)
-                    for log in watched:
-                        log.watchers.add(signal)
-                records = self.records(topic)
-                found = sought.among(records)
-                if found is not None:
-                    return found
-                left = until - monotonic()
-                if left <= 0:
-                    raise AssertionError(sought.missing(records))
-                signal.sleep(version, min(left, _LONGEST_SLEEP))
-        finally:
-            self.engine.waiting.remove(signal)
-            with self.engine.locked():
-                for log in watched:
-                    log.watchers.discard(signal)
+        string("topic", topic)
+        check_predicate(predicate)
+        if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
+            raise ContractError(
+                f"timeout={timeout!r:.200} must be real seconds, a number of at least 0"
+            )
+        given, fields = where, RECORD_FIELDS
+        if predicate is not None:
+            given, fields = (
+                {**where, "predicate": predicate},
+                {**RECORD_FIELDS, "predicate": _WHOLE_RECORD},
+            )
+        query = Query(given, fields, "record")
+        with as_misuse():
+            found = self.engine.wait_for(
+                topic, lambda: next(filter(query, self.records(topic)), None), timeout
+            )
+        if found is None:
+            records = self.records(topic)
+            # One that came at the last moment is found here.
+            found = expect(
+                f"a record in topic {topic!r} within {timeout} s",
+                records,
+                query,
+                show=_shown_record,
+                none="there is no record at all",
+            )[0]
+        return found
 
 
 def _check_instance(group: object, instance: object) -> None:
@@ -727,17 +664,14 @@ def _credential(name: str, value: str | None, *, optional: bool = False) -> None
         raise ContractError(f"{name}={value!r}: no client can send half a surrogate pair") from None
 
 
-def _no_group(group: str, engine: Engine) -> ContractError:
-    known = ", ".join(sorted(engine.table.groups)) or "none"
-    return ContractError(f"there is no group {group!r}; known groups: {known}")
-
-
 def _ms(duration: Duration) -> int:
     return duration_us(duration) // 1000
 
 
-def _retaining(limits: Limits, retention: Duration | None, retention_bytes: int | None) -> Limits:
-    if not isinstance(limits, Limits):
+def _retaining(
+    limits: BrokerLimits, retention: Duration | None, retention_bytes: int | None
+) -> BrokerLimits:
+    if not isinstance(limits, BrokerLimits):
         return limits  # for the settings to refuse
     if retention is not None:
         limits = replace(limits, retention_ms=_ms(retention))
@@ -757,9 +691,36 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
             f"{', '.join(known)}"
         )
     for option in options:
-        one_of(f"an option of topic {topic!r}", option, *known)
+        choice(f"an option of topic {topic!r}", option, *known)
     return dict(options)
 
 
 def _basic(username: str, password: str) -> str:
     return "Basic " + b64encode(f"{username}:{password}".encode()).decode()
+
+
+def _by_name(headers: Any) -> Any:
+    """Headers given as pairs, or as the API has them, by their names."""
+    if not isinstance(headers, list | tuple):
+        return headers
+    pairs = header_list(headers)
+    if len(dict(pairs)) < len(pairs):
+        raise ContractError(f"headers={brief(headers)}: ask for one value of each name at a time")
+    return dict(pairs)
+
+
+def _given(wanted: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _shown_record(record: Record) -> str:
+    return f"{record.topic}-{record.partition}@{record.offset} {brief(record.value)}"
+
+
+def _shown_call(call: Call) -> str:
+    ended = f"{call.status}" if call.status is not None else call.outcome
+    try:
+        why = call.answer_json()["error"]
+    except (ValueError, TypeError, KeyError):
+        why = call.fault or ""
+    return f"{call.method} {call.target[:200]} -> {ended}" + (f": {why}" if why else "")

@@ -1,27 +1,34 @@
-"""The broker's records and settings, and the engine interface the routes stand on."""
+"""What a broker holds and tells: messages, records, places, consumers, views of topics and groups."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from ..core.found import Found
+from ..core.matching import DOCUMENT, PAIRS, TEXT, Field, whole_number
 from .errors import illegal_argument
-from .settings import Settings
+from .settings import string, whole
 
 __all__ = [
     "AUTO_OFFSET_RESETS",
     "CONSUMER_HEADERS",
-    "BrokerEngine",
+    "INT64_MAX",
+    "OFFSET_FIELDS",
+    "RECORD_FIELDS",
     "ConsumerConfig",
     "GroupAssignments",
+    "GroupView",
     "Header",
+    "MemberView",
     "Message",
     "Metadata",
     "Record",
     "TopicPartition",
     "TopicPartitionOffset",
+    "TopicView",
 ]
 
 INT64_MAX = 2**63 - 1
@@ -88,6 +95,28 @@ class TopicPartitionOffset(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+
+RECORD_FIELDS: Mapping[str, Field] = {
+    "topic": Field(TEXT, always=True),
+    "partition": Field(whole_number(0), always=True),
+    "offset": Field(whole_number(0), always=True),
+    "timestamp": Field(whole_number(0), always=True),
+    "key": Field(TEXT, lambda record: record.key or "", always=True),
+    "value": Field(DOCUMENT, always=True),
+    "headers": Field(PAIRS, always=True),
+}
+"""What may be asked about a record: its value as text or as JSON, its headers by name.
+
+The key of a record without one is asked as ``""``, as which it reads back.
+"""
+
+OFFSET_FIELDS: Mapping[str, Field] = {
+    "topic": Field(TEXT, always=True),
+    "partition": Field(whole_number(0), always=True),
+    "offset": Field(whole_number(0), always=True),
+}
+"""What may be asked about an offset in a partition."""
 
 
 class GroupAssignments(NamedTuple):
@@ -161,67 +190,68 @@ def _bad_header(name: str, value: str, expected: str) -> Exception:
     return illegal_argument(f"Invalid value {value[:40]!r} for header {name}: expected {expected}")
 
 
-class BrokerEngine(Protocol):
-    """What the routes need of a broker, in memory or real.
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic: its records in (partition, offset) order, and the ends of each partition's log."""
 
-    Timeouts are milliseconds and bound the call; every method may raise ``BrokerError``.
+    name: str
+    partitions: int
+    records: Found[Record]
+    start_offsets: list[int]
+    end_offsets: list[int]
+
+    def partition(self, number: int) -> Found[Record]:
+        """The records of one partition, oldest first; ``ContractError`` for one it has not."""
+        whole("partition", number, 0, self.partitions - 1)
+        return self.records.where(partition=number)
+
+    def by_key(self, key: str) -> Found[Record]:
+        """The records with a key, oldest first."""
+        string("key", key)
+        return self.records.where(key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """A consumer instance.
+
+    ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``; ``position`` the
+    next offset to deliver (None: no offset and reset policy ``none``); ``delivered`` the offset an
+    empty commit would store.
     """
 
-    settings: Settings
+    name: str
+    state: str
+    topics: tuple[str, ...]
+    assignment: list[TopicPartition]
+    position: dict[TopicPartition, int | None]
+    delivered: dict[TopicPartition, int]
+    config: ConsumerConfig
 
-    def produce(self, messages: Sequence[Message]) -> list[Metadata]:
-        """Append the messages; their places in request order."""
-        ...
 
-    def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Records from the positions on; waits for the first, ``[]`` at the timeout."""
-        ...
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A consumer group.
 
-    def consume(
-        self,
-        group: str,
-        instance: str,
-        topics: Sequence[str],
-        timeout_ms: int,
-        headers: Mapping[str, str],
-    ) -> list[Record]:
-        """The next records for an instance, created on its first call from the raw ``headers``."""
-        ...
+    ``state`` is Kafka's word (``Empty``, ``PreparingRebalance``, ``Stable``, ``Dead`` for one that
+    does not exist). ``lag`` counts, for each partition the group reads or has committed, the
+    records behind its committed offset; where nothing is committed, those from where its owner
+    started, or all.
+    """
 
-    def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Store offsets verbatim; none given: what was last consumed."""
-        ...
+    name: str
+    state: str
+    generation: int
+    members: Found[MemberView]
+    assignment: dict[str, list[TopicPartition]]
+    committed: dict[TopicPartition, int]
+    position: dict[TopicPartition, int | None]
+    lag: dict[TopicPartition, int]
 
-    def delete_consumer(self, group: str, instance: str) -> None:
-        """Stop and remove an instance."""
-        ...
-
-    def topics(self) -> dict[str, int]:
-        """Partition counts by topic name."""
-        ...
-
-    def consumers(self) -> list[GroupAssignments]:
-        """The groups with instances known here."""
-        ...
-
-    def committed(
-        self, group: str, instance: str, partitions: Sequence[TopicPartition], timeout_ms: int
-    ) -> list[TopicPartitionOffset]:
-        """Committed offsets in request order."""
-        ...
-
-    def offsets(
-        self,
-        at: int | Literal["earliest", "latest"],
-        partitions: Sequence[TopicPartition],
-        timeout_ms: int,
-    ) -> list[TopicPartitionOffset]:
-        """The first offset at or after a time in ms, or an end of the log, in request order."""
-        ...
-
-    def close(self) -> None:
-        """End every waiting call."""
-        ...
+    @property
+    def total_lag(self) -> int:
+        """The lag of all partitions together."""
+        return sum(self.lag.values())
 
 
 def distinct(items: Iterable[str]) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ from .fields import (
 )
 from .model import (
     CONSUMER_HEADERS,
-    BrokerEngine,
     Header,
     Message,
     Metadata,
@@ -36,6 +35,7 @@ from .model import (
     TopicPartition,
     TopicPartitionOffset,
 )
+from .protocol import BrokerEngine
 from .webhook import message_headers
 
 __all__ = ["BrokerApp", "record_json"]

@@ -10,37 +10,17 @@ from ..core.errors import ContractError
 from .errors import STATUSES
 
 __all__ = [
-    "BUILTIN",
     "PRESETS",
-    "Limits",
+    "BrokerLimits",
     "Settings",
-    "comparable",
-    "one_of",
+    "choice",
     "string",
     "strings",
     "whole",
 ]
 
 
-BUILTIN = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    bytearray,
-    list,
-    tuple,
-    set,
-    frozenset,
-    dict,
-    range,
-)
-"""Types that compare as themselves alone."""
-
-
-def one_of(name: str, value: object, *known: object) -> None:
+def choice(name: str, value: object, *known: object) -> None:
     """Refuse a value that is none of the known ones, naming them."""
     if value not in known:
         raise ContractError(
@@ -78,19 +58,6 @@ def string(name: str, value: object, *, optional: bool = False) -> None:
         raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
 
 
-def comparable(name: str, value: object, kind: type[str] | type[int]) -> None:
-    """Refuse what a field of a record can never be equal to.
-
-    None, predicates, and the matchers of other libraries pass.
-    """
-    if value is None or callable(value) or not isinstance(value, BUILTIN):
-        return
-    if kind is str:
-        string(name, value)
-    else:
-        whole(name, value, 0)
-
-
 def strings(name: str, value: object) -> tuple[str, ...]:
     """The texts of a list; refuses one text, and whatever else is no list of texts."""
     if isinstance(value, str):
@@ -103,7 +70,7 @@ def strings(name: str, value: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BrokerLimits:
     """What a plan allows; None means without limit. Sizes in bytes, retention in milliseconds.
 
     The figures of the presets are the vendor's documented plans. ``messages_per_day`` counts
@@ -125,9 +92,9 @@ class Limits:
             whole(name, getattr(self, name), 0, optional=True)
 
     @classmethod
-    def preset(cls, name: str) -> Limits:
+    def preset(cls, name: str) -> BrokerLimits:
         """The limits of a plan: ``"free"``, ``"payg"``, ``"pro"`` or ``"pro-5k"``."""
-        one_of("limits", name, *PRESETS)
+        choice("limits", name, *PRESETS)
         return PRESETS[name]
 
 
@@ -140,17 +107,17 @@ _AMOUNTS = (
     "retention_bytes",
 )
 _WEEK_MS = 7 * 24 * 3600 * 1000
-PRESETS: Mapping[str, Limits] = {
-    "free": Limits(
+PRESETS: Mapping[str, BrokerLimits] = {
+    "free": BrokerLimits(
         max_partitions=10,
         messages_per_day=10_000,
         messages_per_second=1000,
         storage_bytes=256 * 1024 * 1024,
         retention_ms=_WEEK_MS,
     ),
-    "payg": Limits(max_partitions=100, messages_per_second=1000),
-    "pro": Limits(max_partitions=1000),
-    "pro-5k": Limits(max_partitions=5000),
+    "payg": BrokerLimits(max_partitions=100, messages_per_second=1000),
+    "pro": BrokerLimits(max_partitions=1000),
+    "pro-5k": BrokerLimits(max_partitions=5000),
 }
 
 
@@ -219,20 +186,20 @@ class Settings:
     """Header names kept although they are standard."""
     errors: Mapping[str, int | tuple[int, str]] = field(default_factory=dict)
     """Other statuses, or (status, text), by kind of error."""
-    limits: Limits = field(default_factory=Limits)
+    limits: BrokerLimits = field(default_factory=BrokerLimits)
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
-            one_of(name, getattr(self, name), *known)
+            choice(name, getattr(self, name), *known)
         for name in _SWITCHES:
-            one_of(name, getattr(self, name), True, False)
+            choice(name, getattr(self, name), True, False)
         if not isinstance(self.errors, Mapping):
             raise ContractError(
                 f"errors={self.errors!r:.200} is not understood: give a mapping from a kind of error "
                 "to a status, or to a pair of status and text"
             )
         for kind, other in self.errors.items():
-            one_of("errors key", kind, *STATUSES)
+            choice("errors key", kind, *STATUSES)
             if not _is_answer(other):
                 raise ContractError(
                     f"errors[{kind!r}]={other!r} is not understood: give a status from 400 to 599, "
@@ -242,10 +209,10 @@ class Settings:
             whole(name, getattr(self, name), 1, optional=name == "idle_close_ms")
         whole("never_committed", self.never_committed, None)
         whole("no_such_time", self.no_such_time, None)
-        if not isinstance(self.limits, Limits):
+        if not isinstance(self.limits, BrokerLimits):
             raise ContractError(
                 f"limits={self.limits!r} is not understood: give the name of a plan "
-                f"({', '.join(map(repr, PRESETS))}) or a Limits"
+                f"({', '.join(map(repr, PRESETS))}) or a BrokerLimits"
             )
         for name in ("header_prefixes", "webhook_drop", "webhook_keep"):
             object.__setattr__(self, name, strings(name, getattr(self, name)))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from .errors import CannotTell, ContractError
-from .matching import ANYTHING, Field, Query, Question, fields_of
+from .matching import ANYTHING, ITEM, Field, Query, Question, fields_of
 from .wording import check_times
 
-__all__ = ["Found", "expect"]
+__all__ = ["Found", "check_predicate", "expect"]
 
 T = TypeVar("T")
 _NEAREST = 5
@@ -58,7 +58,7 @@ class Found(list[T], Generic[T]):
         __tracebackhide__ = True
         check_predicate(predicate)
         query = Query(fields, self._known(fields), self._kind)
-        asked = None if predicate is None else Question("predicate", predicate)
+        asked = None if predicate is None else Question("predicate", predicate, ITEM)
         kept = (
             item for item in self if query(item) and (asked is None or asked.why_not(item) is None)
         )
@@ -115,13 +115,15 @@ def expect(
     times: int | None = None,
     show: Callable[[T], str] = repr,
     not_counted: Iterable[tuple[T, str]] = (),
+    notes: Callable[[], Iterable[str]] = tuple,
     none: str = "there is none at all",
 ) -> Found[T]:
     """The items that agree; fails unless one does, or exactly ``times``.
 
     ``what`` begins the failure ("a call"); it goes on with what was asked, what matched and, nearest
     first, the others with what differs in each. ``show`` writes an item, in one line or several.
-    ``not_counted`` are items that do not count, and why. ``none`` is said where there are no items.
+    ``not_counted`` are items that do not count, and why. ``notes`` tells, where too few were found,
+    what else may have to do with it, a line each. ``none`` is said where there are no items.
     Raises ``AssertionError``, ``ContractError`` for a ``times`` that is no count, and ``CannotTell``
     where it depends on items of which too little was kept.
     """
@@ -162,6 +164,8 @@ def expect(
         lines.append(f"  ... and {len(ranked) - _NEAREST} more that differ")
     if not matched and not misses:
         lines.append(f"  {none}")
+    if times is None or len(found) < times:
+        lines += [f"  {note}" for note in notes()]
     raise AssertionError("\n".join(lines))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import numbers
 import re
 import types
 import typing
@@ -28,7 +29,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Any
+from math import isfinite
+from typing import Any, TypeVar
 
 from .errors import CannotTell, ContractError
 from .timeparse import instant_us, to_datetime
@@ -42,12 +44,14 @@ __all__ = [
     "FLAG",
     "HEADERS",
     "INSTANT",
+    "ITEM",
     "JSON",
     "MAPPING",
     "METHOD",
     "NUMBER",
     "PAIRS",
     "TEXT",
+    "Asked",
     "Field",
     "Query",
     "Question",
@@ -56,8 +60,12 @@ __all__ = [
     "fields_of",
     "nearest",
     "one_of",
+    "whole_number",
 ]
 
+V = TypeVar("V")
+Asked = V | re.Pattern[str] | Callable[[V], object] | None
+"""What an assertion takes for a field of a type: a value, a pattern, a function, None for any."""
 ABSENT: Any = object()
 """Stands for the value of a field that an item does not have."""
 _MOST_DIFFERENCES = 3
@@ -79,8 +87,13 @@ def _is_text_pattern(wanted: Any) -> bool:
 
 
 def _compares(wanted: object) -> bool:
-    """Whether a value knows by itself what it equals, as ``mock.ANY`` and dirty-equals do."""
+    """Whether a value knows by itself what it equals, as ``mock.ANY`` and dirty-equals do.
+
+    Arrays do not: their ``==`` compares number by number.
+    """
     if _is_pattern(wanted) or isinstance(wanted, types.FunctionType | types.MethodType):
+        return False
+    if hasattr(type(wanted), "__array__"):
         return False
     kind = type(wanted)
     own = kind.__eq__ not in (object.__eq__, type.__eq__)
@@ -192,7 +205,25 @@ class _Number(Sort):
     expected = "a number"
 
     def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, int | float) and not isinstance(wanted, bool)
+        # Numbers of other libraries are numbers too.
+        return isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
+
+
+class _Whole(_Number):
+    """A whole number within bounds, both included."""
+
+    def __init__(self, minimum: int, maximum: int | None) -> None:
+        self.minimum, self.maximum = minimum, maximum
+        above = "" if maximum is None else f" to {maximum}"
+        self.expected = f"a whole number from {minimum}{above or ' up'}"
+
+    def accepts(self, wanted: Any) -> bool:
+        return (
+            super().accepts(wanted)
+            and wanted == wanted // 1
+            and self.minimum <= wanted
+            and (self.maximum is None or wanted <= self.maximum)
+        )
 
 
 class _Flag(Sort):
@@ -337,6 +368,8 @@ class _Instant(Sort):
 
 
 ANYTHING = Sort()
+ITEM = Sort()
+"""Anything, asked as the one thing it is; of ``ANYTHING`` that is a list any part may agree."""
 TEXT, NUMBER, FLAG, BYTES, JSON = _Text(), _Number(), _Flag(), _Bytes(), _Json()
 DOCUMENT, MAPPING, HEADERS, PAIRS, INSTANT = (
     _Document(),
@@ -353,12 +386,19 @@ def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> Sort:
     return _OneOf(what, words, fold=fold)
 
 
+def whole_number(minimum: int, maximum: int | None = None) -> Sort:
+    """The sort of a whole number that is never below ``minimum`` nor above ``maximum``."""
+    return _Whole(minimum, maximum)
+
+
 def _is_json(value: object) -> bool:
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _is_json(one) for key, one in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
-    return value is None or isinstance(value, str | int | float) or _compares(value)
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, str | int) or _compares(value)
 
 
 def _as_json(value: Any) -> Any:
@@ -396,13 +436,14 @@ class Field:
     ``read`` takes an item and returns the value, or ``ABSENT``; without it the field is the item's
     attribute, or its key where the item is a mapping. Of ``several`` values any may agree, as always
     where nothing is known of the field. A
-    ``bare`` field is shown without its name.
+    ``bare`` field is shown without its name. What ``always`` has a value is never asked with None.
     """
 
     sort: Sort = field(default_factory=lambda: ANYTHING)
     read: Callable[[Any], Any] | None = None
     several: bool = False
     bare: bool = False
+    always: bool = False
 
 
 class Question:
@@ -485,6 +526,12 @@ class Query:
         self, given: Mapping[str, Any], fields: Mapping[str, Field], kind: str = "item"
     ) -> None:
         check_fields(given, fields, kind)
+        for name, wanted in given.items():
+            if wanted is None and fields[name].always:
+                raise ContractError(
+                    f"{name}=None can never be: give {fields[name].sort.expected}, or a function "
+                    "of it"
+                )
         self.given = given
         self.questions = sorted(
             (
@@ -547,7 +594,11 @@ class Query:
 
     def __str__(self) -> str:
         return " ".join(
-            str(wanted) if self.fields[name].bare else f"{name}={brief(wanted)}"
+            f"{name}={brief(wanted)}"
+            if not self.fields[name].bare
+            else wanted
+            if isinstance(wanted, str)
+            else brief(wanted)
             for name, wanted in self.given.items()
         )
 

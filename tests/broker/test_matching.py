@@ -1,84 +1,165 @@
+"""Which records an assertion means: the forms of ``core.matching``, asked of a broker."""
+
 from __future__ import annotations
 
-from pytest_fakecloud.broker.matching import Expectation, failure
-from pytest_fakecloud.broker.model import Header, Record
+import re
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.core.errors import ContractError
+
+from .conftest import Rest
+
+PAID = '{"id": 1, "paid": true, "items": [1, {"a": []}]}'
+HAPPENED: list[dict[str, Any]] = [
+    {"value": "hello*"},
+    {"value": "h*o\\*"},
+    {"value": "*"},
+    {"value": re.compile("hel")},
+    {"value": str.isprintable},
+    {"value": {"id": 1, "paid": ANY, "items": (1, {"a": ()})}},
+    {"value": ANY},
+    {"value": re.compile("paid")},
+    {"key": "k"},
+    {"key": "k*"},
+    {"key": ""},
+    {"key": re.compile("^$")},
+    {"key": lambda key: key.startswith("k")},
+    {"partition": 2},
+    {"partition": ANY},
+    {"partition": lambda number: number > 1},
+    {"headers": {"h": "1"}},
+    {"headers": {"h": "2"}},
+    {"headers": {"h": re.compile("[12]")}},
+    {"headers": {"h": "*"}},
+    {"headers": {"h": str.isdigit}},
+    {"headers": [("h", "1")]},
+    {"headers": [{"key": "h", "value": "1"}]},
+    {},
+]
+DID_NOT: list[dict[str, Any]] = [
+    {"value": "hello"},
+    {"value": "h\\*o"},
+    {"value": re.compile("^el")},
+    {"value": {"id": 2}},
+    {"value": [1]},
+    {"value": str.isdigit},
+    {"key": "K"},
+    {"key": "a*"},
+    {"partition": 1},
+    {"headers": {"H": "1"}},
+    {"headers": {"h": "3"}},
+    {"headers": {"h": re.compile("3")}},
+    {"value": {"id": 1, "paid": ANY, "items": ANY}, "key": "other"},
+]
+NEVER: list[tuple[dict[str, Any], str]] = [
+    ({"value": b"hello"}, "can never be"),
+    ({"value": {1: 1}}, "can never be"),
+    ({"value": float("nan")}, "can never be"),
+    ({"value": object()}, "can never be"),
+    ({"value": re.compile(b"hello")}, "can never be"),
+    ({"key": 5}, "can never be: give a text"),
+    ({"partition": "2"}, "can never be: give a whole number from 0 to 2"),
+    ({"partition": 3}, "can never be: give a whole number from 0 to 2"),
+    ({"partition": -1}, "can never be"),
+    ({"partition": 1.5}, "can never be"),
+    ({"partition": True}, "can never be"),
+    ({"headers": {"h": 1}}, "can never be: give a text"),
+    ({"headers": {"h": None}}, "give a text"),
+    ({"headers": "h"}, "can never be"),
+    ({"headers": [("h", "1"), ("h", "2")]}, "one value of each name"),
+]
 
 
-def record(value: str, offset: int = 0, headers: tuple[Header, ...] = ()) -> Record:
-    return Record("t", 0, offset, 0, None, value, headers)
+@pytest.fixture(autouse=True)
+def _produced(rest: Rest) -> None:
+    rest("POST", "/produce/orders", [
+        {"value": "hello*", "key": "k", "partition": 0, "headers": [{"key": "other", "value": ""}]},
+        {"value": PAID, "partition": 2,
+         "headers": [{"key": "h", "value": "1"}, {"key": "h", "value": "2"}]},
+    ])  # fmt: skip
 
 
-def test_no_expectation_is_met_by_anything() -> None:
-    assert Expectation().why_not(record("x")) == []
-    assert str(Expectation()) == ""
+@pytest.mark.parametrize("asked", HAPPENED, ids=str)
+def test_what_happened(broker: Broker, asked: dict[str, Any]) -> None:
+    found = broker.assert_produced("orders", **asked)
+    assert found
+    assert broker.assert_produced("orders", times=len(found), **asked) == found
+    for never in (
+        lambda: broker.assert_produced("orders", times=0, **asked),
+        lambda: broker.assert_not_produced("orders", **asked),
+    ):
+        with pytest.raises(AssertionError, match="never, found"):
+            never()
 
 
-def test_nested_differences_are_named_by_path() -> None:
-    reasons = Expectation({"a": {"b": 1, "c": 2}}).why_not(record('{"a": {"b": 3}}'))
-    assert reasons == ["value.a.b is 3, not 1", "value.a.c is absent, not 2"]
-    assert Expectation([1]).why_not(record("[2]")) == ["value[0] is 2, not 1"]
+@pytest.mark.parametrize("asked", DID_NOT, ids=str)
+def test_what_did_not_happen(broker: Broker, asked: dict[str, Any]) -> None:
+    broker.assert_not_produced("orders", **asked)
+    with pytest.raises(AssertionError, match="at least once, found 0"):
+        broker.assert_produced("orders", **asked)
 
 
-def test_one_of_several_headers_of_a_name_is_enough() -> None:
-    headers = (Header("h", "1"), Header("h", "2"))
-    assert Expectation(headers={"h": "2"}).why_not(record("x", headers=headers)) == []
-    assert Expectation(headers={"h": "3"}).why_not(record("x", headers=headers)) == [
-        "header 'h' is '1' and '2', not '3'"
+@pytest.mark.parametrize(("asked", "why"), NEVER, ids=str)
+def test_what_can_never_be(broker: Broker, asked: dict[str, Any], why: str) -> None:
+    with pytest.raises(ContractError, match=why):
+        broker.assert_not_produced("orders", **asked)
+
+
+def test_records_and_waiting_ask_the_same(broker: Broker) -> None:
+    asked: dict[str, Any] = {"value": {"id": 1, "paid": True, "items": ANY}, "key": ""}
+    assert broker.records("orders", **asked) == broker.assert_produced("orders", **asked)
+    assert broker.topic("orders").records.where(**asked) == broker.records("orders", **asked)
+    assert broker.wait_for_record("orders", **asked) == broker.records("orders", **asked).only()
+    with pytest.raises(AssertionError, match="within 0 s partition=1 value='x' at least once"):
+        broker.wait_for_record("orders", partition=1, value="x", timeout=0)
+    for ask in (
+        lambda: broker.records("orders", vaule="x"),
+        lambda: broker.wait_for_record("orders", vaule="x"),
+        lambda: broker.topic("orders").records.where(vaule="x"),
+    ):
+        with pytest.raises(ContractError, match="no field 'vaule', did you mean 'value'"):
+            ask()
+    with pytest.raises(ContractError, match="key=None can never be"):
+        broker.records("orders", key=None)
+
+
+def test_the_nearest_record_is_named_first(broker: Broker, rest: Rest) -> None:
+    rows = ["no JSON", '{"id": 7}', '{"id": 1, "name": "bob", "of": "y"}', "[]"]
+    rest("POST", "/produce/orders", [{"value": row, "partition": 1} for row in rows])
+    with pytest.raises(AssertionError) as failed:
+        broker.assert_produced("orders", {"id": 1, "name": "ann", "of": "y"}, partition=1)
+    assert str(failed.value).splitlines()[1] == (
+        """  not orders-1@2 '{"id": 1, "name": "bob", "of": "y"}': value.name is 'bob', not 'ann'"""
+    )
+
+
+def test_commits(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders", auto_offset_reset="none", status=400)
+    rest.commit("g", "i", ("orders", 2, 1))
+    for asked in (
+        {},
+        {"topic": "ord*"},
+        {"topic": re.compile("^o")},
+        {"offset": 1},
+        {"partition": 2},
+    ):
+        assert broker.assert_committed("g", **asked)
+        with pytest.raises(AssertionError, match="never, found"):
+            broker.assert_not_committed("g", **asked)
+    broker.assert_not_committed("g", partition=1)
+    broker.assert_not_committed("nobody")
+    for never in ({"topic": "oders"}, {"topic": 5}, {"offset": "1"}, {"partition": -1}):
+        with pytest.raises(ContractError):
+            broker.assert_not_committed("g", **never)
+    with pytest.raises(AssertionError) as failed:
+        broker.assert_committed("g", "orders", offset=7)
+    assert str(failed.value).splitlines() == [
+        "expected a committed offset of group 'g' topic='orders' offset=7 at least once, found 0",
+        "  not orders-2=1: offset is 1, not 7",
     ]
-
-
-def test_predicates_are_named() -> None:
-    def is_paid(value: str) -> bool:
-        return False
-
-    assert Expectation(is_paid).why_not(record("x")) == [
-        "value is 'x', which does not satisfy is_paid"
-    ]
-
-
-def test_long_values_are_cut() -> None:
-    [reason] = Expectation("y").why_not(record("x" * 1000))
-    assert len(reason) < 300
-    assert "'xxx" in reason
-    assert "…" in reason
-
-
-def test_only_the_nearest_are_listed() -> None:
-    candidates = [(record(str(n), n), ["why"] * (n + 1)) for n in range(9)]
-    text = failure("expected", candidates, [], "a note")
-    assert text.splitlines()[:2] == ["expected", "  not t-0@0 '0': why"]
-    assert "4 more records" in text
-    assert text.endswith("a note")
-
-
-def test_the_nearest_record_is_named_first() -> None:
-    wanted = Expectation({"id": 1, "name": "ann", "of": "x"}, key="k")
-    records = [
-        record("no JSON", 0),
-        record('{"id": 7}', 1),
-        record('{"id": 1, "name": "bob", "of": "y"}', 2),
-        record("[]", 3),
-    ]
-    text = failure("expected", [(r, wanted.why_not(r)) for r in records], [], "", wanted.distance)
-    assert [line.split()[1] for line in text.splitlines()[1:]] == [
-        "t-0@2",
-        "t-0@1",
-        "t-0@0",
-        "t-0@3",
-    ]
-    wanted = Expectation("order paid")
-    records = [record("zzz", 0), record("order paid twice", 1)]
-    text = failure("expected", [(r, wanted.why_not(r)) for r in records], [], "", wanted.distance)
-    assert text.splitlines()[1].startswith("  not t-0@1")
-
-
-def test_what_matches_in_more_parts_is_nearer_than_a_likely_value() -> None:
-    wanted = Expectation("order 1", key="k", partition=0)
-    keyed = Record("t", 0, 1, 0, "k", "zzz")
-    records = [record("order 2", 0), keyed]
-    assert min(records, key=wanted.distance) is keyed
-
-
-def test_tuples_are_lists_as_in_json() -> None:
-    assert Expectation({"items": (1, {"a": ()})}).why_not(record('{"items": [1, {"a": []}]}')) == []
-    assert Expectation((1, 2)).why_not(record("[1, 2]")) == []
+    with pytest.raises(AssertionError, match="there is no such group"):
+        broker.assert_committed("nobody")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.views import TopicView
+from pytest_fakecloud.broker.model import TopicView
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context, Handle
 
@@ -54,8 +54,8 @@ TEXT = {"text"}
 NONE = {"None"}
 DURATION = {"whole", "fraction"}
 PREDICATE = {"function"}
-CUSTOM = {"object", "matcher"}
-HEADERS = {"None", "empty list", "empty mapping", "mapping"}
+MATCHER = {"matcher"}
+HEADERS = {"empty mapping", "mapping"}
 JSON = {
     "None",
     "whole",
@@ -78,6 +78,17 @@ OPTIONS = {
     "max_message_bytes": NONE | NUMBER,
     "first_offset": NUMBER,
 }
+PRODUCED = {
+    "value": JSON | PREDICATE | MATCHER,
+    "key": NONE | TEXT | PREDICATE | MATCHER,
+    "headers": NONE | HEADERS | {"empty list"} | PREDICATE | MATCHER,
+    "partition": NONE | NUMBER | PREDICATE | MATCHER,
+}
+COMMITTED = {
+    "topic": NONE | TEXT | PREDICATE | MATCHER,
+    "partition": NONE | NUMBER | PREDICATE | MATCHER,
+    "offset": NONE | NUMBER | PREDICATE | MATCHER,
+}
 Table = Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]]
 METHODS: Table = {
     # The one text of the values is the name of a topic that exists.
@@ -96,7 +107,7 @@ METHODS: Table = {
             "key": NONE | TEXT,
             "partition": NONE | NUMBER,
             "timestamp": NONE | NUMBER,
-            "headers": HEADERS,
+            "headers": NONE | HEADERS | {"empty list"},
         },
     ),
     "load": ({"data": {}}, {"data": {"empty list", "empty mapping"}}),
@@ -126,11 +137,12 @@ METHODS: Table = {
         {"topic": "orders"},
         {
             "topic": TEXT,
-            "value": NONE | TEXT | PREDICATE | CUSTOM,
-            "key": NONE | TEXT | PREDICATE | CUSTOM,
-            "partition": NONE | NUMBER | PREDICATE | CUSTOM,
-            "offset": NONE | NUMBER | PREDICATE | CUSTOM,
-            "timestamp": NONE | NUMBER | PREDICATE | CUSTOM,
+            "value": (JSON - NONE) | PREDICATE | MATCHER,
+            "key": TEXT | PREDICATE | MATCHER,
+            "partition": NUMBER | PREDICATE | MATCHER,
+            "offset": NUMBER | PREDICATE | MATCHER,
+            "timestamp": NUMBER | PREDICATE | MATCHER,
+            "headers": HEADERS | PREDICATE | MATCHER,
             "vaule": set(),
         },
     ),
@@ -139,27 +151,29 @@ METHODS: Table = {
         {"topic": "orders", "times": 0},
         {
             "topic": TEXT,
-            "value": JSON | PREDICATE | CUSTOM,
-            "key": NONE | TEXT | PREDICATE | CUSTOM,
-            "headers": HEADERS,
-            "partition": NONE | NUMBER,
+            **PRODUCED,
             "times": NONE | NUMBER,
         },
     ),
+    "assert_not_produced": ({"topic": "orders"}, {"topic": TEXT, **PRODUCED}),
     "assert_committed": (
         {"group": "orders", "times": 0},
         {
             "group": TEXT,
-            "topic": NONE | TEXT | PREDICATE | CUSTOM,
-            "partition": NONE | NUMBER | PREDICATE | CUSTOM,
-            "offset": NONE | NUMBER | PREDICATE | CUSTOM,
+            **COMMITTED,
             "times": NONE | NUMBER,
         },
     ),
+    "assert_not_committed": ({"group": "orders"}, {"group": TEXT, **COMMITTED}),
     "assert_caught_up": ({"group": "orders"}, {"group": TEXT}),
     "wait_for_record": (
         {"topic": "orders", "timeout": 0},
-        {"topic": TEXT, "predicate": NONE | PREDICATE, "timeout": {"whole", "fraction"}},
+        {
+            "topic": TEXT,
+            "predicate": NONE | PREDICATE,
+            "timeout": {"whole", "fraction"},
+            "partition": NUMBER | PREDICATE | MATCHER,
+        },
     ),
     "restore": ({}, {"snapshot": set()}),
 }
@@ -167,8 +181,8 @@ VIEWS: Table = {
     "partition": ({"number": 0}, {"number": NUMBER}),
     "by_key": ({"key": "k"}, {"key": TEXT}),
 }
-NOTHING_TO_GIVE = {"topics", "groups", "reorder", "env_variables"}
-OTHERS = {"make_client", "make_async_client"}
+NOTHING_TO_GIVE = {"topics", "groups", "reorder"}
+OTHERS = {"client", "async_client"}
 """They hand everything on to the client, which says itself what it takes."""
 
 
@@ -284,7 +298,7 @@ def test_the_headers_of_a_batch_are_checked_though_it_is_empty(broker: Broker) -
 
 
 def test_a_matcher_inside_the_expected_json_compares_for_itself(broker: Broker) -> None:
-    with broker.make_client() as client:
+    with broker.client() as client:
         client.post("/produce/orders", json={"value": '{"id": 7, "at": "now"}'}).raise_for_status()
     assert broker.assert_produced("orders", {"id": 7, "at": Matcher()}).only()
     for never in ({"id": b"7"}, {"id": {7}}, [float("inf")], {7: 7}):

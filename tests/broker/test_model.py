@@ -4,7 +4,7 @@ import pytest
 
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import ConsumerConfig, Header, Record
-from pytest_fakecloud.broker.settings import Limits
+from pytest_fakecloud.broker.settings import BrokerLimits
 
 
 def test_defaults_are_the_vendors() -> None:
@@ -52,5 +52,5 @@ def test_a_record_reads_its_value_and_headers() -> None:
 
 
 def test_plans() -> None:
-    assert Limits.preset("free").messages_per_day == 10_000
-    assert Limits.preset("pro").max_partitions == 1000
+    assert BrokerLimits.preset("free").messages_per_day == 10_000
+    assert BrokerLimits.preset("pro").max_partitions == 1000

@@ -14,43 +14,49 @@ range assignment, resets and commits; what neither says is decided here and list
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timeparse import monotonic
 from ...core.timers import Lane, Timer
 from .. import errors
 from ..model import (
     INT64_MAX,
     GroupAssignments,
+    GroupView,
     Message,
     Metadata,
     Record,
     TopicPartition,
     TopicPartitionOffset,
+    TopicView,
 )
 from ..settings import Settings, string, whole
 from .groups.commits import Commits
 from .groups.coordinator import Coordinator
 from .groups.delivery import Delivery
-from .groups.members import Group, Happening, Instance
+from .groups.members import Group, Instance
 from .groups.table import GroupTable
+from .guard import Guard, Tell
 from .log import PartitionLog, Topic
 from .placement import Placement
 from .quota import Quota
+from .views import group_view, topic_view
 
-__all__ = ["Engine", "Snapshot", "distinct_positions"]
+__all__ = ["MemoryEngine", "Snapshot", "distinct_positions"]
 
 T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
+_LONGEST_SLEEP = 3600.0
+"""Seconds that every platform can sleep."""
 MOST_PARTITIONS = 100_000
 """More in one go can only be a mistake, and would fill the memory."""
-Tell = Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +68,7 @@ class Snapshot:
     partial: list[int]
 
 
-class Guard:
-    """The engine's lock; a class, because a generator's overhead shows in every call."""
-
-    __slots__ = ("_clock", "_lock", "_table", "tell")
-
-    def __init__(self, table: GroupTable, clock: Clock, tell: Tell | None) -> None:
-        self._table = table
-        self._clock = clock
-        self._lock = threading.Lock()
-        self.tell = tell
-
-    def __enter__(self) -> int:
-        self._lock.acquire()
-        return self._clock.now_us()
-
-    def __exit__(self, *error: object) -> None:
-        table = self._table
-        woken: Sequence[Signal] = ()
-        happened: Sequence[Happening] = ()
-        if table.woken:
-            woken = list(table.woken)
-            table.woken.clear()
-        if table.happened:
-            happened = list(table.happened)
-            table.happened.clear()
-        self._lock.release()
-        if self.tell is not None:
-            for event in happened:
-                self.tell(event.kind, event.text, at_us=event.at_us, **event.data)
-        for signal in woken:
-            signal.notify()
-
-
-class Engine:
+class MemoryEngine:
     """One broker in memory. Calls may come from any thread; those that wait do so on the clock.
 
     ``tell`` is called, without any lock held, for each event of a group: its kind, a readable line,
@@ -119,8 +92,7 @@ class Engine:
         )
         self._quota = Quota(self.settings.limits)
         self._partial: list[int] = []
-        self.waiting: list[Signal] = []
-        """The signal of each call that waits now; calls on one instance share one."""
+        self._waiting: list[Signal] = []
         self._epoch = 0
         self._closed = False
         self.table = GroupTable(self._topics, self.settings, clock, self._call_at)
@@ -470,7 +442,135 @@ class Engine:
         with self.locked() as now:
             return self.commits.committed(group, partitions, now)
 
+    # -- what a tester makes happen --------------------------------------------------------------
+
+    def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
+        """Set a group's committed offset, whoever owns the partition; creates the group."""
+        with self.locked() as now:
+            self.table.partition(offset.topic, offset.partition, now)
+            self.commits.set_by_test(group, offset, now)
+
+    def join(self, group: str, instance: str, topics: Sequence[str]) -> None:
+        """Let an instance join that no client consumes with; it idles like any other."""
+        with self.locked() as now:
+            at, member = self.groups.enter(group, instance, topics, {}, now)
+            member.consuming += 1
+            self.groups.finish(at, member, None, now)
+
+    def crash(self, group: str, instance: str) -> None:
+        """Let an instance vanish: no commit, no leave."""
+        with self.locked() as now:
+            self.groups.crash(group, instance, now)
+
+    def expire(self, group: str, instance: str) -> None:
+        """End an instance's session now."""
+        with self.locked() as now:
+            self.groups.expire(group, instance, now)
+
+    def rebalance(self, group: str) -> None:
+        """Let a group hand out its partitions anew; raises ``ContractError`` for an unknown one."""
+        with self.locked() as now:
+            self.groups.rebalance(self._known_group(group), "the test asked for it", now)
+
+    def redeliver(
+        self, group: str, last: int, topic: str | None, partition: int | None
+    ) -> list[Record]:
+        """Deliver a group's last records again; those that will come, by partition.
+
+        Raises ``ContractError`` for an unknown group.
+        """
+        with self.locked() as now:
+            found = self._known_group(group)
+            if topic is not None:
+                self.table.partition(topic, partition or 0, now)
+            before = {tp: after for tp, _, after in found.deliveries}
+            moved = self.commits.redeliver(
+                found,
+                last,
+                lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
+                now,
+            )
+            records: list[Record] = []
+            for name, number, offset in moved:
+                log = self.table.partition(name, number, now)
+                end = before[TopicPartition(name, number)]
+                records += [record for record in log.read(offset) if record.offset < end]
+        return records
+
+    def _known_group(self, name: str) -> Group:
+        found = self.table.groups.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.table.groups)) or "none"
+            raise ContractError(f"there is no group {name!r}; known groups: {known}")
+        return found
+
+    @contextmanager
+    def reorder(self) -> Iterator[None]:
+        """Mix the records of different partitions in seeded random order within the block."""
+        delivery = self.delivery
+        before, delivery.random_interleave = delivery.random_interleave, True
+        try:
+            yield
+        finally:
+            delivery.random_interleave = before
+
+    # -- what a tester looks at ------------------------------------------------------------------
+
+    def topic_view(self, name: str) -> TopicView:
+        """A topic as it is now."""
+        with self.locked() as now:
+            return topic_view(self.table.topic(name, now))
+
+    def group_view(self, name: str) -> GroupView:
+        """A group as it is now; ``Dead`` where there is none."""
+        with self.locked():
+            return group_view(name, self.table.groups.get(name), self.table.topics)
+
+    def group_names(self) -> list[str]:
+        """The groups that have members or committed offsets, sorted."""
+        with self.locked():
+            return sorted(self.table.groups)
+
+    def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
+        """The records of a topic by who put them in: clients, and the tester."""
+        with self.locked() as now:
+            logs = self.table.topic(topic, now).logs
+            return (
+                [record for log in logs for record in log.records(by_client=True)],
+                [record for log in logs for record in log.records(by_client=False)],
+            )
+
+    def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
+        """What ``look`` finds, asked whenever a topic has changed; None after real seconds."""
+        signal = self._clock.signal()
+        watched: list[PartitionLog] = []
+        until = monotonic() + seconds
+        self._waiting.append(signal)
+        try:
+            while True:
+                version = signal.version
+                with self.locked() as now:
+                    # Partitions may be new, and after a restore all are.
+                    watched = list(self.table.topic(topic, now).logs)
+                    for log in watched:
+                        log.watchers.add(signal)
+                found = look()
+                left = until - monotonic()
+                if found is not None or left <= 0:
+                    return found
+                signal.sleep(version, min(left, _LONGEST_SLEEP))
+        finally:
+            self._waiting.remove(signal)
+            with self.locked():
+                for log in watched:
+                    log.watchers.discard(signal)
+
     # -- waiting ---------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> list[Signal]:
+        """The signal of each call that waits now; calls on one instance share one."""
+        return self._waiting
 
     def check_timeout(self, timeout_ms: int) -> None:
         """Refuse a negative timeout and one that can only be a mistake."""
@@ -482,7 +582,7 @@ class Engine:
     def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
         clock = self._clock
         deadline = clock.now_us() + timeout_ms * 1000
-        self.waiting.append(signal)
+        self._waiting.append(signal)
         try:
             while not self._closed:
                 # On a running clock nobody else may be there to fire what changes a group while
@@ -503,7 +603,7 @@ class Engine:
                 clock.settle()
             return None
         finally:
-            self.waiting.remove(signal)
+            self._waiting.remove(signal)
 
     def _next_change(self, deadline: int) -> int:
         due = None if self._clock.driving else self._clock.next_due_us(_STATE)
@@ -513,7 +613,7 @@ class Engine:
         """End every waiting call now, with nothing found."""
         with self.locked():
             self._epoch += 1
-            self.table.woken.update(self.waiting)
+            self.table.woken.update(self._waiting)
 
     def close(self) -> None:
         """End every waiting call, now and in future."""
@@ -542,7 +642,7 @@ class Engine:
             )
         with self.locked() as now:
             self._epoch += 1
-            self.table.woken.update(self.waiting)
+            self.table.woken.update(self._waiting)
             self._topics.clear()
             self._topics.update({topic.name: topic.copy() for topic in snapshot.topics})
             self._partial[:] = snapshot.partial

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import BrokerError
-from ..settings import Limits
+from ..settings import BrokerLimits
 
 __all__ = ["Quota"]
 
@@ -19,7 +19,7 @@ class Quota:
     Which windows the service uses is not documented; these are decided here.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BrokerLimits) -> None:
         self._windows = [
             (span, limit, name)
             for span, limit, name in (

@@ -2,30 +2,36 @@
 
 It stands behind the same REST face as the in-memory engine: routes, credentials, faults, journal and
 the texts of refusals are the fake's; logs, groups and time are the cluster's. Topics are
-``kafka_topics``' part, writing ``kafka_producing``'s, reading ``kafka_fetching``'s and
-``kafka_groups``'.
+``topics``' part, writing ``producing``'s, reading ``fetching``'s and ``groups``'.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
+from ...core.found import Found
 from ...core.ids import Ids
+from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.engine import distinct_positions
-from ..errors import BrokerError
+from ..errors import BrokerError, as_misuse
 from ..model import (
+    RECORD_FIELDS,
     GroupAssignments,
+    GroupView,
+    MemberView,
     Message,
     Metadata,
     Record,
     TopicPartition,
     TopicPartitionOffset,
+    TopicView,
 )
 from ..settings import Settings
 from .cluster import Address, Cluster, real_only
@@ -41,10 +47,12 @@ _GOODBYE = 0.7
 """Seconds in which a cluster has to answer to be told of the end of a handle."""
 _LEFT = 0.3
 """Seconds instances have to end by themselves where the cluster is away."""
-
+_STEP = 0.05
+"""Seconds between two looks for what is waited for."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def _public(
@@ -156,6 +164,12 @@ class KafkaEngine:
         """Forget the records below an offset, in one partition or all; how many were forgotten."""
         return self._topics.delete_records(name, partition, before)
 
+    def set_retention(
+        self, name: str, *, retention_ms: object, retention_bytes: object
+    ) -> NoReturn:
+        """Not with a real cluster: say it when the topic is created."""
+        raise real_only("set_retention() of a topic that exists")
+
     @_public
     def load(self, topics: Mapping[str, int], messages: Sequence[Message]) -> None:
         """Create the topics that are missing and append a tester's messages.
@@ -176,11 +190,6 @@ class KafkaEngine:
                 self._cluster.delete([self._topics.real(name) for name in made], [])
             raise
 
-    @_public
-    def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """The starts and the ends of a topic's logs, by partition."""
-        return self._topics.bounds(name)
-
     # -- producing -------------------------------------------------------------------------------
 
     @_public
@@ -192,10 +201,19 @@ class KafkaEngine:
         """
         return self._producing.produce(messages, by_client=by_client)
 
-    @property
-    def by_tester(self) -> set[tuple[str, int, int]]:
-        """Where the records are that a tester put in."""
-        return self._producing.by_tester
+    @_public
+    def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
+        """The records of a topic by who put them in: others, and the tester."""
+        own: list[Record] = []
+        others: list[Record] = []
+        for record in self._fetching.records(topic):
+            place = record.topic, record.partition, record.offset
+            (own if place in self._producing.by_tester else others).append(record)
+        return others, own
+
+    def fail_batches(self, keep: int, times: int) -> NoReturn:
+        """Not with a real cluster."""
+        raise real_only("partial_produce()")
 
     # -- reading without a group -----------------------------------------------------------------
 
@@ -217,9 +235,26 @@ class KafkaEngine:
         return self._fetching.offsets(at, partitions)
 
     @_public
-    def records(self, name: str) -> list[Record]:
-        """All records of a topic in (partition, offset) order."""
-        return self._fetching.records(name)
+    def topic_view(self, name: str) -> TopicView:
+        """A topic with its records and the ends of its logs, read from the cluster."""
+        starts, ends = self._topics.bounds(name)
+        return TopicView(
+            name,
+            len(ends),
+            Found.of(self._fetching.records(name), RECORD_FIELDS, "record"),
+            starts,
+            ends,
+        )
+
+    def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
+        """What ``look`` finds, asked every 50 ms; None after so many seconds."""
+        until = monotonic() + seconds
+        pause = threading.Event()
+        while True:
+            found = look()
+            if found is not None or monotonic() > until:
+                return found
+            pause.wait(_STEP)
 
     # -- reading with a group --------------------------------------------------------------------
 
@@ -243,9 +278,10 @@ class KafkaEngine:
         self._groups.commit(group, instance, distinct_positions(offsets))
 
     @_public
-    def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit for a group without being a member of it."""
-        self._groups.store(group, offsets)
+    def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
+        """Set a group's committed offset; the cluster refuses while the group has members."""
+        self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
+        self._groups.store(group, [offset])
 
     def delete_consumer(self, group: str, instance: str) -> None:
         """Stop an instance and take it out of its group.
@@ -271,17 +307,84 @@ class KafkaEngine:
         return self._groups.committed(group, partitions)
 
     @_public
-    def all_committed(self, group: str) -> dict[TopicPartition, int]:
-        """Everything a group has committed to topics of this handle."""
-        return self._groups.all_committed(group)
+    def group_view(self, name: str) -> GroupView:
+        """A group as far as this server knows: the members that are its own, and all commits."""
+        members = self._groups.members(name)
+        committed = self._groups.all_committed(name)
+        lag = self._lag(members, committed)
+        views = Found(self._member(each, members[each]) for each in sorted(members))
+        state = "Stable" if members else "Empty" if committed else "Dead"
+        if any(not view.assignment for view in views):
+            state = "PreparingRebalance"
+        return GroupView(
+            name,
+            state,
+            sum(member.epoch for member in members.values()),
+            views,
+            {view.name: view.assignment for view in views},
+            dict(sorted(committed.items())),
+            {tp: at for view in views for tp, at in view.position.items()},
+            lag,
+        )
 
-    def members(self, group: str) -> dict[str, KafkaInstance]:
-        """The instances of a group known here, by name."""
-        return self._groups.members(group)
+    def _member(self, name: str, member: KafkaInstance) -> MemberView:
+        delivered = {self._own(tp): at for tp, at in member.delivered().items()}
+        return MemberView(
+            name,
+            member.state if member.state in ("active", "expired") else "joining",
+            tuple(self._own((topic, 0)).topic for topic in member.topics),
+            [self._own(tp) for tp in sorted(member.assigned)],
+            dict(delivered),
+            delivered,
+            member.config,
+        )
+
+    def _own(self, tp: tuple[str, int]) -> TopicPartition:
+        return TopicPartition(tp[0].removeprefix(self.prefix), tp[1])
+
+    def _lag(
+        self, members: Mapping[str, KafkaInstance], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        topics = {tp.topic for tp in committed}
+        for member in members.values():
+            topics |= {self._own((topic, 0)).topic for topic in member.topics}
+        lag = {}
+        for topic in sorted(topics):
+            starts, ends = self._topics.bounds(topic)
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                tp = TopicPartition(topic, number)
+                lag[tp] = max(0, end - max(committed.get(tp, start), start))
+        return lag
 
     def group_names(self) -> list[str]:
         """The groups somebody consumed or committed with here."""
         return self._groups.names()
+
+    # -- what a tester makes happen --------------------------------------------------------------
+
+    def join(self, group: str, instance: str, topics: Sequence[str]) -> None:
+        """Let an instance join that no client consumes with; it idles like any other."""
+        self.consume(group, instance, topics, 0, {})
+
+    def crash(self, group: str, instance: str) -> NoReturn:
+        """Not with a real cluster: its client always leaves."""
+        raise real_only("crash() of an instance")
+
+    def expire(self, group: str, instance: str) -> NoReturn:
+        """Not with a real cluster, which ends sessions itself."""
+        raise real_only("expire() of a session")
+
+    def rebalance(self, group: str) -> NoReturn:
+        """Not with a real cluster: let an instance join() or leave() instead."""
+        raise real_only("rebalance() without a reason")
+
+    def redeliver(self, group: str, *which: object) -> NoReturn:
+        """Not with a real cluster, where only the members decide what they read."""
+        raise real_only("redeliver()")
+
+    def reorder(self) -> NoReturn:
+        """Not with a real cluster."""
+        raise real_only("reorder()")
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -321,16 +424,22 @@ class KafkaEngine:
                 "a copy can only be taken of data that are this handle's own: leave out prefix= and "
                 "isolation='none', or use the in-memory engine"
             )
+        with as_misuse():
+            return self._copied()
+
+    @_public
+    def _copied(self) -> KafkaCopy:
         topics = self.topics()
         messages: list[Message] = []
         for name in topics:
-            if any(self.bounds(name)[0]):
+            if any(self._topics.bounds(name)[0]):
                 raise real_only(f"a copy of topic {name!r}, whose first records are gone,")
             messages += [
                 Message(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
-                for r in self.records(name)
+                for r in self._fetching.records(name)
             ]
-        return KafkaCopy(topics, messages, {g: self.all_committed(g) for g in self.group_names()})
+        groups = self.group_names()
+        return KafkaCopy(topics, messages, {g: self._groups.all_committed(g) for g in groups})
 
     def restore(self, copy: KafkaCopy) -> None:
         """Put a copy back, in fresh topics and groups of the same names; instances end.
@@ -345,18 +454,25 @@ class KafkaEngine:
                 "these data are not this handle's own, so there is nothing to return to: leave out "
                 "prefix= and isolation='none', or use the in-memory engine"
             )
+        with as_misuse():
+            self._put_back(copy, copy.topics)
+
+    @_public
+    def _put_back(self, copy: KafkaCopy, topics: Mapping[str, int]) -> None:
         self.topics()  # A cluster that is away changes nothing here.
         self._groups.stop_all()(self._patience)
         self._delete_own()
         self._topics.rename()
-        self.by_tester.clear()
-        for name, partitions in copy.topics.items():
+        self._producing.by_tester.clear()
+        for name, partitions in topics.items():
             self.create_topic(name, partitions)
         if copy.messages:
             self.produce(copy.messages, by_client=False)
         for group, offsets in copy.commits.items():
             if offsets:
-                self.store(group, [TopicPartitionOffset(*tp, at) for tp, at in offsets.items()])
+                self._groups.store(
+                    group, [TopicPartitionOffset(*tp, at) for tp, at in offsets.items()]
+                )
         self.interrupt()
 
     def _delete_own(self) -> None:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.broker.engine.engine import Engine
+from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
-    BrokerEngine,
     Header,
     Message,
     Record,
     TopicPartition,
     TopicPartitionOffset,
 )
-from pytest_fakecloud.broker.settings import Limits, Settings
+from pytest_fakecloud.broker.protocol import BrokerEngine
+from pytest_fakecloud.broker.settings import BrokerLimits, Settings
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
@@ -35,8 +35,8 @@ EARLIEST = {"auto-offset-reset": "earliest"}
 MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
 
 
-def engine(partitions: int = 3, *, clock: Clock | None = None, **settings: Any) -> Engine:
-    made = Engine(clock or Clock(START), Ids(1), Settings(**settings))
+def engine(partitions: int = 3, *, clock: Clock | None = None, **settings: Any) -> MemoryEngine:
+    made = MemoryEngine(clock or Clock(START), Ids(1), Settings(**settings))
     made.create_topic("t", partitions)
     return made
 
@@ -74,14 +74,14 @@ def test_a_bad_message_anywhere_appends_nothing() -> None:
 
 
 def test_a_refused_batch_does_not_use_up_the_plan() -> None:
-    broker = engine(limits=Limits(messages_per_day=2))
+    broker = engine(limits=BrokerLimits(messages_per_day=2))
     with pytest.raises(BrokerError, match="2 messages per day"):
         broker.produce([Message("t", "x")] * 3)
     broker.produce([Message("t", "x")] * 2)
 
 
 def test_bytes_are_counted_in_utf_8() -> None:
-    broker = engine(1, limits=Limits(max_message_bytes=4))
+    broker = engine(1, limits=BrokerLimits(max_message_bytes=4))
     broker.produce([Message("t", "é", "é")])
     with pytest.raises(BrokerError, match="5 bytes"):
         broker.produce([Message("t", "é", "éa")])
@@ -250,7 +250,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
 def test_nothing_waits_in_an_engine_that_is_closed() -> None:
     clock = Clock("2026-01-01T00:00:00Z")
     clock.wait_cap = 60
-    broker = Engine(clock, Ids(1))
+    broker = MemoryEngine(clock, Ids(1))
     broker.create_topic("t", 1)
     broker.close()
     fetch = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 60_000))

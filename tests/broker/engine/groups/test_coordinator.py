@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.broker.engine.engine import Engine
+from pytest_fakecloud.broker.engine.engine import MemoryEngine
+from pytest_fakecloud.broker.engine.views import group_view
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import Message, TopicPartition, TopicPartitionOffset
+from pytest_fakecloud.broker.model import GroupView, Message, TopicPartition, TopicPartitionOffset
 from pytest_fakecloud.broker.settings import Settings
-from pytest_fakecloud.broker.views import GroupView, group_view
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 
@@ -24,36 +24,36 @@ def clock() -> Clock:
     return Clock(START)
 
 
-def engine(clock: Clock, **settings: Any) -> Engine:
-    made = Engine(clock, Ids(1), Settings(**settings))
+def engine(clock: Clock, **settings: Any) -> MemoryEngine:
+    made = MemoryEngine(clock, Ids(1), Settings(**settings))
     made.create_topic("t", 2)
     made.create_topic("u", 2)
     return made
 
 
-def consume(broker: Engine, name: str, *topics: str, timeout: int = 0) -> list[str]:
+def consume(broker: MemoryEngine, name: str, *topics: str, timeout: int = 0) -> list[str]:
     records = broker.consume("g", name, topics or ["t"], timeout, MANUAL)
     return [record.value for record in records]
 
 
-def view(broker: Engine) -> GroupView:
+def view(broker: MemoryEngine) -> GroupView:
     with broker.locked():
         return group_view("g", broker.table.groups.get("g"), broker.table.topics)
 
 
-def owned(broker: Engine) -> dict[str, list[str]]:
+def owned(broker: MemoryEngine) -> dict[str, list[str]]:
     return {
         name: [f"{topic}{partition}" for topic, partition in share]
         for name, share in view(broker).assignment.items()
     }
 
 
-def crash(broker: Engine, name: str) -> None:
+def crash(broker: MemoryEngine, name: str) -> None:
     with broker.locked() as now:
         broker.groups.crash("g", name, now)
 
 
-def expire(broker: Engine, name: str) -> None:
+def expire(broker: MemoryEngine, name: str) -> None:
     with broker.locked() as now:
         broker.groups.expire("g", name, now)
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pytest_fakecloud.broker.engine.engine import Engine
+from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import Message, TopicPartitionOffset
 from pytest_fakecloud.broker.settings import Settings
@@ -155,7 +155,7 @@ class Groups(RuleBasedStateMachine):
     def begin(self, partitions: int) -> None:
         self.clock = Clock("2026-01-01T00:00:00Z")
         self.began = self.clock.now_ms()
-        self.engine = Engine(
+        self.engine = MemoryEngine(
             self.clock,
             Ids(1),
             Settings(

@@ -1,0 +1,48 @@
+"""The lock of an engine, which tells and wakes after it is free again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from ...core.clock import Clock, Signal
+from .groups.members import Happening
+from .groups.table import GroupTable
+
+__all__ = ["Guard", "Tell"]
+
+Tell = Callable[..., object]
+"""Called for each event of a group: its kind, a readable line, ``at_us``, and details."""
+
+
+class Guard:
+    """The engine's lock; a class, because a generator's overhead shows in every call."""
+
+    __slots__ = ("_clock", "_lock", "_table", "tell")
+
+    def __init__(self, table: GroupTable, clock: Clock, tell: Tell | None) -> None:
+        self._table = table
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.tell = tell
+
+    def __enter__(self) -> int:
+        self._lock.acquire()
+        return self._clock.now_us()
+
+    def __exit__(self, *error: object) -> None:
+        table = self._table
+        woken: Sequence[Signal] = ()
+        happened: Sequence[Happening] = ()
+        if table.woken:
+            woken = list(table.woken)
+            table.woken.clear()
+        if table.happened:
+            happened = list(table.happened)
+            table.happened.clear()
+        self._lock.release()
+        if self.tell is not None:
+            for event in happened:
+                self.tell(event.kind, event.text, at_us=event.at_us, **event.data)
+        for signal in woken:
+            signal.notify()

@@ -1,0 +1,64 @@
+"""Topics and groups as a tester sees them: plain values taken at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...core.found import Found
+from ..model import RECORD_FIELDS, GroupView, MemberView, TopicPartition, TopicView
+from .groups.members import Group, Instance
+from .log import Topic
+
+__all__ = ["group_view", "topic_view"]
+
+
+def topic_view(topic: Topic) -> TopicView:
+    """A topic as it is now."""
+    return TopicView(
+        topic.name,
+        len(topic.logs),
+        Found.of(
+            (record for log in topic.logs for record in log.records()), RECORD_FIELDS, "record"
+        ),
+        [log.start for log in topic.logs],
+        [log.end for log in topic.logs],
+    )
+
+
+def group_view(name: str, group: Group | None, topics: Mapping[str, Topic]) -> GroupView:
+    """A group as it is now; one that does not exist is ``Dead`` and has nothing."""
+    if group is None:
+        return GroupView(name, "Dead", 0, Found(), {}, {}, {}, {})
+    members = Found(_member_view(group.instances[i]) for i in sorted(group.instances))
+    starts: dict[TopicPartition, int] = {}
+    read = set(group.committed)
+    for member in group.members():
+        starts.update(member.starts)
+        read |= {TopicPartition(t, n) for t in member.topics for n in range(len(topics[t].logs))}
+    lag = {}
+    for tp in sorted(read):
+        log = topics[tp.topic].logs[tp.partition]
+        behind = group.committed.get(tp, starts.get(tp, log.start))
+        lag[tp] = max(0, log.end - max(behind, log.start))
+    return GroupView(
+        name,
+        group.state,
+        group.generation,
+        members,
+        {member.name: list(member.assignment) for member in group.members()},
+        dict(sorted(group.committed.items())),
+        {tp: at for member in members for tp, at in member.position.items()},
+        lag,
+    )
+
+
+def _member_view(instance: Instance) -> MemberView:
+    return MemberView(
+        instance.name,
+        instance.state,
+        instance.topics,
+        list(instance.assignment),
+        dict(instance.positions),
+        dict(instance.delivered),
+        instance.config,
+    )
