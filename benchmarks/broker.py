@@ -23,7 +23,7 @@ import httpx
 
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import Message, TopicPartition
+from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
@@ -47,8 +47,8 @@ def engine(partitions: int = 3) -> MemoryEngine:
 
 def producing_and_consuming() -> list[bool]:
     """Batches of a thousand through the engine, against loops that only build the same tuples."""
-    keyless = [Message("t", f"value number {n}") for n in range(BATCH)]
-    keyed = [Message("t", f"value number {n}", f"order-{n}") for n in range(BATCH)]
+    keyless = [ProducerRecord("t", f"value number {n}") for n in range(BATCH)]
+    keyed = [ProducerRecord("t", f"value number {n}", f"order-{n}") for n in range(BATCH)]
     target = engine()
     source = engine(1)
     for _ in range(10):
@@ -100,12 +100,12 @@ def keeping_a_million() -> list[bool]:
     gc.collect()
     tracemalloc.start()
     large = engine(1)
-    batch: list[Message] = []
+    batch: list[ProducerRecord] = []
     before = tracemalloc.get_traced_memory()[0]
     payload = 0
     for first in range(0, MILLION, BATCH):
         batch = [
-            Message("t", f"value number {n}", f"key-{n % 1000}", 0, n + (n % 7) * 10)
+            ProducerRecord("t", f"value number {n}", f"key-{n % 1000}", 0, n + (n % 7) * 10)
             for n in range(first, first + BATCH)
         ]
         payload += sum(len(message.value) + len(message.key or "") for message in batch)
@@ -115,7 +115,7 @@ def keeping_a_million() -> list[bool]:
     over = (tracemalloc.get_traced_memory()[0] - before - payload) / MILLION
     tracemalloc.stop()
     small = engine(1)
-    small.produce([Message("t", "x", None, 0, n + (n % 7) * 10) for n in range(1000)])
+    small.produce([ProducerRecord("t", "x", None, 0, n + (n % 7) * 10) for n in range(1000)])
     table = compare(
         {
             "offset by time among 1,000": lambda: small.offsets(777, [T0]),

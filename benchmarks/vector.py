@@ -27,9 +27,9 @@ from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import Answer, Request
-from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.model import Query, Record
+from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
 
 from .raw import raw_server
 from .timing import compare, line
@@ -67,8 +67,8 @@ def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
     """One query, and sixteen at once, against the product alone and the peers."""
     vectors, asked = random_vectors(rows, dimension), random_vectors(16, dimension)
     engine = filled_engine(vectors)
-    one = [Query(vector=asked[0], top_k=TOP_K, with_vectors=False)]
-    sixteen = [Query(vector=vector, top_k=TOP_K, with_vectors=False) for vector in asked]
+    one = [VectorQuery(vector=asked[0], top_k=TOP_K, with_vectors=False)]
+    sixteen = [VectorQuery(vector=vector, top_k=TOP_K, with_vectors=False) for vector in asked]
     query = asked[0]
 
     def bare() -> object:
@@ -108,9 +108,9 @@ def filtered(rounds: int) -> Iterator[bool]:
     vectors = random_vectors(10_000, 768)
     engine = filled_engine(vectors, metadata=lambda row: {"group": row % 10, "name": f"n{row}"})
     query = random_vectors(1, 768)[0]
-    plain = [Query(vector=query, top_k=TOP_K)]
-    tenth = [Query(vector=query, top_k=TOP_K, filter="group = 3")]
-    rare = [Query(vector=query, top_k=TOP_K, filter="name = 'n77'")]
+    plain = [VectorQuery(vector=query, top_k=TOP_K)]
+    tenth = [VectorQuery(vector=query, top_k=TOP_K, filter="group = 3")]
+    rare = [VectorQuery(vector=query, top_k=TOP_K, filter="name = 'n77'")]
     table = compare(
         {
             "plain": lambda: engine.query("", plain),
@@ -133,12 +133,12 @@ def upserts(most: int) -> Iterator[bool]:
     decades = [10**power for power in range(3, 7) if 10**power <= most]
 
     def grow() -> list[float]:
-        engine = Engine(Clock(), Ids(0), dimension=32)
+        engine = VectorEngine(Clock(), Ids(0), dimension=32)
         costs, done = [], 0
         for decade in decades:
             started = time.perf_counter()
             for row in range(done, decade):
-                engine.upsert("", [Record(str(row), vectors[row % 1000])])
+                engine.upsert("", [VectorRecord(str(row), vectors[row % 1000])])
             costs.append((time.perf_counter() - started) / (decade - done))
             done = decade
         return costs
@@ -165,7 +165,9 @@ def over_http(rounds: int) -> Iterator[bool]:
     with ExitStack() as stack:
         index = stack.enter_context(VectorIndex(Context.alone(), dimension=768))
         vectors = random_vectors(10_000, 768)
-        index.engine.upsert("", [Record(str(row), vector) for row, vector in enumerate(vectors)])
+        index.engine.upsert(
+            "", [VectorRecord(str(row), vector) for row, vector in enumerate(vectors)]
+        )
         query = [float(value) for value in random_vectors(1, 768)[0]]
         asked = np.asarray(query, np.float32)
         servers = {
@@ -315,12 +317,12 @@ def random_vectors(rows: int, dimension: int) -> np.ndarray[Any, np.dtype[np.flo
 def filled_engine(
     vectors: np.ndarray[Any, np.dtype[np.float32]],
     metadata: Callable[[int], dict[str, object]] | None = None,
-) -> Engine:
+) -> VectorEngine:
     """An engine that holds the rows under their numbers."""
-    engine = Engine(Clock(), Ids(0), dimension=vectors.shape[1])
+    engine = VectorEngine(Clock(), Ids(0), dimension=vectors.shape[1])
     for row, vector in enumerate(vectors):
         values = metadata(row) if metadata else None
-        engine.upsert("", [Record(str(row), vector, metadata=values)])
+        engine.upsert("", [VectorRecord(str(row), vector, metadata=values)])
     return engine
 
 

@@ -25,7 +25,7 @@ from .model import (
     OFFSET_FIELDS,
     RECORD_FIELDS,
     GroupView,
-    Message,
+    ProducerRecord,
     Record,
     TopicPartitionOffset,
     TopicView,
@@ -295,17 +295,17 @@ class Broker(Handle):
     ) -> Any:
         """Put a record into a topic, or several: a list as value is a batch.
 
-        Values that are no text are stored as JSON; items of a batch may be ``Message``. ``timestamp``
-        is milliseconds or an instant. Returns ``Metadata``, a list of them for a batch. Records a
-        tester puts in are no answer to ``assert_produced``.
+        Values that are no text are stored as JSON; items of a batch may be ``ProducerRecord``.
+        ``timestamp`` is milliseconds or an instant. Returns ``Metadata``, a list of them for a
+        batch. Records a tester puts in are no answer to ``assert_produced``.
         """
         self.clock.settle()
         many = isinstance(value, list)
         like = checked(
-            Message(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
+            ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
         )
         messages = [
-            checked(item) if isinstance(item, Message) else like._replace(value=text(item))
+            checked(item) if isinstance(item, ProducerRecord) else like._replace(value=text(item))
             for item in (value if many else [value])
         ]
         with as_misuse():

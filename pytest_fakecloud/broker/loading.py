@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.errors import ContractError
 from ..core.timeparse import instant_us
-from .model import INT64_MAX, Header, Message
+from .model import INT64_MAX, Header, ProducerRecord
 from .settings import string, whole
 
 __all__ = ["Headers", "checked", "header_list", "messages_in", "text", "timestamp_ms"]
@@ -62,7 +62,7 @@ def _header(item: Any) -> Header:
     return Header(name, value)
 
 
-def checked(message: Message) -> Message:
+def checked(message: ProducerRecord) -> ProducerRecord:
     """The message; ``ContractError`` where a part has a type no record can hold."""
     string("topic", message.topic)
     string("value", message.value)
@@ -76,7 +76,7 @@ def checked(message: Message) -> Message:
     return message._replace(headers=headers) if headers else message
 
 
-def messages_in(data: Any) -> Iterator[Message]:
+def messages_in(data: Any) -> Iterator[ProducerRecord]:
     """The messages in any of the shapes that ``Broker.load`` takes."""
     if isinstance(data, Path):
         data = data.read_text("utf-8")
@@ -107,21 +107,21 @@ def _each(items: Any, what: str) -> Iterable[Any]:
     )
 
 
-def _message(item: Any, topic: str | None) -> Message:
-    if isinstance(item, Message):
+def _message(item: Any, topic: str | None) -> ProducerRecord:
+    if isinstance(item, ProducerRecord):
         return item
     if not isinstance(item, Mapping) or "value" not in item:
         if topic is None:
             raise ContractError(f"{item!r} is no message: give a mapping with topic and value")
-        return Message(topic, text(item))
-    unknown = set(item) - set(Message._fields)
+        return ProducerRecord(topic, text(item))
+    unknown = set(item) - set(ProducerRecord._fields)
     if unknown:
         named = ", ".join(sorted(map(str, unknown)))
-        raise ContractError(f"a message has no {named}; it has {', '.join(Message._fields)}")
+        raise ContractError(f"a message has no {named}; it has {', '.join(ProducerRecord._fields)}")
     name = item.get("topic", topic)
     if name is None:
         raise ContractError(f"{item!r} names no topic")
-    return Message(
+    return ProducerRecord(
         name,
         text(item["value"]),
         item.get("key"),

@@ -23,8 +23,8 @@ __all__ = [
     "GroupView",
     "Header",
     "MemberView",
-    "Message",
     "Metadata",
+    "ProducerRecord",
     "Record",
     "TopicPartition",
     "TopicPartitionOffset",
@@ -42,7 +42,7 @@ class Header(NamedTuple):
     value: str
 
 
-class Message(NamedTuple):
+class ProducerRecord(NamedTuple):
     """What a producer sends. ``partition`` and ``timestamp`` (ms) are chosen when None."""
 
     topic: str

@@ -10,8 +10,8 @@ from ..core.clock import Signal
 from .model import (
     GroupAssignments,
     GroupView,
-    Message,
     Metadata,
+    ProducerRecord,
     Record,
     TopicPartition,
     TopicPartitionOffset,
@@ -33,7 +33,9 @@ class BrokerEngine(Protocol):
 
     settings: Settings
 
-    def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
+    def produce(
+        self, messages: Sequence[ProducerRecord], *, by_client: bool = True
+    ) -> list[Metadata]:
         """Append the messages of a client, or of the tester; their places in request order."""
         ...
 
@@ -108,7 +110,7 @@ class BrokerEngine(Protocol):
         """Replace a topic's retention; None keeps for ever."""
         ...
 
-    def load(self, topics: Mapping[str, int], messages: Sequence[Message]) -> None:
+    def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create the topics that are missing and append a tester's messages."""
         ...
 

@@ -29,8 +29,8 @@ from .fields import (
 from .model import (
     CONSUMER_HEADERS,
     Header,
-    Message,
     Metadata,
+    ProducerRecord,
     Record,
     TopicPartition,
     TopicPartitionOffset,
@@ -97,7 +97,7 @@ class BrokerApp(App):
 
     def produce_path(self, request: Request) -> object:
         """GET /produce/T/M: one metadata object."""
-        message = Message(
+        message = ProducerRecord(
             _segment(request, "topic"), _segment(request, "message"), request.query("key")
         )
         return _metadata_json(self.engine.produce([message])[0])
@@ -111,7 +111,7 @@ class BrokerApp(App):
             )
         topic = _segment(request, "topic") if "topic" in request.params else None
         items = body if isinstance(body, list) else [body]
-        messages: list[Message] = []
+        messages: list[ProducerRecord] = []
         for index, item in enumerate(items):
             try:
                 messages.append(self._message(item, topic, where_in(body, index)))
@@ -127,7 +127,7 @@ class BrokerApp(App):
         if not topic:
             raise illegal_argument("The query parameter topic is missing")
         settings = self.engine.settings
-        message = Message(
+        message = ProducerRecord(
             topic,
             request.body.decode("utf-8", "replace"),
             headers=message_headers(
@@ -137,7 +137,7 @@ class BrokerApp(App):
         place = _metadata_json(self.engine.produce([message])[0])
         return place if settings.webhook_answer == "object" else [place]
 
-    def _message(self, item: object, topic: str | None, where: str) -> Message:
+    def _message(self, item: object, topic: str | None, where: str) -> ProducerRecord:
         fields = object_of(item, where)
         if topic is None:
             topic = self._text(fields, "topic", where)
@@ -146,7 +146,7 @@ class BrokerApp(App):
         value = self._text(fields, "value", where)
         if value is None:
             raise illegal_argument(f"{where}value is missing")
-        return Message(
+        return ProducerRecord(
             topic,
             value,
             self._text(fields, "key", where),

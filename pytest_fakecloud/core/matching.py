@@ -144,6 +144,8 @@ class Sort:
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         """The words for a value that is not the wanted one."""
+        if isinstance(found, str) and isinstance(wanted, str) and "*" not in wanted:
+            return next(differences(found, wanted, name))
         return f"{name} is {brief(found)}, not {brief(wanted)}"
 
 
@@ -289,10 +291,10 @@ class _Document(_Json):
 
 
 class _Mapping(Sort):
-    expected = "a dict"
+    expected = "a dict, with text keys, of what JSON can hold"
 
     def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, Mapping)
+        return isinstance(wanted, Mapping) and _is_json(wanted)
 
     def equals(self, found: Any, wanted: Any) -> bool:
         return bool(_as_json(found) == _as_json(wanted))

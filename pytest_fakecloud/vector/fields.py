@@ -30,14 +30,14 @@ from .model import (
     Floats,
     Fusion,
     Metadata,
-    Query,
     QueryMode,
-    Record,
     SparseVector,
     UpdateMode,
+    VectorQuery,
+    VectorRecord,
     Weighting,
 )
-from .settings import Limits
+from .settings import VectorLimits
 
 __all__ = ["FieldReader", "Include", "as_floats", "as_sparse", "from_array"]
 
@@ -178,7 +178,7 @@ def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
 class FieldReader:
     """Reads the parts of requests under an index's limits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: VectorLimits) -> None:
         self.limits = limits
 
     # -- bodies ----------------------------------------------------------------------------------
@@ -346,10 +346,10 @@ class FieldReader:
 
     # -- wholes ----------------------------------------------------------------------------------
 
-    def record(self, value: Any) -> Record:
+    def record(self, value: Any) -> VectorRecord:
         """A record with its vectors, as ``upsert`` takes it."""
         fields = self.fields(value, "A vector")
-        return Record(
+        return VectorRecord(
             self.id(fields.get("id")),
             self.vector(fields),
             self.sparse(fields),
@@ -377,9 +377,9 @@ class FieldReader:
             )
         return change
 
-    def query(self, fields: Mapping[str, Any]) -> Query:
+    def query(self, fields: Mapping[str, Any]) -> VectorQuery:
         """A query with the vectors that are there (none for a text query)."""
-        return Query(
+        return VectorQuery(
             self.vector(fields),
             self.sparse(fields),
             self.top_k(fields, "topK", DEFAULT_TOP_K),

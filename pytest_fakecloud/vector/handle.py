@@ -4,46 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import orjson
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
-from ..core.journal import Found
+from ..core.found import Found, expect
+from ..core.matching import Asked, Field, Query
 from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle
-from .assertions import (
-    QUERIES,
-    UPSERTS,
-    expect,
-    queries,
-    refused,
-    upserts,
-)
+from .assertions import QUERIES, UPSERTS, Item, queries, refused, shown, upserts
 from .embedding import MOST_DIMENSIONS, Embedder
-from .engine.engine import Engine
+from .engine.engine import VectorEngine
 from .errors import VectorError
 from .fields import Include
 from .loading import as_json, read_records
+from .matching import QUERY_FIELDS, RECORD_FIELDS, UPSERT_FIELDS
 from .model import (
     DEFAULT_NAMESPACE,
     Floats,
     Kind,
-    Record,
     Similarity,
+    VectorRecord,
 )
 from .routes import VectorApp, record_json
-from .settings import Approximation, Limits
+from .settings import Approximation, VectorLimits
 
-__all__ = ["Pending", "VectorIndex"]
+if TYPE_CHECKING:
+    import upstash_vector
+
+__all__ = ["PendingChanges", "VectorIndex"]
 
 Choice = TypeVar("Choice", bound=StrEnum)
-Item = dict[str, Any]
 EVERY_PART = Include(True, True, True)
 
 
-class Pending(Found[Item]):
+class PendingChanges(Found[Item]):
     """The changes that are not ready for queries yet; as a with-block, holds those made inside.
 
     At the end of the block everything pending becomes ready, unless changes were held before it;
@@ -52,6 +49,7 @@ class Pending(Found[Item]):
 
     def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
         super().__init__(items)
+        self._fields, self._kind = UPSERT_FIELDS, "pending record"
         self._index = index
         self._held_before: list[bool] = []
 
@@ -74,7 +72,7 @@ class VectorIndex(Handle):
     ``embedding`` is True (deterministic hashes of words), the name of one of the vendor's models, a
     function from text to vector, or a mapping from text to vector. ``namespaces`` are names to
     create, or a mapping from name to what ``load()`` takes. ``limits`` is a mapping of names of
-    ``Limits``.
+    ``VectorLimits``.
 
     ``range_limit`` is the page size of a range that names none. ``ready_after`` (a duration on the
     clock) and ``ready_after_reads`` (queries and infos) keep changes pending for that long.
@@ -89,7 +87,7 @@ class VectorIndex(Handle):
     service: ClassVar[str] = "vector"
     fixture: ClassVar[str] = "vector_index"
 
-    engine: Engine
+    engine: VectorEngine
 
     def __init__(
         self,
@@ -101,7 +99,7 @@ class VectorIndex(Handle):
         kind: Literal["dense", "sparse", "hybrid"] = "dense",
         embedding: bool | str | Callable[[str], object] | Mapping[str, object] = False,
         namespaces: Iterable[str] | Mapping[str, object] = (),
-        limits: Mapping[str, int | None] | Limits | None = None,
+        limits: Mapping[str, int | None] | VectorLimits | None = None,
         range_limit: int = 100,
         ready_after: Duration | None = None,
         ready_after_reads: int | None = None,
@@ -127,7 +125,7 @@ class VectorIndex(Handle):
             embedder = Embedder(embedding, the_kind, dimension)
             dimension = embedder.dimension
         name = context.name_for(self.fixture, name)
-        self.engine = Engine(
+        self.engine = VectorEngine(
             context.clock,
             context.ids,
             name=name,
@@ -136,7 +134,7 @@ class VectorIndex(Handle):
             dimension=dimension if the_kind.has_dense else None,
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
-            limits=Limits.of(limits),
+            limits=VectorLimits.of(limits),
             approximation=Approximation(recall, lose_first, filter_budget, shuffle_ties),
             ready_after_us=None if ready_after is None else duration_us(ready_after),
             ready_after_reads=ready_after_reads,
@@ -175,21 +173,33 @@ class VectorIndex(Handle):
         self.read_only_token = new_token()
         return super().rotate_token()
 
-    def env_variables(self) -> dict[str, str]:
+    @property
+    def env(self) -> dict[str, str]:
         """The variables both official clients read."""
         return {
             "UPSTASH_VECTOR_REST_URL": self.url,
             "UPSTASH_VECTOR_REST_TOKEN": self.token,
         }
 
-    def make_client(self, **options: Any) -> Any:
-        """``upstash_vector.Index`` for this index."""
+    def client(self, **options: Any) -> upstash_vector.Index:
+        """Make an ``upstash_vector.Index`` for this index; ``options`` are its own.
+
+        Raises ``ContractError`` where upstash-vector is not installed.
+        """
+        client: upstash_vector.Index = self._official(self._make_client, options)
+        return client
+
+    def async_client(self, **options: Any) -> upstash_vector.AsyncIndex:
+        """Make an ``upstash_vector.AsyncIndex`` for this index."""
+        client: upstash_vector.AsyncIndex = self._official(self._make_async_client, options)
+        return client
+
+    def _make_client(self, **options: Any) -> upstash_vector.Index:
         from upstash_vector import Index
 
         return Index(**{"url": self.url, "token": self.token, **options})
 
-    def make_async_client(self, **options: Any) -> Any:
-        """``upstash_vector.AsyncIndex`` for this index."""
+    def _make_async_client(self, **options: Any) -> upstash_vector.AsyncIndex:
         from upstash_vector import AsyncIndex
 
         return AsyncIndex(**{"url": self.url, "token": self.token, **options})
@@ -209,7 +219,7 @@ class VectorIndex(Handle):
         goes there. Raises ``ContractError`` for what cannot be loaded.
         """
         _check_namespace(namespace)
-        groups: dict[str, list[Record]] = {}
+        groups: dict[str, list[VectorRecord]] = {}
         records = read_records(data, self._reader, self._embedder, dimension=self.engine.dimension)
         for named, record in records:
             groups.setdefault(namespace if named is None else named, []).append(record)
@@ -229,18 +239,18 @@ class VectorIndex(Handle):
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
         page = self.engine.range(namespace, 0, limit)
-        return Found(self._plain(record) for record in page.records)
+        return Found.of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
     def namespaces(self) -> list[str]:
         """The names of all namespaces, the default one ("") first."""
         return self.engine.namespaces()
 
-    def pending(self) -> Pending:
+    def pending(self) -> PendingChanges:
         """The changes queries do not see yet, each with its ``namespace``.
 
         As a with-block it holds every change made inside, and makes them ready at its end.
         """
-        return Pending(
+        return PendingChanges(
             self,
             ({**self._plain(record), "namespace": name} for name, record in self.engine.pending()),
         )
@@ -269,7 +279,7 @@ class VectorIndex(Handle):
             raise ContractError(error.message) from None
         return predicate is None or predicate(as_json(metadata, "the metadata"))
 
-    def _plain(self, record: Record) -> Item:
+    def _plain(self, record: VectorRecord) -> Item:
         item: Item = orjson.loads(self.app.dump(record_json(record, EVERY_PART)))
         return item
 
@@ -277,19 +287,19 @@ class VectorIndex(Handle):
 
     def assert_upserted(
         self,
-        id: str | int | Callable[[str], object] | None = None,
+        id: Asked[str | int] = None,
         *,
-        metadata: Mapping[str, Any] | Callable[[Any], object] | None = None,
-        data: str | Callable[[str], object] | None = None,
-        vector: Sequence[float] | Floats | Callable[[list[float]], object] | None = None,
-        namespace: str | None = None,
+        metadata: Asked[Mapping[str, Any]] = None,
+        data: Asked[str] = None,
+        vector: Asked[Sequence[float] | Floats] = None,
+        namespace: Asked[str] = None,
         times: int | None = None,
     ) -> Found[Item]:
-        """The records clients upserted with success that agree, as they were sent.
+        """Return the records clients upserted with success that match, as they were sent.
 
         Fails unless there is at least one, or exactly ``times``, naming the nearest and what
-        differed, or why it was refused. A callable is a predicate on the field. Vectors agree when
-        they are the same in float32.
+        differed, or why it was refused. Vectors match when they are the same in float32; see
+        ``core.matching`` for what else may be given.
         """
         __tracebackhide__ = True
         wanted = {
@@ -300,36 +310,83 @@ class VectorIndex(Handle):
             "namespace": namespace,
         }
         return expect(
-            "an upsert of", upserts(self.journal), wanted, times, refused(self.journal, UPSERTS)
+            "an upsert",
+            upserts(self.journal),
+            _query(wanted, UPSERT_FIELDS, "upsert"),
+            times=times,
+            show=shown,
+            not_counted=refused(self.journal, UPSERTS),
+            none="no client has made an upsert at all",
+        )
+
+    def assert_not_upserted(
+        self,
+        id: Asked[str | int] = None,
+        *,
+        metadata: Asked[Mapping[str, Any]] = None,
+        data: Asked[str] = None,
+        vector: Asked[Sequence[float] | Floats] = None,
+        namespace: Asked[str] = None,
+    ) -> None:
+        """Fail when a client has upserted a matching record; see ``assert_upserted``."""
+        __tracebackhide__ = True
+        self.assert_upserted(
+            id, metadata=metadata, data=data, vector=vector, namespace=namespace, times=0
         )
 
     def assert_queried(
         self,
         *,
-        top_k: int | Callable[[int], object] | None = None,
-        filter: str | Callable[[str], object] | None = None,
-        data: str | Callable[[str], object] | None = None,
-        vector: Sequence[float] | Floats | Callable[[list[float]], object] | None = None,
-        namespace: str | None = None,
+        top_k: Asked[int] = None,
+        filter: Asked[str] = None,
+        data: Asked[str] = None,
+        vector: Asked[Sequence[float] | Floats] = None,
+        namespace: Asked[str] = None,
         times: int | None = None,
     ) -> Found[Item]:
-        """The queries clients made with success that agree, as they were sent, defaults filled in.
+        """Return the queries clients made with success that match, with their defaults filled in.
 
         Each query of a batch counts. Fails unless there is at least one, or exactly ``times``,
-        naming the nearest and what differed, or why it was refused. A callable is a predicate on
-        the field. Vectors agree when they are the same in float32.
+        naming the nearest and what differed, or why it was refused. Vectors match when they are the
+        same in float32; see ``core.matching`` for what else may be given.
         """
         __tracebackhide__ = True
         wanted = {
-            "topK": top_k,
+            "top_k": top_k,
             "filter": filter,
             "data": data,
             "vector": vector,
             "namespace": namespace,
         }
         return expect(
-            "a query with", queries(self.journal), wanted, times, refused(self.journal, QUERIES)
+            "a query",
+            queries(self.journal),
+            _query(wanted, QUERY_FIELDS, "query"),
+            times=times,
+            show=shown,
+            not_counted=refused(self.journal, QUERIES),
+            none="no client has made a query at all",
         )
+
+    def assert_not_queried(
+        self,
+        *,
+        top_k: Asked[int] = None,
+        filter: Asked[str] = None,
+        data: Asked[str] = None,
+        vector: Asked[Sequence[float] | Floats] = None,
+        namespace: Asked[str] = None,
+    ) -> None:
+        """Fail when a client has made a matching query; see ``assert_queried``."""
+        __tracebackhide__ = True
+        self.assert_queried(
+            top_k=top_k, filter=filter, data=data, vector=vector, namespace=namespace, times=0
+        )
+
+
+def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return Query(given, fields, kind)
 
 
 def _choice(name: str, value: str, choices: type[Choice]) -> Choice:

@@ -32,7 +32,7 @@ from ..core.errors import ContractError
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array
-from .model import Record
+from .model import VectorRecord
 
 __all__ = ["as_json", "read_records"]
 
@@ -52,7 +52,7 @@ def read_records(
     embedder: Embedder | None,
     *,
     dimension: int | None = None,
-) -> list[tuple[str | None, Record]]:
+) -> list[tuple[str | None, VectorRecord]]:
     """Every record of a source with the namespace it names, None where it names none.
 
     ``dimension`` is that of all dense vectors; None is that of the first one.
@@ -75,7 +75,9 @@ def read_records(
     return records
 
 
-def _read(raw: Raw, reader: FieldReader, embedder: Embedder | None) -> tuple[str | None, Record]:
+def _read(
+    raw: Raw, reader: FieldReader, embedder: Embedder | None
+) -> tuple[str | None, VectorRecord]:
     vector = raw.get("vector")
     floats = None
     if isinstance(vector, np.ndarray):

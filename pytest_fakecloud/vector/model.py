@@ -20,13 +20,13 @@ __all__ = [
     "Ints",
     "Kind",
     "Metadata",
-    "Query",
     "QueryMode",
-    "Record",
     "Rows",
     "Similarity",
     "SparseVector",
     "UpdateMode",
+    "VectorQuery",
+    "VectorRecord",
     "Weighting",
 ]
 
@@ -106,7 +106,7 @@ class SparseVector:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class VectorRecord:
     """Everything stored under one id. Its parts are never changed in place, only replaced."""
 
     id: str
@@ -129,7 +129,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Query:
+class VectorQuery:
     """One question: the vectors to compare with, how many answers, and under which condition.
 
     ``with_vectors`` of False leaves the vectors out of the hits' records, which saves copying them.
@@ -149,7 +149,7 @@ class Hit:
     """One answer: the record and its score, a float32."""
 
     score: np.float32
-    record: Record
+    record: VectorRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Page:
     """One page of a scan; ``next_cursor`` is empty when nothing remains."""
 
     next_cursor: str
-    records: list[Record] = field(default_factory=list)
+    records: list[VectorRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,16 @@ from ..http.readers import decode_segment
 from ..http.routing import Route
 from . import errors
 from .embedding import Embedder
-from .engine.engine import Engine
+from .engine.engine import VectorEngine
 from .fields import FieldReader, Include, missing
 from .model import (
     Change,
     Hit,
     IndexInfo,
     Kind,
-    Query,
     QueryMode,
-    Record,
+    VectorQuery,
+    VectorRecord,
 )
 
 __all__ = ["VectorApp", "record_json"]
@@ -80,7 +80,7 @@ class VectorApp(App):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: VectorEngine,
         embedder: Embedder | None,
         credentials: Callable[[], tuple[str, str]],
         *,
@@ -185,7 +185,7 @@ class VectorApp(App):
             id = self.reader.id(fields.get("id"))
             metadata = self.reader.metadata(fields)
             text = self.reader.required_data(fields)
-            records.append(Record(id, *embedder.embed(text), metadata, text))
+            records.append(VectorRecord(id, *embedder.embed(text), metadata, text))
         self.engine.upsert(_namespace(request), records)
         return SUCCESS
 
@@ -299,7 +299,7 @@ class VectorApp(App):
         return SUCCESS
 
     def _queries(
-        self, request: Request, read: Callable[[dict[str, Any]], tuple[Query, Include]]
+        self, request: Request, read: Callable[[dict[str, Any]], tuple[VectorQuery, Include]]
     ) -> object:
         pairs = [read(item) for item in self._items(request)]
         answers = self.engine.query(_namespace(request), [query for query, _ in pairs])
@@ -309,7 +309,7 @@ class VectorApp(App):
         return lists[0] if len(lists) == 1 else lists
 
     def _start(
-        self, request: Request, read: Callable[[dict[str, Any]], tuple[Query, Include]]
+        self, request: Request, read: Callable[[dict[str, Any]], tuple[VectorQuery, Include]]
     ) -> object:
         body = self.reader.json(request.body)
         query, include = read(body)
@@ -317,7 +317,7 @@ class VectorApp(App):
         uuid, hits = self.engine.start_query(_namespace(request), query, max_idle_us, include)
         return {"uuid": uuid, "scores": _hits_json(hits, include)}
 
-    def _vector_query(self, item: dict[str, Any]) -> tuple[Query, Include]:
+    def _vector_query(self, item: dict[str, Any]) -> tuple[VectorQuery, Include]:
         fields = self.reader.fields(item, "A query")
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
@@ -325,7 +325,7 @@ class VectorApp(App):
             raise errors.bad_request("A query by data belongs to query-data, not to query")
         return self.reader.query(fields), self.reader.include(fields)
 
-    def _text_query(self, item: dict[str, Any]) -> tuple[Query, Include]:
+    def _text_query(self, item: dict[str, Any]) -> tuple[VectorQuery, Include]:
         fields = self.reader.fields(item, "A query")
         query = self.reader.query(fields)
         if query.vector is not None or query.sparse is not None:
@@ -386,7 +386,7 @@ class VectorApp(App):
             raise errors.no_embedding_model()
         return self.embedder
 
-    def _check_known_model(self, records: Sequence[Record]) -> None:
+    def _check_known_model(self, records: Sequence[VectorRecord]) -> None:
         """A text without any vector is meant to be embedded, which ``upsert`` does not do."""
         if self.embedder is None and any(
             record.data is not None and not _has_vectors(record) for record in records
@@ -401,7 +401,7 @@ def _command(endpoint: Callable[[Request], object]) -> Callable[[Request], objec
     return in_envelope
 
 
-def _has_vectors(given: Record | Change) -> bool:
+def _has_vectors(given: VectorRecord | Change) -> bool:
     return given.vector is not None or given.sparse is not None
 
 
@@ -418,14 +418,14 @@ def _hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
     return answers
 
 
-def record_json(record: Record, include: Include) -> dict[str, Any]:
+def record_json(record: VectorRecord, include: Include) -> dict[str, Any]:
     """A record as fetch, range and random answer it; what is absent is left out."""
     answer: dict[str, Any] = {"id": record.id}
     _add_parts(answer, record, include)
     return answer
 
 
-def _add_parts(answer: dict[str, Any], record: Record, include: Include) -> None:
+def _add_parts(answer: dict[str, Any], record: VectorRecord, include: Include) -> None:
     if include.vectors:
         if record.vector is not None:
             answer["vector"] = record.vector

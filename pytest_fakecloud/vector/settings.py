@@ -8,11 +8,11 @@ from numbers import Real
 
 from ..core.errors import ContractError
 
-__all__ = ["Approximation", "Limits"]
+__all__ = ["Approximation", "VectorLimits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VectorLimits:
     """Upper bounds; None means there is none.
 
     ``metadata_bytes`` (48 KB), ``data_bytes`` (1 MB), ``sparse_entries`` (1000 a vector) and
@@ -40,9 +40,9 @@ class Limits:
     daily_updates: int | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, int | None] | Limits | None) -> Limits:
+    def of(cls, given: Mapping[str, int | None] | VectorLimits | None) -> VectorLimits:
         """The defaults with the given ones in their place; ``ContractError`` for unknown names."""
-        if isinstance(given, Limits):
+        if isinstance(given, VectorLimits):
             return given
         if given is not None and not isinstance(given, Mapping):
             raise ContractError(

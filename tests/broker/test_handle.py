@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import Message
+from pytest_fakecloud.broker.model import ProducerRecord
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
@@ -60,7 +60,9 @@ def test_produce_takes_values_batches_and_fields(broker: Broker) -> None:
     assert place == ("orders", 1, 0, START_MS)
     record = broker.records("orders").only()
     assert (record.json(), record.key, record.headers) == ({"id": 1}, "city", (("h", "v"),))
-    places = broker.produce("orders", ["a", 7, Message("orders", "m", partition=2)], partition=0)
+    places = broker.produce(
+        "orders", ["a", 7, ProducerRecord("orders", "m", partition=2)], partition=0
+    )
     assert [(p.partition, p.offset) for p in places] == [(0, 0), (0, 1), (2, 0)]
     with pytest.raises(ContractError, match="nope"):
         broker.produce("nope", "x")
@@ -445,7 +447,9 @@ def test_a_predicate_that_raises_is_a_mistake_of_the_test(broker: Broker, rest: 
         lambda: broker.records("orders", value=lambda v: v["id"]),
         lambda: broker.wait_for_record("orders", lambda r: r.missing, timeout=0),
     ):
-        with pytest.raises(ContractError, match="<lambda> raised .*: give a function that answers"):
+        with pytest.raises(
+            ContractError, match=r"<lambda> raised .*: give a function that answers"
+        ):
             ask()  # type: ignore[no-untyped-call]
 
 
@@ -499,9 +503,7 @@ def test_wait_for_record(broker: Broker, rest: Rest) -> None:
     assert waiting.result().value == "x"
     assert broker.wait_for_record("orders").value in {"other", "x"}
     assert broker.wait_for_record("orders", key="k", value="x").value == "x"
-    with pytest.raises(
-        AssertionError, match="within 0.01 s <lambda> at least once, found 0\n"
-    ) as it:
+    with pytest.raises(AssertionError, match="<lambda> at least once, found 0") as it:
         broker.wait_for_record("orders", lambda r: False, timeout=0.01)
     assert len(str(it.value).splitlines()) == 3
 
@@ -690,7 +692,7 @@ def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
         (lambda b: b.produce("orders", "v", headers={"a": 1}), "header 'a' must be text, got 1"),
         (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* is not understood"),
         (lambda b: b.produce("orders", "v", headers=5), "headers=5 is not understood"),
-        (lambda b: b.produce("orders", [Message("orders", 5)]), "value must be text, got 5"),
+        (lambda b: b.produce("orders", [ProducerRecord("orders", 5)]), "value must be text, got 5"),
         (lambda b: b.produce(5, "v"), "topic must be text, got 5"),
         (lambda b: b.join("g", "i", "orders"), "topics='orders' is one text: give a list"),
         (lambda b: b.partial_produce("1"), "partial_produce's keep must be a whole number"),
@@ -724,7 +726,10 @@ def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
         ),
         (lambda b: b.produce("orders", "v", headers=["ab"]), r"headers=\['ab'\] is not understood"),
         (lambda b: b.produce("orders", "v", headers=[{"a": "b"}]), "headers=.* is not understood"),
-        (lambda b: b.produce("orders", Message("orders", "v", headers=5)), "headers=5 is not"),
+        (
+            lambda b: b.produce("orders", ProducerRecord("orders", "v", headers=5)),
+            "headers=5 is not",
+        ),
         (lambda b: b.commit(5, "orders", 0, 1), "group must be text, got 5"),
         (lambda b: b.commit("g", "orders", 0, 2**63), "offset must be a whole number of at most"),
         (lambda b: b.crash(["g"], "i"), r"group must be text, got \['g'\]"),
@@ -809,7 +814,7 @@ def test_a_plan_of_a_wrong_type_is_named(limits: dict[str, Any]) -> None:
 
 def test_headers_may_have_the_form_of_the_api(broker: Broker, rest: Rest) -> None:
     broker.produce("orders", "a", headers=[{"key": "h", "value": "1"}])
-    broker.produce("orders", [Message("orders", "b", headers=[("h", "2")])])  # type: ignore[arg-type]
+    broker.produce("orders", [ProducerRecord("orders", "b", headers=[("h", "2")])])  # type: ignore[arg-type]
     assert sorted(r.header("h") or "" for r in broker.records("orders")) == ["1", "2"]
     rest.produce("orders", "c", headers=[{"key": "h", "value": "3"}])
     assert broker.assert_produced("orders", headers=[{"key": "h", "value": "3"}])

@@ -9,13 +9,13 @@ import numpy as np
 
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import (
     Floats,
     Hit,
-    Query,
-    Record,
     SparseVector,
+    VectorQuery,
+    VectorRecord,
 )
 
 NOW = "2026-01-01T00:00:00Z"
@@ -33,19 +33,19 @@ def sparse(values: Mapping[int, float]) -> SparseVector:
     )
 
 
-def engine(clock: Clock | None = None, seed: int = 0, **settings: Any) -> Engine:
+def engine(clock: Clock | None = None, seed: int = 0, **settings: Any) -> VectorEngine:
     """An engine on a frozen clock; dimension 2 unless given."""
-    return Engine(clock or Clock(NOW), Ids(seed), **{"dimension": 2, **settings})
+    return VectorEngine(clock or Clock(NOW), Ids(seed), **{"dimension": 2, **settings})
 
 
-def put(index: Engine, namespace: str = "", /, **vectors: tuple[float, ...]) -> None:
+def put(index: VectorEngine, namespace: str = "", /, **vectors: tuple[float, ...]) -> None:
     """Upsert dense vectors by id."""
-    index.upsert(namespace, [Record(id, floats(*vector)) for id, vector in vectors.items()])
+    index.upsert(namespace, [VectorRecord(id, floats(*vector)) for id, vector in vectors.items()])
 
 
-def ask(index: Engine, *vector: float, namespace: str = "", **settings: Any) -> list[Hit]:
+def ask(index: VectorEngine, *vector: float, namespace: str = "", **settings: Any) -> list[Hit]:
     """One dense query."""
-    return index.query(namespace, [Query(vector=floats(*vector), **settings)])[0]
+    return index.query(namespace, [VectorQuery(vector=floats(*vector), **settings)])[0]
 
 
 def ids(hits: list[Hit]) -> list[str]:

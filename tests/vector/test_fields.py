@@ -17,13 +17,13 @@ from pytest_fakecloud.vector.model import (
     UpdateMode,
     Weighting,
 )
-from pytest_fakecloud.vector.settings import Limits
+from pytest_fakecloud.vector.settings import VectorLimits
 
-READER = FieldReader(Limits())
+READER = FieldReader(VectorLimits())
 
 
 def limited(**limits: int) -> FieldReader:
-    return FieldReader(Limits.of(limits))
+    return FieldReader(VectorLimits.of(limits))
 
 
 @settings(max_examples=100, deadline=None)

@@ -318,9 +318,7 @@ def test_assert_upserted(index: VectorIndex) -> None:
     assert index.assert_upserted(vector=[0, 1]).only()["id"] == "b"
     assert index.assert_upserted(metadata=lambda m: m["x"] == 1).only()["id"] == "1"
     index.assert_upserted("bad", times=0)
-    with pytest.raises(
-        AssertionError, match=r"expected an upsert of id='z'.*\n.*id is '1', not 'z'"
-    ):
+    with pytest.raises(AssertionError, match=r"expected an upsert id='z'.*\n.*id is '1', not 'z'"):
         index.assert_upserted("z")
 
 
@@ -345,7 +343,7 @@ def test_what_was_refused_is_named_with_the_reason(index: VectorIndex) -> None:
         index.assert_upserted("a", vector=[1, 0, 0])
     lines = str(caught.value).splitlines()
     assert lines[:2] == [
-        "expected an upsert of id='a' vector=[1.0, 0.0, 0.0] at least once, found 0",
+        "expected an upsert id='a' vector=[1, 0, 0] at least once, found 0",
         "  not id='a' vector=<3 numbers> namespace='': "
         "not carried out: 422 Invalid vector dimension: 3, expected: 2",
     ]
@@ -389,7 +387,7 @@ def test_assert_queried(index: VectorIndex) -> None:
     index.assert_queried(top_k=7, times=1)
     index.assert_queried(times=5)
     index.assert_queried(data="x", times=0)
-    with pytest.raises(AssertionError, match=r"a query with filter='n = 2' at least once, found 0"):
+    with pytest.raises(AssertionError, match=r"a query filter='n = 2' at least once, found 0"):
         index.assert_queried(filter="n = 2")
 
 

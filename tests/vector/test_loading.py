@@ -14,13 +14,13 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.vector.embedding import Embedder
 from pytest_fakecloud.vector.fields import FieldReader
 from pytest_fakecloud.vector.loading import read_records
-from pytest_fakecloud.vector.model import Kind, Record
-from pytest_fakecloud.vector.settings import Limits
+from pytest_fakecloud.vector.model import Kind, VectorRecord
+from pytest_fakecloud.vector.settings import VectorLimits
 
-READER = FieldReader(Limits())
+READER = FieldReader(VectorLimits())
 
 
-def read(source: object, embedder: Embedder | None = None) -> list[tuple[str | None, Record]]:
+def read(source: object, embedder: Embedder | None = None) -> list[tuple[str | None, VectorRecord]]:
     return read_records(source, READER, embedder)
 
 

@@ -53,7 +53,21 @@ VALUES: Mapping[str, Any] = {
 NONE = {"None"}
 TEXT = {"text"}
 WHOLE = {"whole"}
-FREE = {"None", "function", "object", "matcher"}
+FREE = {"None", "function", "matcher"}
+UPSERTED = {
+    "id": FREE | TEXT | {"whole", "negative"},
+    "metadata": FREE | {"empty mapping", "mapping"},
+    "data": FREE | TEXT,
+    "vector": FREE | {"numbers", "array", "empty list"},
+    "namespace": FREE | TEXT,
+}
+QUERIED = {
+    "top_k": FREE | WHOLE,
+    "filter": FREE | TEXT,
+    "data": FREE | TEXT,
+    "vector": FREE | {"numbers", "array", "empty list"},
+    "namespace": FREE | TEXT,
+}
 METHODS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
     "load": (
         {"data": {"b": [1, 2]}},
@@ -67,25 +81,19 @@ METHODS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
     "assert_upserted": (
         {"times": 0},
         {
-            "id": FREE | TEXT | {"whole", "negative"},
-            "metadata": FREE | {"empty mapping", "mapping"},
-            "data": FREE | TEXT,
-            "vector": FREE | {"numbers", "array", "empty list"},
-            "namespace": FREE | TEXT,
+            **UPSERTED,
             "times": NONE | WHOLE,
         },
     ),
+    "assert_not_upserted": ({}, UPSERTED),
     "assert_queried": (
         {"times": 0},
         {
-            "top_k": FREE | WHOLE,
-            "filter": FREE | TEXT,
-            "data": FREE | TEXT,
-            "vector": FREE | {"numbers", "array", "empty list"},
-            "namespace": FREE | TEXT,
+            **QUERIED,
             "times": NONE | WHOLE,
         },
     ),
+    "assert_not_queried": ({}, QUERIED),
     "restore": ({}, {"snapshot": set()}),
 }
 NOTHING_TO_GIVE = {
@@ -93,11 +101,10 @@ NOTHING_TO_GIVE = {
     "pending",
     "hold_pending",
     "release_pending",
-    "env_variables",
     "rotate_token",
     "close",
 }
-OTHERS = {"make_client", "make_async_client"}
+OTHERS = {"client", "async_client"}
 """They hand everything on to the client, which says itself what it takes."""
 PARAMETERS = [
     pytest.param(method, name, id=f"{method}-{name}")

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud.vector.embedding import MODELS
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.settings import Limits
+from pytest_fakecloud.vector.settings import VectorLimits
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "vector.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", PAGE, re.M | re.S))
@@ -33,7 +33,7 @@ def test_no_block_is_left_out() -> None:
 def test_every_setting_limit_and_model_is_named() -> None:
     settings = inspect.signature(VectorIndex.__init__).parameters.values()
     names = {setting.name for setting in settings if setting.kind is setting.KEYWORD_ONLY}
-    names |= {field.name for field in fields(Limits)}
+    names |= {field.name for field in fields(VectorLimits)}
     missing = [
         name for name in names - {"name"} if f"`{name}`" not in PAGE and f"`{name}=" not in PAGE
     ]

@@ -1,4 +1,4 @@
-"""Limits and the approximate world as they are given."""
+"""VectorLimits and the approximate world as they are given."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.vector.settings import Approximation, Limits
+from pytest_fakecloud.vector.settings import Approximation, VectorLimits
 
 
 def test_the_documented_limits_are_on_and_the_others_off() -> None:
-    limits = Limits.of(None)
+    limits = VectorLimits.of(None)
     assert (limits.metadata_bytes, limits.data_bytes) == (48 * 1024, 1024 * 1024)
     assert (limits.sparse_entries, limits.prefix_fetch) == (1000, 1000)
     assert limits.top_k is limits.dimension is limits.daily_queries is None
 
 
 def test_given_limits_take_the_place_of_the_defaults() -> None:
-    limits = Limits.of({"top_k": 10, "metadata_bytes": None})
+    limits = VectorLimits.of({"top_k": 10, "metadata_bytes": None})
     assert (limits.top_k, limits.metadata_bytes, limits.data_bytes) == (10, None, 1024 * 1024)
-    assert Limits.of(limits) is limits
+    assert VectorLimits.of(limits) is limits
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_given_limits_take_the_place_of_the_defaults() -> None:
 )
 def test_limits_without_meaning(given: Any, reason: str) -> None:
     with pytest.raises(ContractError, match=reason):
-        Limits.of(given)
+        VectorLimits.of(given)
 
 
 def test_recall_is_any_real_number() -> None:
@@ -48,7 +48,7 @@ def test_recall_is_any_real_number() -> None:
 
 def test_limits_made_by_hand_are_checked_too() -> None:
     with pytest.raises(ContractError, match=r"'top_k'. must be a whole number or None, not 'x'"):
-        Limits(top_k="x")  # type: ignore[arg-type]
+        VectorLimits(top_k="x")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ from ..model import (
     INT64_MAX,
     GroupAssignments,
     GroupView,
-    Message,
     Metadata,
+    ProducerRecord,
     Record,
     TopicPartition,
     TopicPartitionOffset,
@@ -39,16 +39,16 @@ from ..model import (
 from ..settings import Settings, string, whole
 from .groups.commits import Commits
 from .groups.coordinator import Coordinator
-from .groups.delivery import Delivery
-from .groups.members import Group, Instance
+from .groups.delivery import GroupDelivery
+from .groups.members import ConsumerGroup, Instance
 from .groups.table import GroupTable
 from .guard import Guard, Tell
 from .log import PartitionLog, Topic
 from .placement import Placement
-from .quota import Quota
+from .quota import BrokerQuota
 from .views import group_view, topic_view
 
-__all__ = ["MemoryEngine", "Snapshot", "distinct_positions"]
+__all__ = ["BrokerSnapshot", "MemoryEngine", "distinct_positions"]
 
 T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
@@ -60,7 +60,7 @@ MOST_PARTITIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class BrokerSnapshot:
     """All topics and groups at one moment."""
 
     topics: list[Topic]
@@ -90,7 +90,7 @@ class MemoryEngine:
         self._placement = Placement(
             self._topics, self.settings, ids.stream(name, "keyless partitions")
         )
-        self._quota = Quota(self.settings.limits)
+        self._quota = BrokerQuota(self.settings.limits)
         self._partial: list[int] = []
         self._waiting: list[Signal] = []
         self._epoch = 0
@@ -98,7 +98,7 @@ class MemoryEngine:
         self.table = GroupTable(self._topics, self.settings, clock, self._call_at)
         self._guard = Guard(self.table, clock, tell)
         self.commits = Commits(self.table)
-        self.delivery = Delivery(self.table, self.commits, ids.stream(name, "interleaving"))
+        self.delivery = GroupDelivery(self.table, self.commits, ids.stream(name, "interleaving"))
         self.groups = Coordinator(self.table, self.commits, self.delivery)
 
     # -- topics ----------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class MemoryEngine:
             first_offset=first_offset,
         )
 
-    def load(self, topics: Mapping[str, int], messages: Sequence[Message]) -> None:
+    def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create the topics that are missing and append a tester's messages: all of it or nothing.
 
         ``topics`` are partition counts by name, where those that exist keep theirs. Raises
@@ -229,7 +229,9 @@ class MemoryEngine:
 
     # -- producing -------------------------------------------------------------------------------
 
-    def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
+    def produce(
+        self, messages: Sequence[ProducerRecord], *, by_client: bool = True
+    ) -> list[Metadata]:
         """Append the messages; their places in request order.
 
         All are checked before any is appended. ``by_client`` tells the application's records from
@@ -252,7 +254,7 @@ class MemoryEngine:
         return places
 
     def _append(
-        self, messages: Sequence[Message], now_us: int, *, by_client: bool
+        self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
     ) -> tuple[list[Metadata], errors.BrokerError | None]:
         """The places of the messages appended, and what is wrong with the first that was not.
 
@@ -405,7 +407,7 @@ class MemoryEngine:
                 coordinator.finish(at, member, turn, now)
 
     def _poll_member(
-        self, group: Group, member: Instance, turn: object, seen: tuple[int, int], now: int
+        self, group: ConsumerGroup, member: Instance, turn: object, seen: tuple[int, int], now: int
     ) -> list[Record] | None:
         if seen != (self._epoch, member.epoch):
             return []
@@ -497,7 +499,7 @@ class MemoryEngine:
                 records += [record for record in log.read(offset) if record.offset < end]
         return records
 
-    def _known_group(self, name: str) -> Group:
+    def _known_group(self, name: str) -> ConsumerGroup:
         found = self.table.groups.get(name)
         if found is None:
             known = ", ".join(sorted(self.table.groups)) or "none"
@@ -622,21 +624,21 @@ class MemoryEngine:
 
     # -- copies ----------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> BrokerSnapshot:
         """A copy of all topics and groups."""
         with self.locked() as now:
-            return Snapshot(
+            return BrokerSnapshot(
                 [topic.copy() for topic in self._topics.values()],
                 self.groups.copy_groups(now),
                 list(self._partial),
             )
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: BrokerSnapshot) -> None:
         """Put a copy back; calls that wait end with nothing, timers run on from what was left.
 
         Raises ``ContractError`` for a copy of a real cluster's data.
         """
-        if not isinstance(snapshot, Snapshot):
+        if not isinstance(snapshot, BrokerSnapshot):
             raise ContractError(
                 "the snapshot was taken of a real cluster; load() takes its records"
             )

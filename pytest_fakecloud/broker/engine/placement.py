@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...core.ids import RandomStream
 from .. import errors
-from ..model import Header, Message, Metadata
+from ..model import Header, Metadata, ProducerRecord
 from ..settings import Settings
 from .log import PartitionLog, Topic
 
@@ -27,7 +27,7 @@ class Placement:
         self._stream = stream
 
     def plan(
-        self, messages: Sequence[Message], now_ms: int, *, whole: bool
+        self, messages: Sequence[ProducerRecord], now_ms: int, *, whole: bool
     ) -> tuple[list[Metadata], dict[PartitionLog, Columns], errors.BrokerError | None]:
         """Where each message goes, the columns to append, and what is wrong with the first bad one.
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from ..errors import BrokerError
 from ..settings import BrokerLimits
 
-__all__ = ["Quota"]
+__all__ = ["BrokerQuota"]
 
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 
 
-class Quota:
+class BrokerQuota:
     """Counts produced messages in whole seconds and UTC days of the clock.
 
     Which windows the service uses is not documented; these are decided here.

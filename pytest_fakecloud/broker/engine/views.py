@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...core.found import Found
 from ..model import RECORD_FIELDS, GroupView, MemberView, TopicPartition, TopicView
-from .groups.members import Group, Instance
+from .groups.members import ConsumerGroup, Instance
 from .log import Topic
 
 __all__ = ["group_view", "topic_view"]
@@ -25,7 +25,7 @@ def topic_view(topic: Topic) -> TopicView:
     )
 
 
-def group_view(name: str, group: Group | None, topics: Mapping[str, Topic]) -> GroupView:
+def group_view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
     """A group as it is now; one that does not exist is ``Dead`` and has nothing."""
     if group is None:
         return GroupView(name, "Dead", 0, Found(), {}, {}, {}, {})

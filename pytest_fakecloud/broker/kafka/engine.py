@@ -26,8 +26,8 @@ from ..model import (
     GroupAssignments,
     GroupView,
     MemberView,
-    Message,
     Metadata,
+    ProducerRecord,
     Record,
     TopicPartition,
     TopicPartitionOffset,
@@ -79,7 +79,7 @@ class KafkaCopy:
     def __init__(
         self,
         topics: dict[str, int] | None,
-        messages: Sequence[Message] = (),
+        messages: Sequence[ProducerRecord] = (),
         commits: Mapping[str, Mapping[TopicPartition, int]] | None = None,
     ) -> None:
         self.topics = topics
@@ -171,7 +171,7 @@ class KafkaEngine:
         raise real_only("set_retention() of a topic that exists")
 
     @_public
-    def load(self, topics: Mapping[str, int], messages: Sequence[Message]) -> None:
+    def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create the topics that are missing and append a tester's messages.
 
         With an error the topics it made are gone again; what the cluster has already taken for
@@ -193,7 +193,9 @@ class KafkaEngine:
     # -- producing -------------------------------------------------------------------------------
 
     @_public
-    def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
+    def produce(
+        self, messages: Sequence[ProducerRecord], *, by_client: bool = True
+    ) -> list[Metadata]:
         """Append the messages; their places in request order.
 
         All are checked before any is sent. Raises ``BrokerError`` as the in-memory engine does, and
@@ -430,12 +432,12 @@ class KafkaEngine:
     @_public
     def _copied(self) -> KafkaCopy:
         topics = self.topics()
-        messages: list[Message] = []
+        messages: list[ProducerRecord] = []
         for name in topics:
             if any(self._topics.bounds(name)[0]):
                 raise real_only(f"a copy of topic {name!r}, whose first records are gone,")
             messages += [
-                Message(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
+                ProducerRecord(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
                 for r in self._fetching.records(name)
             ]
         groups = self.group_names()

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from ...core.clock import Clock
 from ...core.ids import RandomStream
 from ..engine.placement import Placement
-from ..model import Message, Metadata
+from ..model import Metadata, ProducerRecord
 from ..settings import Settings
 from .cluster import Address, Unavailable, translated
 from .topics import KafkaTopics
@@ -63,7 +63,9 @@ class KafkaProducing:
         self._thread = threading.Thread(target=self._run, name="fakecloud producer", daemon=True)
         self._thread.start()
 
-    def produce(self, messages: Sequence[Message], *, by_client: bool = True) -> list[Metadata]:
+    def produce(
+        self, messages: Sequence[ProducerRecord], *, by_client: bool = True
+    ) -> list[Metadata]:
         """Append the messages; their places in request order.
 
         All are checked before any is sent. Raises ``BrokerError`` as the in-memory engine does, and
@@ -91,7 +93,7 @@ class KafkaProducing:
             raise problem
         return confirmed
 
-    def _look_up(self, messages: Sequence[Message]) -> None:
+    def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
         # What is still missing after this is for the placement to refuse, in its order.
         known = self._topics.look()
         for message in messages:
@@ -100,7 +102,7 @@ class KafkaProducing:
                 self._topics.look(fresh=True)
                 return
 
-    def _send(self, sent: _Batch, index: int, message: Message, place: Metadata) -> None:
+    def _send(self, sent: _Batch, index: int, message: ProducerRecord, place: Metadata) -> None:
         key = message.key
         if key == "" and self._settings.empty_key == "absent":
             key = None

@@ -13,19 +13,19 @@ from ..model import (
     Change,
     Kind,
     Metadata,
-    Query,
-    Record,
+    VectorQuery,
+    VectorRecord,
 )
-from ..settings import Limits
+from ..settings import VectorLimits
 
-__all__ = ["Checks", "Quota", "check_metadata"]
+__all__ = ["Checks", "VectorQuota", "check_metadata"]
 
 DAY_US = 86_400_000_000
 # Answers put metadata into arrays and objects; orjson writes at most 254 levels in all.
 ENVELOPE_LEVELS = 8
 
 
-def check_metadata(metadata: Metadata, limits: Limits) -> None:
+def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
     """Raises ``VectorError`` 400 unless metadata can be written as JSON within the size limit."""
     nested: Any = metadata
     for _ in range(ENVELOPE_LEVELS):
@@ -45,11 +45,11 @@ class Checks:
     ``dimension`` is the index's everywhere, None while it has none.
     """
 
-    def __init__(self, kind: Kind, limits: Limits) -> None:
+    def __init__(self, kind: Kind, limits: VectorLimits) -> None:
         self.kind = kind
         self.limits = limits
 
-    def records(self, records: Sequence[Record], dimension: int | None) -> int | None:
+    def records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
         """All records have the vectors of the kind; the dimension the index has with them."""
         for record in records:
             self._kind(record, "The vector", record.id)
@@ -69,7 +69,7 @@ class Checks:
             )
         self._dimension(change, dimension)
 
-    def query(self, query: Query, dimension: int | None) -> Predicate | None:
+    def query(self, query: VectorQuery, dimension: int | None) -> Predicate | None:
         """There is a vector and it fits; the compiled filter, None where there is none."""
         self._kind(query, "The query")
         if query.vector is None and query.sparse is None:
@@ -90,7 +90,7 @@ class Checks:
             raise errors.limit_exceeded("Filter size", size, limit, "bytes")
         return compile_filter(text) if text.strip() else None
 
-    def _kind(self, given: Record | Change | Query, what: str, id: str = "") -> None:
+    def _kind(self, given: VectorRecord | Change | VectorQuery, what: str, id: str = "") -> None:
         if given.vector is not None and not self.kind.has_dense:
             field, kind = "vector", "sparse"
         elif given.sparse is not None and not self.kind.has_sparse:
@@ -100,7 +100,9 @@ class Checks:
         whose = f"{what} with id {id[:80]!r}" if id else what
         raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
 
-    def _dimension(self, given: Record | Change | Query, dimension: int | None) -> int | None:
+    def _dimension(
+        self, given: VectorRecord | Change | VectorQuery, dimension: int | None
+    ) -> int | None:
         if given.vector is None:
             return dimension
         count = len(given.vector)
@@ -120,10 +122,10 @@ class Checks:
         )
 
 
-class Quota:
+class VectorQuota:
     """How many queries and updates are used up of the clock's UTC day."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: VectorLimits) -> None:
         self._limits = {"query": limits.daily_queries, "update": limits.daily_updates}
         self._day = 0
         self._used: dict[str, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ..model import Query
+from ..model import VectorQuery
 
 __all__ = ["Cursor", "Cursors"]
 
@@ -21,7 +21,7 @@ class Cursor:
 
     uuid: str
     namespace: str | None
-    query: Query
+    query: VectorQuery
     max_idle_us: int
     used_us: int
     context: object = None

@@ -29,19 +29,19 @@ from ..model import (
     IndexInfo,
     Kind,
     Page,
-    Query,
-    Record,
     Similarity,
     UpdateMode,
+    VectorQuery,
+    VectorRecord,
 )
-from ..settings import Approximation, Limits
-from .checks import Checks, Quota, check_metadata
+from ..settings import Approximation, VectorLimits
+from .checks import Checks, VectorQuota, check_metadata
 from .cursor import Cursor, Cursors
 from .namespace import Namespace
 from .pending import Batch, Readiness
 from .ranking import HYBRID_DEPTH, Question, Ranker
 
-__all__ = ["Engine", "EngineSnapshot", "merge_patch"]
+__all__ = ["VectorEngine", "VectorSnapshot", "merge_patch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSnapshot:
+class VectorSnapshot:
     """All data of an index at one moment."""
 
     index: Identity
@@ -97,7 +97,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-class Engine:
+class VectorEngine:
     """One vector index. Safe to use from several threads; every call is atomic.
 
     ``dimension`` of None takes that of the first dense vector. ``ready_after_us`` and
@@ -115,7 +115,7 @@ class Engine:
         dimension: int | None = None,
         dense_model: str = "",
         sparse_model: str = "",
-        limits: Limits | None = None,
+        limits: VectorLimits | None = None,
         approximation: Approximation | None = None,
         ready_after_us: int | None = None,
         ready_after_reads: int | None = None,
@@ -127,7 +127,7 @@ class Engine:
         self.dimension = dimension
         self.dense_model = dense_model
         self.sparse_model = sparse_model
-        self.limits = limits or Limits()
+        self.limits = limits or VectorLimits()
         self._clock = clock
         self._uuids = ids.stream(name, "resumable queries")
         self._picks = ids.stream(name, "random vectors")
@@ -141,11 +141,11 @@ class Engine:
             clock, self._lock, self._release, ready_after_us, ready_after_reads
         )
         self._checks = Checks(kind, self.limits)
-        self._quota = Quota(self.limits)
+        self._quota = VectorQuota(self.limits)
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def upsert(self, namespace: str, records: Sequence[Record]) -> None:
+    def upsert(self, namespace: str, records: Sequence[VectorRecord]) -> None:
         """Insert or replace records, all or none; creates the namespace. The last of one id wins.
 
         Raises ``VectorError`` 422 for a record without the vectors its index needs, with others, or
@@ -160,7 +160,7 @@ class Engine:
                 self._open(dimension)
                 self._put(namespace, home, records)
 
-    def load(self, groups: Mapping[str, Sequence[Record]]) -> None:
+    def load(self, groups: Mapping[str, Sequence[VectorRecord]]) -> None:
         """Upsert records by namespace, all or none, ready at once and outside of any quota."""
         with self._lock:
             dimension = self.dimension
@@ -289,13 +289,13 @@ class Engine:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def fetch(self, namespace: str, ids: Sequence[str]) -> list[Record | None]:
+    def fetch(self, namespace: str, ids: Sequence[str]) -> list[VectorRecord | None]:
         """The records in the order of the ids, None where there is none."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return [None if home is None else home.get(id) for id in ids]
 
-    def fetch_prefix(self, namespace: str, prefix: str) -> list[Record]:
+    def fetch_prefix(self, namespace: str, prefix: str) -> list[VectorRecord]:
         """The records whose id starts so, in insertion order, at most ``limits.prefix_fetch``."""
         return self.range(namespace, 0, self.limits.prefix_fetch, prefix).records
 
@@ -305,7 +305,7 @@ class Engine:
             home = self._namespaces.get(namespace)
             if home is None:
                 return Page("")
-            records: list[Record] = []
+            records: list[VectorRecord] = []
             next_slot = cursor
             for slot, record in home.scan(cursor, prefix):
                 if len(records) == limit:
@@ -319,7 +319,7 @@ class Engine:
         with self._lock:
             return len(self._namespaces.get(namespace, ()))
 
-    def random(self, namespace: str) -> Record | None:
+    def random(self, namespace: str) -> VectorRecord | None:
         """One record, picked by the seeded randomness; None in an empty namespace."""
         with self._lock:
             home = self._namespaces.get(namespace)
@@ -353,7 +353,7 @@ class Engine:
         """The compiled filter; None for an empty one. Raises ``VectorError`` 400 for a bad one."""
         return self._checks.filter(filter)
 
-    def query(self, namespace: str, queries: Sequence[Query]) -> list[list[Hit]]:
+    def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
         """The nearest records of each query, best first; a missing namespace has none."""
         with self._lock:
             questions = [
@@ -366,7 +366,7 @@ class Engine:
             return self._answer(namespace, questions)
 
     def start_query(
-        self, namespace: str, query: Query, max_idle_us: int, context: object = None
+        self, namespace: str, query: VectorQuery, max_idle_us: int, context: object = None
     ) -> tuple[str, list[Hit]]:
         """Open a resumable query: its uuid and first hits; both empty for a missing namespace.
 
@@ -450,7 +450,7 @@ class Engine:
         """Whether changes are held back by hand."""
         return self._readiness.held
 
-    def pending(self) -> list[tuple[str, Record]]:
+    def pending(self) -> list[tuple[str, VectorRecord]]:
         """Namespace and record of every change that is not ready yet."""
         with self._lock:
             return [
@@ -459,7 +459,7 @@ class Engine:
                 for record in home.staged.values()
             ]
 
-    def _put(self, namespace: str, home: Namespace, records: Sequence[Record]) -> None:
+    def _put(self, namespace: str, home: Namespace, records: Sequence[VectorRecord]) -> None:
         ready = self._readiness.immediate
         for record in records:
             home.put(record, ready=ready)
@@ -474,10 +474,10 @@ class Engine:
 
     # -- snapshots -------------------------------------------------------------------------------
 
-    def snapshot(self) -> EngineSnapshot:
+    def snapshot(self) -> VectorSnapshot:
         """An independent copy of all data."""
         with self._lock:
-            return EngineSnapshot(
+            return VectorSnapshot(
                 self.identity,
                 self.dimension,
                 {name: home.copy() for name, home in self._namespaces.items()},
@@ -487,7 +487,7 @@ class Engine:
                 self._quota.state(),
             )
 
-    def restore(self, snapshot: EngineSnapshot) -> None:
+    def restore(self, snapshot: VectorSnapshot) -> None:
         """Put the data of a snapshot back; the snapshot can be used again.
 
         Raises ``ContractError`` for the snapshot of another index, whose vectors may not fit here.

@@ -20,9 +20,9 @@ from ..model import (
     Floats,
     Metadata,
     NamespaceInfo,
-    Record,
     Rows,
     SparseVector,
+    VectorRecord,
 )
 from .matrix import Matrix
 from .sparse import SparseIndex
@@ -43,7 +43,7 @@ class Namespace:
     def __init__(self, dimension: int | None) -> None:
         self.matrix = None if dimension is None else Matrix(dimension)
         self.sparse_index = SparseIndex()
-        self.staged: dict[int, Record] = {}
+        self.staged: dict[int, VectorRecord] = {}
         self._ids: list[str | None] = []
         self._slots = array("q")
         self._next_slot = 0
@@ -83,17 +83,17 @@ class Namespace:
         dimension = self.matrix.dimension if self.matrix is not None else 0
         return len(self) * (4 * dimension + ROW_BYTES) + ENTRY_BYTES * self.sparse_index.entries
 
-    def get(self, id: str) -> Record | None:
+    def get(self, id: str) -> VectorRecord | None:
         """The newest record under an id, pending or not."""
         row = self._rows.get(id)
         return None if row is None else self._newest(row)
 
-    def record(self, row: int, *, with_vector: bool = True) -> Record:
+    def record(self, row: int, *, with_vector: bool = True) -> VectorRecord:
         """The record of a row as queries see it."""
         vector: Floats | None = None
         if with_vector and self.matrix is not None:
             vector = self.matrix.values[row].copy()
-        return Record(
+        return VectorRecord(
             self._ids[row] or "", vector, self._sparse[row], self._metadata[row], self._data[row]
         )
 
@@ -105,7 +105,7 @@ class Namespace:
         """The metadata of a row as queries see it."""
         return self._metadata[row]
 
-    def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, Record]]:
+    def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
         """Slots and newest records from a slot on, in insertion order."""
         for row in self._live_rows(slot, prefix):
             yield self._slots[row], self._newest(row)
@@ -114,7 +114,7 @@ class Namespace:
         """The ids with a prefix, in insertion order."""
         return [id for id in self._ids if id is not None and id.startswith(prefix)]
 
-    def nth(self, position: int) -> Record:
+    def nth(self, position: int) -> VectorRecord:
         """The newest record at a position of the insertion order, 0 <= position < len."""
         if len(self._rows) == len(self._ids):
             return self._newest(position)
@@ -127,12 +127,12 @@ class Namespace:
             if id is not None and id.startswith(prefix):
                 yield row
 
-    def _newest(self, row: int) -> Record:
+    def _newest(self, row: int) -> VectorRecord:
         return self.staged.get(row) or self.record(row)
 
     # -- changing --------------------------------------------------------------------------------
 
-    def put(self, record: Record, *, ready: bool = True) -> None:
+    def put(self, record: VectorRecord, *, ready: bool = True) -> None:
         """Insert a record or replace the one with its id; not ``ready`` stages it."""
         row = self._rows.get(record.id)
         if row is None:
@@ -143,7 +143,7 @@ class Namespace:
         else:
             self.staged[row] = record
 
-    def release(self, records: Iterable[Record]) -> None:
+    def release(self, records: Iterable[VectorRecord]) -> None:
         """Make staged records ready; those replaced or deleted since are left alone."""
         for record in records:
             row = self._rows.get(record.id)
@@ -183,7 +183,7 @@ class Namespace:
         self._hide(row)
         return row
 
-    def _write(self, row: int, record: Record) -> None:
+    def _write(self, row: int, record: VectorRecord) -> None:
         self._clear(row)
         if self.matrix is not None:
             self.matrix.replace(row, record.vector)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...core.clock import Clock
 from ...core.timers import Timer
-from ..model import Record
+from ..model import VectorRecord
 
 __all__ = ["Batch", "Readiness"]
 
@@ -22,7 +22,7 @@ class Batch:
     """
 
     namespace: str
-    records: list[Record]
+    records: list[VectorRecord]
     due_us: int | None = None
     reads: int | None = None
     timer: Timer | None = None
@@ -56,7 +56,7 @@ class Readiness:
         """Whether a change made now is ready at once."""
         return not self.held and self._delay_us is None and self._reads is None
 
-    def wait_for(self, namespace: str, records: list[Record]) -> None:
+    def wait_for(self, namespace: str, records: list[VectorRecord]) -> None:
         """Remember changes that are staged."""
         due_us = None if self._delay_us is None else self._clock.now_us() + self._delay_us
         batch = Batch(namespace, records, due_us, self._reads)

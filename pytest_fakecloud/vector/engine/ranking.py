@@ -19,9 +19,9 @@ from ..model import (
     Floats,
     Fusion,
     Hit,
-    Query,
     Rows,
     Similarity,
+    VectorQuery,
 )
 from ..settings import Approximation
 from .fusion import fuse
@@ -50,7 +50,7 @@ class Question:
     fused query takes.
     """
 
-    query: Query
+    query: VectorQuery
     predicate: Predicate | None
     depth: int
     exclude: Set[str] = frozenset()

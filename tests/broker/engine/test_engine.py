@@ -13,7 +13,7 @@ from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     Header,
-    Message,
+    ProducerRecord,
     Record,
     TopicPartition,
     TopicPartitionOffset,
@@ -50,9 +50,9 @@ def test_produce_answers_places_in_request_order() -> None:
     broker = engine()
     places = broker.produce(
         [
-            Message("t", "a", partition=2),
-            Message("t", "b", "city"),
-            Message("t", "c", partition=2, timestamp=5),
+            ProducerRecord("t", "a", partition=2),
+            ProducerRecord("t", "b", "city"),
+            ProducerRecord("t", "c", partition=2, timestamp=5),
         ]
     )
     assert places == [("t", 2, 0, START_MS), ("t", 1, 0, START_MS), ("t", 2, 1, 5)]
@@ -63,9 +63,13 @@ def test_produce_answers_places_in_request_order() -> None:
 
 def test_a_bad_message_anywhere_appends_nothing() -> None:
     broker = engine()
-    for bad in (Message("no", "x"), Message("t", "x", partition=3), Message("t", "x" * 2**21)):
+    for bad in (
+        ProducerRecord("no", "x"),
+        ProducerRecord("t", "x", partition=3),
+        ProducerRecord("t", "x" * 2**21),
+    ):
         with pytest.raises(BrokerError):
-            broker.produce([Message("t", "good"), bad, Message("t", "good")])
+            broker.produce([ProducerRecord("t", "good"), bad, ProducerRecord("t", "good")])
     assert broker.offsets("latest", [TopicPartition("t", n) for n in range(3)]) == [
         ("t", 0, 0),
         ("t", 1, 0),
@@ -76,15 +80,15 @@ def test_a_bad_message_anywhere_appends_nothing() -> None:
 def test_a_refused_batch_does_not_use_up_the_plan() -> None:
     broker = engine(limits=BrokerLimits(messages_per_day=2))
     with pytest.raises(BrokerError, match="2 messages per day"):
-        broker.produce([Message("t", "x")] * 3)
-    broker.produce([Message("t", "x")] * 2)
+        broker.produce([ProducerRecord("t", "x")] * 3)
+    broker.produce([ProducerRecord("t", "x")] * 2)
 
 
 def test_bytes_are_counted_in_utf_8() -> None:
     broker = engine(1, limits=BrokerLimits(max_message_bytes=4))
-    broker.produce([Message("t", "é", "é")])
+    broker.produce([ProducerRecord("t", "é", "é")])
     with pytest.raises(BrokerError, match="5 bytes"):
-        broker.produce([Message("t", "é", "éa")])
+        broker.produce([ProducerRecord("t", "é", "éa")])
 
 
 @pytest.mark.parametrize("timeout", [-1, 600_001, 10**12])
@@ -166,7 +170,7 @@ def test_interrupt_ends_calls_but_not_later_ones() -> None:
     assert [poll.result() for poll in polls] == [[], []]
     later = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
     eventually(lambda: broker.waiting)
-    broker.produce([Message("t", "x", partition=0)])
+    broker.produce([ProducerRecord("t", "x", partition=0)])
     assert len(later.result()) == 1
     broker.close()
     assert broker.fetch([TopicPartitionOffset("t", 1, 0)], 30_000) == []
@@ -210,7 +214,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
 
     def produce(number: int) -> None:
         for serial in range(total):
-            broker.produce([Message("t", f"{number}:{serial}", f"k{serial % 7}")])
+            broker.produce([ProducerRecord("t", f"{number}:{serial}", f"k{serial % 7}")])
 
     def consume(name: str) -> None:
         turns = 0
@@ -261,7 +265,7 @@ def test_nothing_waits_in_an_engine_that_is_closed() -> None:
 def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:
     broker = engine()
     broker.create_topic("small", 1, max_message_bytes=10)
-    fits = Message("small", "12", "345", headers=(Header("6", "789\u00e9"),))
+    fits = ProducerRecord("small", "12", "345", headers=(Header("6", "789\u00e9"),))
     with pytest.raises(BrokerError, match="The message is 11 bytes"):
         broker.produce([fits])
     assert broker.produce([fits._replace(headers=(Header("6", "789"),))])[0].offset == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.broker.engine.quota import Quota
+from pytest_fakecloud.broker.engine.quota import BrokerQuota
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.settings import BrokerLimits
 
@@ -10,7 +10,7 @@ DAY = 86_400_000_000
 
 
 def test_messages_of_a_second_and_of_a_day() -> None:
-    quota = Quota(BrokerLimits(messages_per_second=2, messages_per_day=3))
+    quota = BrokerQuota(BrokerLimits(messages_per_second=2, messages_per_day=3))
     quota.take(2, 0, int, 0)
     with pytest.raises(BrokerError, match="2 messages per second"):
         quota.take(1, 0, int, 999_999)
@@ -22,14 +22,14 @@ def test_messages_of_a_second_and_of_a_day() -> None:
 
 
 def test_storage() -> None:
-    quota = Quota(BrokerLimits(storage_bytes=10))
+    quota = BrokerQuota(BrokerLimits(storage_bytes=10))
     quota.take(1, 4, lambda: 6, 0)
     with pytest.raises(BrokerError, match="10 bytes of storage"):
         quota.take(1, 4, lambda: 7, 0)
 
 
 def test_reset_forgets() -> None:
-    quota = Quota(BrokerLimits(messages_per_day=1))
+    quota = BrokerQuota(BrokerLimits(messages_per_day=1))
     quota.take(1, 0, int, 0)
     quota.reset()
     quota.take(1, 0, int, 0)

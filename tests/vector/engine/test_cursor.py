@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Clock
-from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.model import Query, Record
-from pytest_fakecloud.vector.settings import Limits
+from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
+from pytest_fakecloud.vector.settings import VectorLimits
 
 from ..building import (
     NOW,
@@ -23,12 +23,14 @@ from ..building import (
 )
 
 HOUR = 3_600_000_000
-NEAR = Query(floats(1, 0), top_k=2)
+NEAR = VectorQuery(floats(1, 0), top_k=2)
 
 
-def line_of(count: int, clock: Clock | None = None, **settings: object) -> Engine:
+def line_of(count: int, clock: Clock | None = None, **settings: object) -> VectorEngine:
     index = engine(clock, **settings)
-    index.upsert("", [Record(str(n), floats(1, n / 10), metadata={"n": n}) for n in range(count)])
+    index.upsert(
+        "", [VectorRecord(str(n), floats(1, n / 10), metadata={"n": n}) for n in range(count)]
+    )
     return index
 
 
@@ -36,7 +38,7 @@ def line_of(count: int, clock: Clock | None = None, **settings: object) -> Engin
 @given(count=st.integers(0, 30), steps=st.lists(st.integers(1, 12), min_size=1, max_size=8))
 def test_batches_continue_the_ranking(count: int, steps: list[int]) -> None:
     index = line_of(count)
-    uuid, hits = index.start_query("", Query(floats(1, 0), top_k=steps[0]), HOUR)
+    uuid, hits = index.start_query("", VectorQuery(floats(1, 0), top_k=steps[0]), HOUR)
     got = ids(hits)
     for step in steps[1:]:
         got += ids(index.next_hits(uuid, step)[0])
@@ -45,7 +47,7 @@ def test_batches_continue_the_ranking(count: int, steps: list[int]) -> None:
 
 def test_a_filter_holds_for_every_batch() -> None:
     index = line_of(20)
-    uuid, hits = index.start_query("", Query(floats(1, 0), top_k=2, filter="n > 10"), HOUR)
+    uuid, hits = index.start_query("", VectorQuery(floats(1, 0), top_k=2, filter="n > 10"), HOUR)
     assert ids(hits) == ["11", "12"]
     assert ids(index.next_hits(uuid, 3)[0]) == ["13", "14", "15"]
 
@@ -146,7 +148,7 @@ def test_a_cursor_never_reads_a_namespace_that_took_the_name_of_its_own() -> Non
 
 def test_a_limit_on_live_queries() -> None:
     clock = Clock(NOW)
-    index = line_of(3, clock, limits=Limits(resumable_queries=2))
+    index = line_of(3, clock, limits=VectorLimits(resumable_queries=2))
     first, _ = index.start_query("", NEAR, HOUR)
     index.start_query("", NEAR, 1_000_000)
     with pytest.raises(VectorError, match="Live resumable query limit exceeded: 3, maximum: 2"):

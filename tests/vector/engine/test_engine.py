@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.vector.engine import namespace as namespace_module
-from pytest_fakecloud.vector.engine.engine import Engine, merge_patch
+from pytest_fakecloud.vector.engine.engine import VectorEngine, merge_patch
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import (
     Change,
     Kind,
     NamespaceInfo,
-    Query,
-    Record,
     Similarity,
     UpdateMode,
+    VectorQuery,
+    VectorRecord,
 )
-from pytest_fakecloud.vector.settings import Limits
+from pytest_fakecloud.vector.settings import VectorLimits
 
 from ..building import (
     NOW,
@@ -37,7 +37,7 @@ from ..building import (
 )
 
 
-def all_ids(index: Engine, namespace: str = "") -> list[str]:
+def all_ids(index: VectorEngine, namespace: str = "") -> list[str]:
     return [record.id for record in index.range(namespace, 0, None).records]
 
 
@@ -46,7 +46,10 @@ def all_ids(index: Engine, namespace: str = "") -> list[str]:
 
 def test_upsert_replaces_the_whole_record_in_its_place() -> None:
     index = engine()
-    index.upsert("", [Record("a", floats(1, 0), None, {"x": 1}, "text"), Record("b", floats(1, 0))])
+    index.upsert(
+        "",
+        [VectorRecord("a", floats(1, 0), None, {"x": 1}, "text"), VectorRecord("b", floats(1, 0))],
+    )
     put(index, a=(0, 1))
     (record,) = index.fetch("", ["a"])
     assert record is not None
@@ -58,7 +61,7 @@ def test_upsert_replaces_the_whole_record_in_its_place() -> None:
 
 def test_the_last_of_one_id_in_a_batch_wins() -> None:
     index = engine()
-    index.upsert("", [Record("a", floats(1, 0)), Record("a", floats(0, 1))])
+    index.upsert("", [VectorRecord("a", floats(1, 0)), VectorRecord("a", floats(0, 1))])
     assert index.describe().namespaces[""] == NamespaceInfo(1, 0)
     assert ask(index, 0, 1)[0].score == 1
 
@@ -66,24 +69,24 @@ def test_the_last_of_one_id_in_a_batch_wins() -> None:
 @pytest.mark.parametrize(
     ("bad", "status", "text"),
     [
-        (Record("x", floats(1, 2, 3)), 422, "Invalid vector dimension: 3, expected: 2"),
-        (Record("x", floats()), 422, "Invalid vector dimension: 0, expected: 2"),
+        (VectorRecord("x", floats(1, 2, 3)), 422, "Invalid vector dimension: 3, expected: 2"),
+        (VectorRecord("x", floats()), 422, "Invalid vector dimension: 0, expected: 2"),
         (
-            Record("x"),
+            VectorRecord("x"),
             422,
             "A dense index needs the field vector, which is missing in the vector with id 'x'.",
         ),
         (
-            Record("x", floats(1, 2), sparse({1: 1})),
+            VectorRecord("x", floats(1, 2), sparse({1: 1})),
             422,
             "The vector with id 'x' has a sparseVector, but this is a dense index.",
         ),
     ],
 )
-def test_a_bad_record_leaves_the_whole_batch_out(bad: Record, status: int, text: str) -> None:
+def test_a_bad_record_leaves_the_whole_batch_out(bad: VectorRecord, status: int, text: str) -> None:
     index = engine()
     with pytest.raises(VectorError) as caught:
-        index.upsert("new", [Record("a", floats(1, 2)), bad])
+        index.upsert("new", [VectorRecord("a", floats(1, 2)), bad])
     assert (caught.value.status, caught.value.message) == (status, text)
     assert index.namespaces() == [""]
 
@@ -91,13 +94,25 @@ def test_a_bad_record_leaves_the_whole_batch_out(bad: Record, status: int, text:
 @pytest.mark.parametrize(
     ("kind", "record", "text"),
     [
-        (Kind.SPARSE, Record("x", floats(1, 2), sparse({1: 1})), "but this is a sparse index"),
-        (Kind.SPARSE, Record("x"), "A sparse index needs the field sparseVector"),
-        (Kind.HYBRID, Record("x", floats(1, 2)), "A hybrid index needs the field sparseVector"),
-        (Kind.HYBRID, Record("x", None, sparse({1: 1})), "A hybrid index needs the field vector"),
+        (
+            Kind.SPARSE,
+            VectorRecord("x", floats(1, 2), sparse({1: 1})),
+            "but this is a sparse index",
+        ),
+        (Kind.SPARSE, VectorRecord("x"), "A sparse index needs the field sparseVector"),
+        (
+            Kind.HYBRID,
+            VectorRecord("x", floats(1, 2)),
+            "A hybrid index needs the field sparseVector",
+        ),
+        (
+            Kind.HYBRID,
+            VectorRecord("x", None, sparse({1: 1})),
+            "A hybrid index needs the field vector",
+        ),
     ],
 )
-def test_records_need_the_vectors_of_the_kind(kind: Kind, record: Record, text: str) -> None:
+def test_records_need_the_vectors_of_the_kind(kind: Kind, record: VectorRecord, text: str) -> None:
     with pytest.raises(VectorError, match=text) as caught:
         engine(kind=kind).upsert("", [record])
     assert caught.value.status == 422
@@ -109,10 +124,10 @@ def test_an_index_without_a_dimension_takes_the_first_vectors() -> None:
     assert index.describe().dimension == 0
     assert ask(index, 1, 2, 3) == []
     with pytest.raises(VectorError, match="dimension: 2, expected: 3"):
-        index.upsert("", [Record("a", floats(1, 2, 3)), Record("b", floats(1, 2))])
+        index.upsert("", [VectorRecord("a", floats(1, 2, 3)), VectorRecord("b", floats(1, 2))])
     assert index.describe().dimension == 0
     with pytest.raises(VectorError, match="dimension: 0, expected: at least 1"):
-        index.upsert("", [Record("a", floats())])
+        index.upsert("", [VectorRecord("a", floats())])
     put(index, a=(1, 2, 3))
     assert index.describe().dimension == 3
     put(index, "early", b=(1, 2, 3))
@@ -134,7 +149,7 @@ def test_an_empty_batch_changes_nothing() -> None:
 
 def test_update_changes_what_is_given() -> None:
     index = engine()
-    index.upsert("", [Record("a", floats(1, 0), None, {"x": 1}, "text")])
+    index.upsert("", [VectorRecord("a", floats(1, 0), None, {"x": 1}, "text")])
     assert index.update("", Change("a", vector=floats(0, 1)))
     assert index.update("", Change("a", data="new"))
     (record,) = index.fetch("", ["a"])
@@ -146,7 +161,9 @@ def test_update_changes_what_is_given() -> None:
 def test_update_overwrites_or_patches_metadata() -> None:
     index = engine()
     metadata = {"x": 1, "deep": {"a": 1, "b": 2}}
-    index.upsert("", [Record("a", floats(1, 0), None, metadata), Record("none", floats(1, 0))])
+    index.upsert(
+        "", [VectorRecord("a", floats(1, 0), None, metadata), VectorRecord("none", floats(1, 0))]
+    )
     patch = {"x": None, "deep": {"b": 3, "c": 4}, "new": [1]}
     index.update("", Change("a", metadata=patch, mode=UpdateMode.PATCH))
     index.update("", Change("none", metadata={"x": None, "y": 1}, mode=UpdateMode.PATCH))
@@ -163,7 +180,7 @@ def test_update_overwrites_or_patches_metadata() -> None:
 def test_a_patch_may_not_make_metadata_larger_than_its_limit() -> None:
     index = engine()
     before = {"a": "x" * 40_000}
-    index.upsert("", [Record("a", floats(1, 0), None, before, "text")])
+    index.upsert("", [VectorRecord("a", floats(1, 0), None, before, "text")])
     patch = Change("a", metadata={"b": "x" * 40_000}, data="new", mode=UpdateMode.PATCH)
     with pytest.raises(VectorError, match="Metadata size limit exceeded: 80015 bytes") as caught:
         index.update("", patch)
@@ -173,8 +190,8 @@ def test_a_patch_may_not_make_metadata_larger_than_its_limit() -> None:
     assert (record.metadata, record.data) == (before, "text")
     replacing = Change("a", metadata={"a": None, "b": "y"}, mode=UpdateMode.PATCH)
     assert index.update("", replacing)
-    unlimited = engine(limits=Limits(metadata_bytes=None))
-    unlimited.upsert("", [Record("a", floats(1, 0), None, before)])
+    unlimited = engine(limits=VectorLimits(metadata_bytes=None))
+    unlimited.upsert("", [VectorRecord("a", floats(1, 0), None, before)])
     assert unlimited.update("", patch)
 
 
@@ -187,14 +204,14 @@ def test_update_of_a_missing_record_is_false() -> None:
 
 def test_a_hybrid_update_carries_both_vectors_or_neither() -> None:
     index = engine(kind=Kind.HYBRID)
-    index.upsert("", [Record("a", floats(1, 0), sparse({1: 1.0}))])
+    index.upsert("", [VectorRecord("a", floats(1, 0), sparse({1: 1.0}))])
     for change in (Change("a", vector=floats(0, 1)), Change("a", sparse=sparse({2: 1.0}))):
         with pytest.raises(VectorError, match="both vector and sparseVector, or neither"):
             index.update("", change)
     assert index.update("", Change("a", data="text"))
     assert index.update("", Change("a", vector=floats(0, 1), sparse=sparse({2: 1.0})))
-    assert ids(index.query("", [Query(None, sparse({2: 1.0}))])[0]) == ["a"]
-    assert ids(index.query("", [Query(None, sparse({1: 1.0}))])[0]) == []
+    assert ids(index.query("", [VectorQuery(None, sparse({2: 1.0}))])[0]) == ["a"]
+    assert ids(index.query("", [VectorQuery(None, sparse({1: 1.0}))])[0]) == []
 
 
 def test_update_checks_dimension_and_kind() -> None:
@@ -240,13 +257,13 @@ def test_merge_patch_is_rfc_7396(target: Any, patch: Any) -> None:
 # -- delete and reset ----------------------------------------------------------------------------
 
 
-def filled() -> Engine:
+def filled() -> VectorEngine:
     index = engine()
     for namespace in ("", "ns"):
         index.upsert(
             namespace,
             [
-                Record(f"{'even' if n % 2 == 0 else 'odd'}-{n}", floats(1, n), None, {"n": n})
+                VectorRecord(f"{'even' if n % 2 == 0 else 'odd'}-{n}", floats(1, n), None, {"n": n})
                 for n in range(6)
             ],
         )
@@ -356,14 +373,14 @@ def test_fetch_keeps_order_and_length() -> None:
 
 
 def test_fetch_by_prefix_stops_at_its_limit() -> None:
-    index = engine(limits=Limits(prefix_fetch=3))
-    index.upsert("", [Record(f"id-{n}", floats(1, n)) for n in range(5)])
+    index = engine(limits=VectorLimits(prefix_fetch=3))
+    index.upsert("", [VectorRecord(f"id-{n}", floats(1, n)) for n in range(5)])
     assert [r.id for r in index.fetch_prefix("", "id-")] == ["id-0", "id-1", "id-2"]
 
 
 def test_range_pages_by_position() -> None:
     index = engine()
-    index.upsert("", [Record(f"id-{n}", floats(1, n)) for n in range(20)])
+    index.upsert("", [VectorRecord(f"id-{n}", floats(1, n)) for n in range(20)])
     page = index.range("", 0, 5)
     assert page.next_cursor == "5"
     assert [r.id for r in page.records] == [f"id-{n}" for n in range(5)]
@@ -396,7 +413,7 @@ SCAN_STEPS = st.lists(
 def test_a_scan_under_changes_misses_and_repeats_nothing(steps: list[tuple[str, int]]) -> None:
     """What is there from start to end is seen exactly once, whatever is deleted meanwhile."""
     index = engine()
-    index.upsert("", [Record(str(n), floats(1, n)) for n in range(30)])
+    index.upsert("", [VectorRecord(str(n), floats(1, n)) for n in range(30)])
     old, namespace_module.MINIMUM_HOLES = namespace_module.MINIMUM_HOLES, 2
     try:
         deleted: set[str] = set()
@@ -407,7 +424,7 @@ def test_a_scan_under_changes_misses_and_repeats_nothing(steps: list[tuple[str, 
                 index.delete("", [str(number)])
                 deleted.add(str(number))
             elif word == "insert":
-                index.upsert("", [Record(str(number), floats(1, number))])
+                index.upsert("", [VectorRecord(str(number), floats(1, number))])
             elif cursor:
                 page = index.range("", int(cursor), number)
                 seen += [record.id for record in page.records]
@@ -443,9 +460,9 @@ def test_queries_filter_on_metadata() -> None:
 def test_a_batch_of_queries_answers_each() -> None:
     index = filled()
     queries = [
-        Query(floats(1, 0), top_k=1),
-        Query(floats(0, 1), top_k=2),
-        Query(floats(1, 0), top_k=5, filter="n = 5"),
+        VectorQuery(floats(1, 0), top_k=1),
+        VectorQuery(floats(0, 1), top_k=2),
+        VectorQuery(floats(1, 0), top_k=5, filter="n = 5"),
     ]
     assert [ids(hits) for hits in index.query("", queries)] == [
         ["even-0"],
@@ -458,15 +475,15 @@ def test_a_batch_of_queries_answers_each() -> None:
 @pytest.mark.parametrize(
     ("kind", "query", "text"),
     [
-        (Kind.DENSE, Query(), "needs the field vector, which is missing in the query"),
-        (Kind.SPARSE, Query(), "needs the field sparseVector, which"),
-        (Kind.HYBRID, Query(), "needs the field vector and/or sparseVector, which"),
-        (Kind.DENSE, Query(None, sparse({1: 1})), "The query has a sparseVector"),
-        (Kind.SPARSE, Query(floats(1, 2)), "The query has a vector, but this is a sparse"),
-        (Kind.HYBRID, Query(floats(1, 2, 3)), "dimension: 3, expected: 2"),
+        (Kind.DENSE, VectorQuery(), "needs the field vector, which is missing in the query"),
+        (Kind.SPARSE, VectorQuery(), "needs the field sparseVector, which"),
+        (Kind.HYBRID, VectorQuery(), "needs the field vector and/or sparseVector, which"),
+        (Kind.DENSE, VectorQuery(None, sparse({1: 1})), "The query has a sparseVector"),
+        (Kind.SPARSE, VectorQuery(floats(1, 2)), "The query has a vector, but this is a sparse"),
+        (Kind.HYBRID, VectorQuery(floats(1, 2, 3)), "dimension: 3, expected: 2"),
     ],
 )
-def test_queries_need_vectors_of_the_kind(kind: Kind, query: Query, text: str) -> None:
+def test_queries_need_vectors_of_the_kind(kind: Kind, query: VectorQuery, text: str) -> None:
     index = engine(kind=kind)
     for run in (lambda: index.query("", [query]), lambda: index.start_query("", query, 1)):
         with pytest.raises(VectorError, match=text) as caught:
@@ -489,7 +506,7 @@ def test_hits_carry_what_was_stored_then() -> None:
 
 def test_daily_quotas_end_with_the_day() -> None:
     clock = Clock("2026-01-01T22:00:00Z")
-    index = engine(clock, limits=Limits(daily_queries=2, daily_updates=3))
+    index = engine(clock, limits=VectorLimits(daily_queries=2, daily_updates=3))
     put(index, a=(1, 0), b=(1, 0))
     index.update("", Change("a", data="x"))
     with pytest.raises(VectorError, match="Exceeded daily update limit: 3") as caught:
@@ -498,7 +515,7 @@ def test_daily_quotas_end_with_the_day() -> None:
     assert all_ids(index) == ["a", "b"]
     ask(index, 1, 0)
     with pytest.raises(VectorError, match="Exceeded daily query limit: 2"):
-        index.query("", [Query(floats(1, 0))] * 2)
+        index.query("", [VectorQuery(floats(1, 0))] * 2)
     ask(index, 1, 0)
     with pytest.raises(VectorError, match="daily query"):
         ask(index, 1, 0)
@@ -508,12 +525,12 @@ def test_daily_quotas_end_with_the_day() -> None:
 
 
 def test_limits_on_namespaces_dimension_and_filters() -> None:
-    index = engine(dimension=None, limits=Limits(namespaces=2, dimension=3, filter_bytes=20))
+    index = engine(dimension=None, limits=VectorLimits(namespaces=2, dimension=3, filter_bytes=20))
     put(index, "one", a=(1, 0))
     with pytest.raises(VectorError, match="Namespace count limit exceeded: 3, maximum: 2"):
         put(index, "two", a=(1, 0))
     with pytest.raises(VectorError, match="Vector dimension limit exceeded: 4, maximum: 3"):
-        put(engine(dimension=None, limits=Limits(dimension=3)), a=(1, 0, 0, 0))
+        put(engine(dimension=None, limits=VectorLimits(dimension=3)), a=(1, 0, 0, 0))
     with pytest.raises(VectorError, match="Filter size limit exceeded: 24 bytes, maximum: 20"):
         ask(index, 1, 0, filter="a = 'ééééééééé'")
 
@@ -535,7 +552,7 @@ def test_info() -> None:
 
 
 def test_a_snapshot_is_independent_of_what_comes_after() -> None:
-    index = engine(dimension=None, limits=Limits(daily_updates=10))
+    index = engine(dimension=None, limits=VectorLimits(daily_updates=10))
     empty = index.snapshot()
     put(index, "ns", a=(1, 0, 0))
     full = index.snapshot()
@@ -549,7 +566,7 @@ def test_a_snapshot_is_independent_of_what_comes_after() -> None:
     index.restore(empty)
     assert index.namespaces() == [""]
     assert index.describe().dimension == 0
-    index.upsert("", [Record(str(n), floats(1, 0)) for n in range(10)])
+    index.upsert("", [VectorRecord(str(n), floats(1, 0)) for n in range(10)])
     with pytest.raises(VectorError, match="daily update"):
         put(index, more=(1, 0))
 
@@ -632,7 +649,7 @@ def test_threads_may_do_everything_at_once() -> None:
 
 
 def test_an_upsert_over_the_quota_leaves_no_namespace_behind() -> None:
-    index = engine(limits=Limits(daily_updates=1))
+    index = engine(limits=VectorLimits(daily_updates=1))
     with pytest.raises(VectorError, match="Exceeded daily update limit"):
         put(index, "new", a=(1, 0), b=(0, 1))
     assert index.namespaces() == [""]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.engine.fusion import fuse, normalised, reciprocal_ranks
 from pytest_fakecloud.vector.engine.similarity import Ranking
 from pytest_fakecloud.vector.model import (
     Fusion,
     Kind,
-    Query,
-    Record,
     Similarity,
+    VectorQuery,
+    VectorRecord,
     Weighting,
 )
 
@@ -31,15 +31,15 @@ def ranking(scores: dict[int, float]) -> Ranking:
 
 
 @pytest.fixture
-def published() -> Engine:
+def published() -> VectorEngine:
     """The three records the published numbers are about."""
     index = engine(kind=Kind.HYBRID)
     index.upsert(
         "",
         [
-            Record("id0", floats(0.1, 0.2), sparse({0: 0.1, 1: 0.2})),
-            Record("id1", floats(0.2, 0.3), sparse({1: 0.2, 2: 0.3})),
-            Record("id2", floats(0.3, 0.4), sparse({2: 0.3, 3: 0.4})),
+            VectorRecord("id0", floats(0.1, 0.2), sparse({0: 0.1, 1: 0.2})),
+            VectorRecord("id1", floats(0.2, 0.3), sparse({1: 0.2, 2: 0.3})),
+            VectorRecord("id2", floats(0.3, 0.4), sparse({2: 0.3, 3: 0.4})),
         ],
     )
     return index
@@ -49,29 +49,33 @@ def published() -> Engine:
     ("query", "hits"),
     [
         (
-            Query(floats(0.1, 0.1), sparse({3: 0.1, 4: 0.2}), 1),
+            VectorQuery(floats(0.1, 0.1), sparse({3: 0.1, 4: 0.2}), 1),
             [("id2", "0.033333335")],
         ),
         (
-            Query(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 1),
+            VectorQuery(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 1),
             [("id0", "0.032795697")],
         ),
         (
-            Query(None, sparse({2: 0.5, 3: 0.5}), 1, weighting=Weighting.IDF, fusion=Fusion.DBSF),
+            VectorQuery(
+                None, sparse({2: 0.5, 3: 0.5}), 1, weighting=Weighting.IDF, fusion=Fusion.DBSF
+            ),
             [("id2", "0.26666638")],
         ),
         (
-            Query(None, sparse({0: 0.1, 1: 0.2}), 10, weighting=Weighting.IDF),
+            VectorQuery(None, sparse({0: 0.1, 1: 0.2}), 10, weighting=Weighting.IDF),
             [("id0", "0.028608438"), ("id1", "0.018800145")],
         ),
     ],
 )
-def test_published_numbers(published: Engine, query: Query, hits: list[tuple[str, str]]) -> None:
+def test_published_numbers(
+    published: VectorEngine, query: VectorQuery, hits: list[tuple[str, str]]
+) -> None:
     assert scored(published.query("", [query])[0]) == hits
 
 
-def test_published_numbers_of_a_resumable_query(published: Engine) -> None:
-    query = Query(
+def test_published_numbers_of_a_resumable_query(published: VectorEngine) -> None:
+    query = VectorQuery(
         floats(0.1, 0.1), sparse({0: 0.1}), 2, weighting=Weighting.IDF, fusion=Fusion.DBSF
     )
     uuid, first = published.start_query("", query, 3_600_000_000)
@@ -80,10 +84,10 @@ def test_published_numbers_of_a_resumable_query(published: Engine) -> None:
     assert published.next_hits(uuid, 1)[0] == []
 
 
-def test_one_component_of_a_hybrid_index_gives_its_raw_scores(published: Engine) -> None:
-    dense = published.query("", [Query(floats(0.3, 0.4))])[0]
+def test_one_component_of_a_hybrid_index_gives_its_raw_scores(published: VectorEngine) -> None:
+    dense = published.query("", [VectorQuery(floats(0.3, 0.4))])[0]
     assert scored(dense)[0] == ("id2", "1.0")
-    alone = published.query("", [Query(None, sparse({3: 2.0}))])[0]
+    alone = published.query("", [VectorQuery(None, sparse({3: 2.0}))])[0]
     assert scored(alone) == [("id2", "0.8")]
 
 
@@ -107,8 +111,8 @@ def test_fused_ties_keep_row_order() -> None:
     assert apart.rows.tolist() == [1]
 
 
-def test_a_hybrid_query_looks_deeper_than_top_k(published: Engine) -> None:
-    query = Query(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 3)
+def test_a_hybrid_query_looks_deeper_than_top_k(published: VectorEngine) -> None:
+    query = VectorQuery(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 3)
     assert ids(published.query("", [query])[0])[0] == "id0"
 
 
@@ -117,9 +121,9 @@ def test_dbsf_fuses_every_similarity(similarity: str) -> None:
     index = engine(kind=Kind.HYBRID, similarity=Similarity(similarity))
     index.upsert(
         "",
-        [Record(str(row), floats(row, 1), sparse({row % 2: 1.0 + row})) for row in range(6)],
+        [VectorRecord(str(row), floats(row, 1), sparse({row % 2: 1.0 + row})) for row in range(6)],
     )
-    hits = index.query("", [Query(floats(5, 1), sparse({1: 1.0}), 6, fusion=Fusion.DBSF)])[0]
+    hits = index.query("", [VectorQuery(floats(5, 1), sparse({1: 1.0}), 6, fusion=Fusion.DBSF)])[0]
     assert ids(hits)[0] == "5"
     assert all(np.isfinite(hit.score) for hit in hits)
 
@@ -130,10 +134,14 @@ def test_dbsf_of_numbers_at_the_ends_of_float32(similarity: Similarity) -> None:
     values = (3e38, -3e38, 1e-45, 0.0, 1.0)
     index.upsert(
         "",
-        [Record(f"{x} {y}", floats(x, y), sparse({0: x, 1: y})) for x in values for y in values],
+        [
+            VectorRecord(f"{x} {y}", floats(x, y), sparse({0: x, 1: y}))
+            for x in values
+            for y in values
+        ],
     )
     for x in values:
-        query = Query(floats(x, -x), sparse({0: x, 1: -x}), 25, fusion=Fusion.DBSF)
+        query = VectorQuery(floats(x, -x), sparse({0: x, 1: -x}), 25, fusion=Fusion.DBSF)
         hits = index.query("", [query])[0]
         assert len(hits) == 25
         assert all(np.isfinite(hit.score) for hit in hits)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.engine import namespace as module
 from pytest_fakecloud.vector.engine.namespace import Namespace
-from pytest_fakecloud.vector.model import NamespaceInfo, Record
+from pytest_fakecloud.vector.model import NamespaceInfo, VectorRecord
 
 from ..building import floats, sparse
 
 
-def record(id: str, number: float = 1) -> Record:
-    return Record(
+def record(id: str, number: float = 1) -> VectorRecord:
+    return VectorRecord(
         id, floats(number, 1), sparse({int(number): 1.0}), {"n": number}, f"text {number}"
     )
 
@@ -47,8 +47,8 @@ def test_any_sequence_of_changes_leaves_what_a_dict_would(
     actions: list[tuple[object, ...]],
 ) -> None:
     home = Namespace(2)
-    newest: dict[str, Record] = {}
-    visible: dict[str, Record] = {}
+    newest: dict[str, VectorRecord] = {}
+    visible: dict[str, VectorRecord] = {}
     for action in actions:
         if action[0] == "put":
             _, id, number, ready = action

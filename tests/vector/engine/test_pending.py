@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.core.clock import Clock
-from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Change, NamespaceInfo
 
 from ..building import (
@@ -17,11 +17,11 @@ from ..building import (
 )
 
 
-def seen(index: Engine, namespace: str = "") -> list[str]:
+def seen(index: VectorEngine, namespace: str = "") -> list[str]:
     return ids(ask(index, 1, 1, namespace=namespace))
 
 
-def counts(index: Engine) -> tuple[int, int]:
+def counts(index: VectorEngine) -> tuple[int, int]:
     info = index.info().namespaces[""]
     return info.vector_count, info.pending_vector_count
 

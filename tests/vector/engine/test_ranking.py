@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_fakecloud.vector.engine.engine import Engine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.engine.ranking import HYBRID_DEPTH
 from pytest_fakecloud.vector.model import (
     Kind,
-    Query,
-    Record,
     Similarity,
+    VectorQuery,
+    VectorRecord,
 )
 from pytest_fakecloud.vector.settings import Approximation
 
@@ -26,12 +26,15 @@ from ..building import (
 )
 
 
-def line_of(count: int, seed: int = 0, **approximation: float | bool | int) -> Engine:
+def line_of(count: int, seed: int = 0, **approximation: float | bool | int) -> VectorEngine:
     """Records 0, 1, 2, … in the order of their nearness to (1, 0)."""
     index = engine(seed=seed, approximation=Approximation(**approximation))  # type: ignore[arg-type]
     index.upsert(
         "",
-        [Record(str(n), floats(1, n / 100), metadata={"even": n % 2 == 0}) for n in range(count)],
+        [
+            VectorRecord(str(n), floats(1, n / 100), metadata={"even": n % 2 == 0})
+            for n in range(count)
+        ],
     )
     return index
 
@@ -90,18 +93,21 @@ def test_a_filter_budget_bounds_sparse_queries_too() -> None:
     index = engine(kind=Kind.SPARSE, approximation=Approximation(filter_budget=3))
     index.upsert(
         "",
-        [Record(str(n), None, sparse({0: 10.0 - n}), {"even": n % 2 == 0}) for n in range(10)],
+        [
+            VectorRecord(str(n), None, sparse({0: 10.0 - n}), {"even": n % 2 == 0})
+            for n in range(10)
+        ],
     )
-    query = Query(None, sparse({0: 1.0}), 10, "even = true")
+    query = VectorQuery(None, sparse({0: 1.0}), 10, "even = true")
     assert ids(index.query("", [query])[0]) == ["0", "2"]
 
 
-def tied(kind: Kind, **approximation: bool) -> Engine:
+def tied(kind: Kind, **approximation: bool) -> VectorEngine:
     index = engine(kind=kind, approximation=Approximation(**approximation))  # type: ignore[arg-type]
     index.upsert(
         "",
         [
-            Record(
+            VectorRecord(
                 str(n),
                 floats(1, 1) if kind.has_dense else None,
                 sparse({1: 1.0}) if kind.has_sparse else None,
@@ -115,11 +121,11 @@ def tied(kind: Kind, **approximation: bool) -> Engine:
 @pytest.mark.parametrize(
     "query",
     [
-        Query(floats(1, 1), None, 5),
-        Query(None, sparse({1: 1.0}), 5),
+        VectorQuery(floats(1, 1), None, 5),
+        VectorQuery(None, sparse({1: 1.0}), 5),
     ],
 )
-def test_ties_are_in_insertion_order_unless_they_are_shuffled(query: Query) -> None:
+def test_ties_are_in_insertion_order_unless_they_are_shuffled(query: VectorQuery) -> None:
     plain, shuffled = tied(Kind.HYBRID), tied(Kind.HYBRID, shuffle_ties=True)
     assert {tuple(ids(plain.query("", [query])[0])) for _ in range(5)} == {
         ("0", "1", "2", "3", "4")
@@ -137,9 +143,9 @@ def test_shuffling_ties_leaves_other_scores_in_order() -> None:
 
 def test_fused_ties_are_shuffled() -> None:
     index = engine(kind=Kind.HYBRID, approximation=Approximation(shuffle_ties=True))
-    dense_first = Record("d", floats(1, 0), sparse({1: 1.0}))
-    index.upsert("", [dense_first, Record("s", floats(1, 1), sparse({1: 2.0}))])
-    query = Query(floats(1, 0), sparse({1: 1.0}), 2)
+    dense_first = VectorRecord("d", floats(1, 0), sparse({1: 1.0}))
+    index.upsert("", [dense_first, VectorRecord("s", floats(1, 1), sparse({1: 2.0}))])
+    query = VectorQuery(floats(1, 0), sparse({1: 1.0}), 2)
     answers = [index.query("", [query])[0] for _ in range(30)]
     assert {ids(hits)[0] for hits in answers} == {"d", "s"}
     assert all(hits[0].score == hits[1].score for hits in answers)
@@ -149,10 +155,14 @@ def test_a_plain_hybrid_query_fuses_a_fixed_depth() -> None:
     """A record below the depth of the dense ranking has no dense part in its fused score."""
     count = HYBRID_DEPTH + 5
     index = engine(kind=Kind.HYBRID)
-    index.upsert("", [Record(str(n), floats(1, n / count), sparse({n: 1.0})) for n in range(count)])
+    index.upsert(
+        "", [VectorRecord(str(n), floats(1, n / count), sparse({n: 1.0})) for n in range(count)]
+    )
     inside, outside = HYBRID_DEPTH - 1, HYBRID_DEPTH
     scores = [
-        dict(scored(index.query("", [Query(floats(1, 0), sparse({n: 1.0}), 1000)])[0]))[str(n)]
+        dict(scored(index.query("", [VectorQuery(floats(1, 0), sparse({n: 1.0}), 1000)])[0]))[
+            str(n)
+        ]
         for n in (inside, outside)
     ]
     assert scores == [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ... import errors
 from ...model import TopicPartition, TopicPartitionOffset
 from .members import (
-    Group,
+    ConsumerGroup,
     Instance,
     cancel,
     cancel_timers,
@@ -73,7 +73,7 @@ class Commits:
         """Store offsets for a group whoever owns the partitions; creates the group."""
         group = self._table.groups.get(group_name)
         if group is None:
-            group = self._table.groups[group_name] = Group(group_name)
+            group = self._table.groups[group_name] = ConsumerGroup(group_name)
         if group.state == "Empty":
             self.retain(group, now)
         self._store(group, offsets, kind, by, now)
@@ -98,7 +98,7 @@ class Commits:
         never = self._settings.never_committed
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
-    def plan_auto_commit(self, group: Group, instance: Instance, now: int) -> None:
+    def plan_auto_commit(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
         """Something was delivered, or committed elsewhere: commit at the instance's next tick."""
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
@@ -110,21 +110,21 @@ class Commits:
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
         self.plan_tick(group, instance, due)
 
-    def plan_tick(self, group: Group, instance: Instance, due: int) -> None:
+    def plan_tick(self, group: ConsumerGroup, instance: Instance, due: int) -> None:
         """Commit automatically at an instant."""
         self._table.arm(
             group, instance, "auto commit", due, lambda at: self._tick(group, instance, at)
         )
 
-    def _tick(self, group: Group, instance: Instance, at: int) -> None:
+    def _tick(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         cancel(instance, "auto commit")
         self._auto_commit(group, instance, at)
 
-    def _auto_commit(self, group: Group, instance: Instance, at: int) -> None:
+    def _auto_commit(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         offsets = [TopicPartitionOffset(*tp, offset) for tp, offset in instance.delivered.items()]
         self._store(group, offsets, "auto commit", instance.name, at)
 
-    def before_losing(self, group: Group, instance: Instance, at: int) -> None:
+    def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         """An instance is about to lose its partitions: commit what it was given, as its client would.
 
         Only where auto commit is on, and only for a consumer that lives and is still a member. That
@@ -144,7 +144,12 @@ class Commits:
             self._auto_commit(group, instance, at)
 
     def _store(
-        self, group: Group, offsets: Iterable[TopicPartitionOffset], kind: str, by: str, at: int
+        self,
+        group: ConsumerGroup,
+        offsets: Iterable[TopicPartitionOffset],
+        kind: str,
+        by: str,
+        at: int,
     ) -> None:
         stored = [(topic, partition, offset) for topic, partition, offset in offsets]
         for topic, partition, offset in stored:
@@ -165,7 +170,7 @@ class Commits:
 
     # -- forgetting ------------------------------------------------------------------------------
 
-    def retain(self, group: Group, now: int) -> None:
+    def retain(self, group: ConsumerGroup, now: int) -> None:
         """The group is empty from now on: its offsets are kept for their retention time."""
         retention = self._settings.offset_retention_ms
         if retention is None:
@@ -173,11 +178,11 @@ class Commits:
         else:
             self.plan_forgetting(group, now + retention * 1000)
 
-    def plan_forgetting(self, group: Group, due: int) -> None:
+    def plan_forgetting(self, group: ConsumerGroup, due: int) -> None:
         """Forget the group at an instant, unless a member joins before."""
         self._table.set_timer(group, due, lambda at: self._forget(group, at), "offset retention")
 
-    def _forget(self, group: Group, at: int) -> None:
+    def _forget(self, group: ConsumerGroup, at: int) -> None:
         group.state = "Dead"
         for instance in group.instances.values():
             cancel_timers(instance)
@@ -189,7 +194,7 @@ class Commits:
     # -- on command ------------------------------------------------------------------------------
 
     def redeliver(
-        self, group: Group, last: int, only: Callable[[TopicPartition], bool], now: int
+        self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
     ) -> list[TopicPartitionOffset]:
         """Put a group back before its last deliveries, committed offsets included.
 

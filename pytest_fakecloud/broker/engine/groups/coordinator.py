@@ -11,9 +11,9 @@ from ... import errors
 from ...model import ConsumerConfig, GroupAssignments, distinct
 from .assignment import range_assignment
 from .commits import Commits
-from .delivery import Delivery
+from .delivery import GroupDelivery
 from .members import (
-    Group,
+    ConsumerGroup,
     GroupCopy,
     Instance,
     InstanceState,
@@ -31,7 +31,7 @@ __all__ = ["Coordinator"]
 class Coordinator:
     """Lets instances join, leave, vanish and return, and hands the partitions out."""
 
-    def __init__(self, table: GroupTable, commits: Commits, delivery: Delivery) -> None:
+    def __init__(self, table: GroupTable, commits: Commits, delivery: GroupDelivery) -> None:
         self._table = table
         self._settings = table.settings
         self._commits = commits
@@ -46,7 +46,7 @@ class Coordinator:
         topics: Sequence[str],
         headers: Mapping[str, str],
         now: int,
-    ) -> tuple[Group, Instance]:
+    ) -> tuple[ConsumerGroup, Instance]:
         """The instance that a consume request is about: created, taken over or rejoined if need be.
 
         Raises ``BrokerError`` for unknown topics, bad configuration headers, and too many instances;
@@ -76,12 +76,12 @@ class Coordinator:
         topics: tuple[str, ...],
         headers: Mapping[str, str],
         now: int,
-    ) -> tuple[Group, Instance]:
+    ) -> tuple[ConsumerGroup, Instance]:
         config = ConsumerConfig.read(headers, session_timeout_ms=self._settings.session_timeout_ms)
         self._check_instance_limit(group_name)
         group = self._table.groups.get(group_name)
         if group is None:
-            group = self._table.groups[group_name] = Group(group_name)
+            group = self._table.groups[group_name] = ConsumerGroup(group_name)
         before = group.instances.get(name)
         instance = Instance(name, config, topics, self._table.clock.signal(), now)
         if before is not None:
@@ -128,7 +128,7 @@ class Coordinator:
         if active + 1 > partitions:
             raise errors.too_many_instances(active, partitions)
 
-    def finish(self, group: Group, instance: Instance, turn: object, now: int) -> None:
+    def finish(self, group: ConsumerGroup, instance: Instance, turn: object, now: int) -> None:
         """A consume call is over: the next one may take its turn, and idling begins."""
         instance.consuming -= 1
         if instance.holder is turn:
@@ -156,7 +156,7 @@ class Coordinator:
             if any(topic in member.topics for member in group.members()):
                 self.rebalance(group, f"{topic} has more partitions", now)
 
-    def rebalance(self, group: Group, reason: str, now: int) -> None:
+    def rebalance(self, group: ConsumerGroup, reason: str, now: int) -> None:
         """Take all partitions away and hand them out again, as after any change of membership.
 
         Members with auto commit on commit first what they were given.
@@ -182,7 +182,7 @@ class Coordinator:
         else:
             self._complete(group, now)
 
-    def _complete(self, group: Group, at: int) -> None:
+    def _complete(self, group: ConsumerGroup, at: int) -> None:
         self._table.set_timer(group, None)
         members = group.members()
         group.generation += 1
@@ -206,7 +206,7 @@ class Coordinator:
             assignment={name: [tuple(tp) for tp in share] for name, share in shares.items()},
         )
 
-    def _activate(self, group: Group, instance: Instance, now: int) -> None:
+    def _activate(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
         instance.state = "active"
         for tp in instance.assignment:
             self._table.topic(tp.topic, now)
@@ -232,7 +232,7 @@ class Coordinator:
         instance.delivered.clear()
         cancel(instance, "auto commit")
 
-    def _empty(self, group: Group, now: int) -> None:
+    def _empty(self, group: ConsumerGroup, now: int) -> None:
         group.generation += 1
         group.state = "Empty"
         self._table.tell(
@@ -246,7 +246,7 @@ class Coordinator:
         )
         self._commits.retain(group, now)
 
-    def _plan_completion(self, group: Group, due: int) -> None:
+    def _plan_completion(self, group: ConsumerGroup, due: int) -> None:
         self._table.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")
 
     # -- leaving ---------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class Coordinator:
             raise errors.unknown_instance(group_name, name)
         self._session_over(group, instance, now)
 
-    def _close_idle(self, group: Group, instance: Instance, at: int) -> None:
+    def _close_idle(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         if instance.consuming or not instance.live:
             return
         self._commits.before_losing(group, instance, at)
@@ -289,7 +289,7 @@ class Coordinator:
         )
 
     def _vanish(
-        self, group: Group, instance: Instance, state: InstanceState, text: str, now: int
+        self, group: ConsumerGroup, instance: Instance, state: InstanceState, text: str, now: int
     ) -> None:
         was_member = instance.member
         cancel_timers(instance)
@@ -313,7 +313,7 @@ class Coordinator:
             instance=instance.name,
         )
 
-    def _session_over(self, group: Group, instance: Instance, at: int) -> None:
+    def _session_over(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         self._table.tell(
             "expire",
             f"the session of {instance.name} in {group.name} expired",
@@ -331,7 +331,7 @@ class Coordinator:
         cancel(instance, "session")
         self.rebalance(group, reason, at)
 
-    def _remove(self, group: Group, instance: Instance, reason: str, now: int) -> None:
+    def _remove(self, group: ConsumerGroup, instance: Instance, reason: str, now: int) -> None:
         was_member = instance.member
         cancel_timers(instance)
         self._revoke(instance)
@@ -341,7 +341,7 @@ class Coordinator:
         if was_member:
             self.rebalance(group, reason, now)
 
-    def _arm_session(self, group: Group, instance: Instance, now: int) -> None:
+    def _arm_session(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
         self._table.arm(
             group,
             instance,
@@ -350,7 +350,7 @@ class Coordinator:
             lambda at: self._session_ran_out(group, instance, at),
         )
 
-    def _session_ran_out(self, group: Group, instance: Instance, at: int) -> None:
+    def _session_ran_out(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         if not instance.consuming:
             self._session_over(group, instance, at)
 
@@ -417,7 +417,7 @@ class Coordinator:
                 else:
                     self._commits.plan_forgetting(group, now + copy.remaining)
 
-    def _resume(self, group: Group, instance: Instance, kind: str, due: int) -> None:
+    def _resume(self, group: ConsumerGroup, instance: Instance, kind: str, due: int) -> None:
         if kind == "idle close":
             self._table.arm(
                 group, instance, kind, due, lambda at: self._close_idle(group, instance, at)

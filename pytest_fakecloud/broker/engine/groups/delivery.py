@@ -7,13 +7,13 @@ from ... import errors
 from ...model import Record, TopicPartition
 from ..log import PartitionLog
 from .commits import Commits
-from .members import Group, Instance, remember
+from .members import ConsumerGroup, Instance, remember
 from .table import GroupTable
 
-__all__ = ["Delivery"]
+__all__ = ["GroupDelivery"]
 
 
-class Delivery:
+class GroupDelivery:
     """Takes records for instances and moves their positions."""
 
     def __init__(self, table: GroupTable, commits: Commits, stream: RandomStream) -> None:
@@ -23,7 +23,7 @@ class Delivery:
         self._stream = stream
         self.random_interleave = table.settings.interleave == "random"
 
-    def take(self, group: Group, instance: Instance, now: int) -> list[Record] | None:
+    def take(self, group: ConsumerGroup, instance: Instance, now: int) -> list[Record] | None:
         """The next records for an instance, or None when there are none yet.
 
         Raises ``BrokerError`` where the reset policy is ``none`` and a partition has no position.
@@ -69,7 +69,7 @@ class Delivery:
     # -- positions -------------------------------------------------------------------------------
 
     def _check_position(
-        self, group: Group, instance: Instance, tp: TopicPartition, now: int
+        self, group: ConsumerGroup, instance: Instance, tp: TopicPartition, now: int
     ) -> None:
         log = self._table.topic(tp.topic, now).logs[tp.partition]
         position = instance.positions.get(tp)
@@ -95,7 +95,9 @@ class Delivery:
                 instance=instance.name,
             )
 
-    def start_position(self, group: Group, instance: Instance, tp: TopicPartition) -> int | None:
+    def start_position(
+        self, group: ConsumerGroup, instance: Instance, tp: TopicPartition
+    ) -> int | None:
         """Where an instance begins in a partition: the committed offset, else by reset policy."""
         log = self._table.log(tp)
         committed = group.committed.get(tp)

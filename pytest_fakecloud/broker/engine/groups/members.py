@@ -23,7 +23,7 @@ from ....core.timers import Timer
 from ...model import ConsumerConfig, TopicPartition
 
 __all__ = [
-    "Group",
+    "ConsumerGroup",
     "GroupCopy",
     "Happening",
     "Instance",
@@ -81,7 +81,7 @@ class Instance:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class ConsumerGroup:
     """A consumer group; ``generation`` counts its completed rebalances."""
 
     name: str
@@ -122,12 +122,12 @@ class GroupCopy:
     timer.
     """
 
-    group: Group
+    group: ConsumerGroup
     timers: dict[str, dict[str, int]]
     remaining: int | None
 
 
-def copied(group: Group, clock: Clock) -> Group:
+def copied(group: ConsumerGroup, clock: Clock) -> ConsumerGroup:
     copy = replace(
         group,
         instances={},
@@ -161,7 +161,7 @@ def cancel_timers(instance: Instance) -> None:
         cancel(instance, kind)
 
 
-def remember(group: Group, tp: TopicPartition, first: int, after: int) -> None:
+def remember(group: ConsumerGroup, tp: TopicPartition, first: int, after: int) -> None:
     deliveries = group.deliveries
     if deliveries and deliveries[-1][0] == tp and deliveries[-1][2] == first:
         first = deliveries.pop()[1]

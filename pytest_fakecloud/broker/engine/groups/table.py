@@ -15,7 +15,7 @@ from ... import errors
 from ...model import TopicPartition
 from ...settings import Settings
 from ..log import PartitionLog, Topic
-from .members import Group, Happening, Instance
+from .members import ConsumerGroup, Happening, Instance
 
 __all__ = ["GroupTable"]
 
@@ -34,7 +34,7 @@ class GroupTable:
         self.settings = settings
         self.clock = clock
         self._call_at = call_at
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
         self.woken: set[Signal] = set()
         self.happened: list[Happening] = []
 
@@ -59,7 +59,7 @@ class GroupTable:
         """The log of a partition known to exist."""
         return self.topics[tp.topic].logs[tp.partition]
 
-    def instance(self, group_name: str, name: str) -> tuple[Group, Instance]:
+    def instance(self, group_name: str, name: str) -> tuple[ConsumerGroup, Instance]:
         """A live instance; raises ``BrokerError`` for one the server does not have."""
         group = self.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
@@ -70,7 +70,12 @@ class GroupTable:
     # -- timers and events -----------------------------------------------------------------------
 
     def arm(
-        self, group: Group, instance: Instance, kind: str, due: int, callback: Callable[[int], None]
+        self,
+        group: ConsumerGroup,
+        instance: Instance,
+        kind: str,
+        due: int,
+        callback: Callable[[int], None],
     ) -> None:
         """Plan an instance\'s timer of one kind, in place of the one planned before."""
         planned = instance.timers.get(kind)
@@ -84,7 +89,7 @@ class GroupTable:
 
     def set_timer(
         self,
-        group: Group,
+        group: ConsumerGroup,
         due: int | None,
         callback: Callable[[int], None] | None = None,
         kind: str = "",
@@ -97,7 +102,7 @@ class GroupTable:
             group.timer = self._call_at(due, callback, f"{kind} of {group.name}")
             self._touch(group)
 
-    def _touch(self, group: Group) -> None:
+    def _touch(self, group: ConsumerGroup) -> None:
         # Whoever waits in the group may have to wake for the new timer.
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
 

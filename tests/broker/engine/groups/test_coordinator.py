@@ -9,7 +9,12 @@ import pytest
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.engine.views import group_view
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import GroupView, Message, TopicPartition, TopicPartitionOffset
+from pytest_fakecloud.broker.model import (
+    GroupView,
+    ProducerRecord,
+    TopicPartition,
+    TopicPartitionOffset,
+)
 from pytest_fakecloud.broker.settings import Settings
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
@@ -128,7 +133,7 @@ def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Clock) -> No
     clock.advance("20s")
     assert poll.waiting
     assert owned(broker) == {"a": ["t0", "t1"]}
-    broker.produce([Message("t", "x")])
+    broker.produce([ProducerRecord("t", "x")])
     assert poll.result() == ["x"]
     clock.advance("9s")
     assert owned(broker) == {"a": ["t0", "t1"]}
@@ -148,7 +153,7 @@ def test_members_that_join_during_a_rebalance_share_it(clock: Clock) -> None:
 
 def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Clock) -> None:
     broker = engine(clock, join_delay_ms=3000)
-    broker.produce([Message("t", "x", partition=0)])
+    broker.produce([ProducerRecord("t", "x", partition=0)])
     consume(broker, "a")
     clock.advance("3s")
     crash(broker, "a")
@@ -190,7 +195,7 @@ def test_offset_retention_goes_on_after_a_restore(clock: Clock) -> None:
 
 def test_groups_do_not_disturb_each_other(clock: Clock) -> None:
     broker = engine(clock)
-    broker.produce([Message("t", "x", partition=0)])
+    broker.produce([ProducerRecord("t", "x", partition=0)])
     assert consume(broker, "a") == ["x"]
     records = broker.consume("other", "a", ["t"], 0, MANUAL)
     assert [record.value for record in records] == ["x"]

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import Message, TopicPartitionOffset
+from pytest_fakecloud.broker.model import ProducerRecord, TopicPartitionOffset
 from pytest_fakecloud.broker.settings import Settings
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
@@ -182,7 +182,7 @@ class Groups(RuleBasedStateMachine):
         partition = data.draw(st.integers(0, len(self.log) - 1))
         values = [str(self.serial + index) for index in range(count)]
         self.serial += count
-        places = self.engine.produce([Message("t", v, partition=partition) for v in values])
+        places = self.engine.produce([ProducerRecord("t", v, partition=partition) for v in values])
         assert [p.offset for p in places] == [len(self.log[partition]) + i for i in range(count)]
         self.log[partition] += values
 

@@ -1,0 +1,121 @@
+"""What may be asked about records, upserts and queries: the sorts of their fields.
+
+An id may be given as a whole number, as clients send it. Vectors agree when they are the same in
+float32, as which the index keeps them. Decided here.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ContractError
+from ..core.matching import ABSENT, FLAG, MAPPING, TEXT, Field, Sort, whole_number
+from ..core.wording import SHOWN, brief
+from .errors import VectorError
+from .fields import as_floats, from_array
+from .model import Floats
+
+__all__ = ["QUERY_FIELDS", "RECORD_FIELDS", "UPSERT_FIELDS"]
+
+
+class _Id(Sort):
+    expected = "a text (* stands for anything), a whole number, a pattern"
+
+    def accepts(self, wanted: Any) -> bool:
+        return TEXT.accepts(wanted) or _is_whole(wanted)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        return super().equals(found, str(wanted) if _is_whole(wanted) else wanted)
+
+
+def _is_whole(wanted: object) -> bool:
+    return isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
+
+
+class _Vector(Sort):
+    expected = "a list of numbers"
+
+    def accepts(self, wanted: Any) -> bool:
+        if not isinstance(wanted, list | tuple | np.ndarray):
+            return False
+        try:
+            _floats(wanted)
+        except VectorError as error:
+            raise ContractError(f"no vector can be {brief(wanted, 80)}: {error.message}") from None
+        return True
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if not isinstance(found, list) or len(found) != len(wanted):
+            return False
+        try:
+            # Most vectors differ in their first number; to read the others costs far more.
+            if found and np.float32(found[0]) != np.float32(wanted[0]):
+                return False
+            return bool(np.array_equal(_floats(found), _floats(wanted)))
+        except (VectorError, ValueError, TypeError, OverflowError):
+            return False  # what a client sent, and the index has refused
+
+    def differs(self, name: str, found: Any, wanted: Any) -> str:
+        try:
+            given, expected = _floats(found), _floats(wanted)
+        except VectorError:
+            return super().differs(name, found, wanted)
+        if len(given) != len(expected):
+            return f"{name} is {_short(found)}, not {len(expected)} numbers"
+        if len(given) * 10 <= SHOWN:
+            return f"{name} is {_short(found)}, not {expected.tolist()}"
+        place = int(np.argmax(given != expected))
+        return (
+            f"{name} is {_short(found)} that differs in {np.count_nonzero(given != expected)} "
+            f"numbers, first in [{place}]: {given[place]}, not {expected[place]}"
+        )
+
+
+def _floats(given: Any) -> Floats:
+    if isinstance(given, np.ndarray):
+        return from_array(given)
+    return as_floats([one.item() if isinstance(one, np.generic) else one for one in given])
+
+
+def _short(vector: Any) -> str:
+    return f"<{len(vector)} numbers>" if len(repr(vector)) > SHOWN else brief(vector)
+
+
+def _top_k(query: Mapping[str, Any]) -> Any:
+    return query.get("topK", ABSENT)
+
+
+_VECTOR = _Vector()
+_PARTS = {
+    "vector": Field(_VECTOR),
+    "sparseVector": Field(MAPPING),
+    "metadata": Field(MAPPING),
+    "data": Field(TEXT),
+}
+RECORD_FIELDS: Mapping[str, Field] = {"id": Field(_Id(), always=True), **_PARTS}
+"""What may be asked about a record of a namespace."""
+
+UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, always=True)}
+"""What may be asked about a record that was upserted or is pending."""
+
+QUERY_FIELDS: Mapping[str, Field] = {
+    "top_k": Field(whole_number(1), _top_k, always=True),
+    "topK": Field(whole_number(1), always=True),
+    "filter": Field(TEXT, always=True),
+    "namespace": Field(TEXT, always=True),
+    "vector": Field(_VECTOR),
+    "sparseVector": Field(MAPPING),
+    "data": Field(TEXT),
+    "includeVectors": Field(FLAG),
+    "includeMetadata": Field(FLAG),
+    "includeData": Field(FLAG),
+    "weightingStrategy": Field(TEXT),
+    "fusionAlgorithm": Field(TEXT),
+    "queryMode": Field(TEXT),
+    "maxIdle": Field(whole_number(0)),
+}
+"""What may be asked about a query, by the service's names or by those of the assertion."""
