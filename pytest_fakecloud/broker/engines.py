@@ -9,7 +9,7 @@ from ..core.errors import ContractError
 from ..core.ids import Ids
 from .engine.engine import MemoryEngine
 from .protocol import BrokerEngine
-from .settings import Settings, string
+from .settings import Behaviour, string
 
 __all__ = ["make_engine"]
 
@@ -18,7 +18,7 @@ def make_engine(
     url: str | None,
     clock: Clock,
     ids: Ids,
-    settings: Settings,
+    settings: Behaviour,
     *,
     name: str,
     isolation: Literal["prefix", "none"] = "prefix",

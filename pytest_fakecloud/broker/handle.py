@@ -32,7 +32,7 @@ from .model import (
 )
 from .protocol import BrokerEngine
 from .routes import BrokerApp
-from .settings import BrokerLimits, Settings, choice, string, strings, whole
+from .settings import Behaviour, BrokerLimits, choice, string, strings, whole
 
 if TYPE_CHECKING:
     import httpx
@@ -52,7 +52,7 @@ class Broker(Handle):
     ``topics`` maps names to partition counts, or to mappings of what ``create_topic`` takes;
     ``retention`` and ``retention_bytes`` (of each partition) are the topics' defaults, None for ever.
     The other keywords choose what nobody documents; each
-    is explained in ``settings.Settings``, with durations here in the project's usual forms. ``limits``
+    is explained in ``settings.Behaviour``, with durations here in the project's usual forms. ``limits``
     is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``. ``username`` and
     ``password`` replace the generated credentials. ``engine`` is the address of a real cluster
     (``"kafka://host:port,…"``, see ``kafka_engine``) to use instead of the in-memory engine, and
@@ -119,7 +119,7 @@ class Broker(Handle):
                 f"topics={topics!r} is not understood: give a mapping from name to partition count, "
                 "such as {'orders': 3}"
             )
-        settings = Settings(
+        settings = Behaviour(
             header_prefixes=header_prefixes,
             idle_close_ms=None if idle_close is None else _ms(idle_close),
             session_timeout_ms=_ms(session_timeout),

@@ -17,7 +17,7 @@ from .model import (
     TopicPartitionOffset,
     TopicView,
 )
-from .settings import Settings
+from .settings import Behaviour
 
 __all__ = ["BrokerEngine"]
 
@@ -31,7 +31,7 @@ class BrokerEngine(Protocol):
     engine cannot do for a tester raises ``ContractError``.
     """
 
-    settings: Settings
+    settings: Behaviour
 
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True

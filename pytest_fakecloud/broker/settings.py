@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
 from ..core.errors import ContractError
+from ..core.timeparse import Duration
 from .errors import STATUSES
 
 __all__ = [
     "PRESETS",
+    "Behaviour",
     "BrokerLimits",
-    "Settings",
+    "BrokerSettings",
     "choice",
     "string",
     "strings",
@@ -69,6 +71,48 @@ def strings(name: str, value: object) -> tuple[str, ...]:
     raise ContractError(f"{name} must be a list of texts, got {value!r:.200}")
 
 
+class BrokerSettings(TypedDict, total=False):
+    """The keywords that make a ``Broker``, which explains them, and ``Behaviour`` most of them."""
+
+    name: str | None
+    topics: Mapping[str, int | Mapping[str, Any]] | None
+    retention: Duration | None
+    retention_bytes: int | None
+    username: str
+    password: str | None
+    limits: str | BrokerLimits | None
+    header_prefixes: Sequence[str]
+    idle_close: Duration | None
+    session_timeout: Duration
+    heartbeats: Literal["background", "consume"]
+    join_delay: Duration
+    offset_retention: Duration | None
+    max_timeout: Duration
+    max_poll_records: int
+    max_partition_bytes: int
+    interleave: Literal["rotate", "random"]
+    fetch_single_topic: bool
+    fetch_beyond_end: Literal["error", "wait"]
+    delete_leaves: bool
+    resubscribe: Literal["rebalance", "ignore"]
+    concurrent_consume: Literal["wait", "error"]
+    instance_limit: Literal["cluster", "group"] | None
+    commit_by_unknown: Literal["error", "store"]
+    unknown_group: Literal["error", "uncommitted"]
+    never_committed: int
+    no_such_time: int
+    keyless: Literal["rotate", "random"]
+    empty_key: Literal["key", "absent"]
+    batches: Literal["atomic", "in order"]
+    coerce_scalars: bool
+    webhook_answer: Literal["list", "object"]
+    webhook_drop: Sequence[str]
+    webhook_keep: Sequence[str]
+    errors: Mapping[str, int | tuple[int, str]] | None
+    engine: str | None
+    isolation: Literal["prefix", "none"]
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
     """What a plan allows; None means without limit. Sizes in bytes, retention in milliseconds.
@@ -122,7 +166,7 @@ PRESETS: Mapping[str, BrokerLimits] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Behaviour:
     """Everything nobody documents, as a choice with a default; times in milliseconds.
 
     The defaults are decided here, most of them after Kafka's Java client or its REST proxies.

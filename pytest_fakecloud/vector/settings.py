@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
+from typing import Literal, TypedDict
 
 from ..core.errors import ContractError
+from ..core.timeparse import Duration
 
-__all__ = ["Approximation", "VectorLimits"]
+__all__ = ["Approximation", "VectorLimits", "VectorSettings"]
+
+
+class VectorSettings(TypedDict, total=False):
+    """The keywords that make a ``VectorIndex``, which explains them."""
+
+    name: str | None
+    dimension: int | None
+    similarity: str
+    kind: Literal["dense", "sparse", "hybrid"]
+    embedding: bool | str | Callable[[str], object] | Mapping[str, object]
+    namespaces: Iterable[str] | Mapping[str, object]
+    limits: Mapping[str, int | None] | VectorLimits | None
+    range_limit: int
+    ready_after: Duration | None
+    ready_after_reads: int | None
+    recall: float
+    lose_first: bool
+    filter_budget: int | None
+    shuffle_ties: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
-"""VectorLimits and the approximate world as they are given."""
+"""Limits and the approximate world as they are given."""
 
 from __future__ import annotations
 
+import inspect
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.vector.settings import Approximation, VectorLimits
+from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.settings import Approximation, VectorLimits, VectorSettings
 
 
 def test_the_documented_limits_are_on_and_the_others_off() -> None:
@@ -71,3 +73,10 @@ def test_limits_made_by_hand_are_checked_too() -> None:
 def test_approximations_without_meaning(given: Any, reason: str) -> None:
     with pytest.raises(ContractError, match=reason):
         Approximation(**given)
+
+
+def test_the_settings_are_those_of_the_constructor() -> None:
+    """As types too: what the fixture's marker and ``Cloud`` take is what the handle takes."""
+    own = inspect.signature(VectorIndex, eval_str=True).parameters.values()
+    taken = {p.name: p.annotation for p in own if p.kind is p.KEYWORD_ONLY}
+    assert get_type_hints(VectorSettings) == taken

@@ -2,7 +2,7 @@
 
 Sources: the seed for the operations and their defaults; Kafka's Java client for partitioning,
 range assignment, resets and commits; what neither says is decided here and listed in
-``settings.Settings``. Decided here beyond those:
+``settings.Behaviour``. Decided here beyond those:
 
 - Retention works on single records (Kafka drops whole segments), whenever somebody looks.
 - Text that is no Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as Java's
@@ -36,7 +36,7 @@ from ..model import (
     TopicPartitionOffset,
     TopicView,
 )
-from ..settings import Settings, string, whole
+from ..settings import Behaviour, string, whole
 from .groups.commits import Commits
 from .groups.coordinator import Coordinator
 from .groups.delivery import GroupDelivery
@@ -79,12 +79,12 @@ class MemoryEngine:
         self,
         clock: Clock,
         ids: Ids,
-        settings: Settings | None = None,
+        settings: Behaviour | None = None,
         *,
         name: str = "broker",
         tell: Tell | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or Behaviour()
         self._clock = clock
         self._topics: dict[str, Topic] = {}
         self._placement = Placement(

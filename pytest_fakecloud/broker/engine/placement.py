@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...core.ids import RandomStream
 from .. import errors
 from ..model import Header, Metadata, ProducerRecord
-from ..settings import Settings
+from ..settings import Behaviour
 from .log import PartitionLog, Topic
 
 __all__ = ["Columns", "Placement"]
@@ -20,7 +20,7 @@ class Placement:
     """Chooses partitions, offsets and timestamps, and checks each message on the way."""
 
     def __init__(
-        self, topics: Mapping[str, Topic], settings: Settings, stream: RandomStream
+        self, topics: Mapping[str, Topic], settings: Behaviour, stream: RandomStream
     ) -> None:
         self._topics = topics
         self._settings = settings

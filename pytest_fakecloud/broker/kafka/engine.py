@@ -33,7 +33,7 @@ from ..model import (
     TopicPartitionOffset,
     TopicView,
 )
-from ..settings import Settings
+from ..settings import Behaviour
 from .cluster import Address, Cluster, real_only
 from .fetching import KafkaFetching, Waits
 from .groups import KafkaGroups
@@ -101,7 +101,7 @@ class KafkaEngine:
         self,
         clock: Clock,
         ids: Ids,
-        settings: Settings,
+        settings: Behaviour,
         url: str,
         *,
         name: str = "broker",
@@ -502,7 +502,7 @@ class KafkaEngine:
                 self._delete_own()
 
 
-def _check_settings(settings: Settings, *, static: bool) -> None:
+def _check_settings(settings: Behaviour, *, static: bool) -> None:
     limits = settings.limits
     for name in ("messages_per_day", "messages_per_second", "storage_bytes", "max_partitions"):
         if getattr(limits, name) is not None:

@@ -19,7 +19,7 @@ from ..model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from ..settings import Settings
+from ..settings import Behaviour
 from .cluster import Address, translated, when_away
 from .topics import KafkaTopics
 
@@ -50,7 +50,7 @@ class KafkaFetching:
         topics: KafkaTopics,
         cluster: Any,
         address: Address,
-        settings: Settings,
+        settings: Behaviour,
         clock: Clock,
         waits: Waits,
     ) -> None:

@@ -21,7 +21,7 @@ from ..model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from ..settings import Settings
+from ..settings import Behaviour
 from .cluster import Address
 from .fetching import Waits
 from .instance import KafkaInstance
@@ -38,7 +38,7 @@ class KafkaGroups:
         topics: KafkaTopics,
         cluster: Any,
         address: Address,
-        settings: Settings,
+        settings: Behaviour,
         clock: Clock,
         waits: Waits,
     ) -> None:

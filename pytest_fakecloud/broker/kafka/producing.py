@@ -16,7 +16,7 @@ from ...core.clock import Clock
 from ...core.ids import RandomStream
 from ..engine.placement import Placement
 from ..model import Metadata, ProducerRecord
-from ..settings import Settings
+from ..settings import Behaviour
 from .cluster import Address, Unavailable, translated
 from .topics import KafkaTopics
 
@@ -36,7 +36,7 @@ class KafkaProducing:
         self,
         topics: KafkaTopics,
         address: Address,
-        settings: Settings,
+        settings: Behaviour,
         clock: Clock,
         stream: RandomStream,
     ) -> None:

@@ -17,7 +17,7 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
 from ..errors import as_misuse
-from ..settings import Settings, string, whole
+from ..settings import Behaviour, string, whole
 from .cluster import Address, real_only
 
 __all__ = ["KafkaTopics"]
@@ -38,7 +38,7 @@ class KafkaTopics:
         self,
         cluster: Any,
         address: Address,
-        settings: Settings,
+        settings: Behaviour,
         isolation: Literal["prefix", "none"],
     ) -> None:
         self.known: dict[str, Topic] = {}

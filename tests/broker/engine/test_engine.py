@@ -19,7 +19,7 @@ from pytest_fakecloud.broker.model import (
     TopicPartitionOffset,
 )
 from pytest_fakecloud.broker.protocol import BrokerEngine
-from pytest_fakecloud.broker.settings import BrokerLimits, Settings
+from pytest_fakecloud.broker.settings import Behaviour, BrokerLimits
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
@@ -36,7 +36,7 @@ MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
 
 
 def engine(partitions: int = 3, *, clock: Clock | None = None, **settings: Any) -> MemoryEngine:
-    made = MemoryEngine(clock or Clock(START), Ids(1), Settings(**settings))
+    made = MemoryEngine(clock or Clock(START), Ids(1), Behaviour(**settings))
     made.create_topic("t", partitions)
     return made
 

@@ -13,7 +13,7 @@ from ....core.clock import Clock, Signal
 from ....core.timers import Timer
 from ... import errors
 from ...model import TopicPartition
-from ...settings import Settings
+from ...settings import Behaviour
 from ..log import PartitionLog, Topic
 from .members import ConsumerGroup, Happening, Instance
 
@@ -26,7 +26,7 @@ class GroupTable:
     def __init__(
         self,
         topics: dict[str, Topic],
-        settings: Settings,
+        settings: Behaviour,
         clock: Clock,
         call_at: Callable[[int, Callable[[int], None], str], Timer],
     ) -> None:

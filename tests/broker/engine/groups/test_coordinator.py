@@ -15,7 +15,7 @@ from pytest_fakecloud.broker.model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from pytest_fakecloud.broker.settings import Settings
+from pytest_fakecloud.broker.settings import Behaviour
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 
@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 
 def engine(clock: Clock, **settings: Any) -> MemoryEngine:
-    made = MemoryEngine(clock, Ids(1), Settings(**settings))
+    made = MemoryEngine(clock, Ids(1), Behaviour(**settings))
     made.create_topic("t", 2)
     made.create_topic("u", 2)
     return made
