@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from ..core.aio import Twin
 from ..core.errors import ContractError
@@ -42,7 +42,7 @@ __all__ = ["Broker"]
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
 
-AskedHeaders = Asked[Headers | Mapping[str, Asked[str]]]
+AskedHeaders: TypeAlias = Asked[Headers | Mapping[str, Asked[str]]]
 """What an assertion takes for headers: a value for each name, or a pattern or function of it."""
 
 

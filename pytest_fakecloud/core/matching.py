@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from .errors import CannotTell, ContractError
 from .timeparse import instant_us, to_datetime
@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 V = TypeVar("V")
-Asked = V | re.Pattern[str] | Callable[[V], object] | None
+Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
 """What an assertion takes for a field of a type: a value, a pattern, a function, None for any."""
 ABSENT: Any = object()
 """Stands for the value of a field that an item does not have."""
