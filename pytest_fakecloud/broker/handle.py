@@ -261,7 +261,7 @@ class Broker(Handle):
         )
 
     def add_partitions(self, topic: str, count: int = 1) -> int:
-        """Give a topic that many more partitions; its count after. Its groups rebalance."""
+        """Give a topic that many more partitions and return its count. Its groups rebalance."""
         string("topic", topic)
         self.clock.settle()
         with as_misuse():
@@ -330,7 +330,7 @@ class Broker(Handle):
             self.engine.load(needed, messages)
 
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
-        """Forget the records below an offset, in one partition or in all; how many were forgotten."""
+        """Forget the records below an offset, in one partition or in all, and count them."""
         string("topic", topic)
         whole("before", before, 0)
         whole("partition", partition, 0, optional=True)
@@ -412,7 +412,7 @@ class Broker(Handle):
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Within the block, answers mix the records of different partitions in seeded random order.
+        """Mix the records of different partitions in seeded random order within the block.
 
         Order within each partition is kept, as everywhere.
         """
@@ -428,18 +428,21 @@ class Broker(Handle):
     # -- looking ---------------------------------------------------------------------------------
 
     def topics(self) -> dict[str, int]:
-        """Partition counts by topic name."""
+        """Return the partition counts by topic name."""
         return self.engine.topics()
 
     def topic(self, name: str) -> TopicView:
-        """A topic with its records and the ends of its logs; ``ContractError`` for an unknown one."""
+        """Return a topic with its records and the ends of its logs.
+
+        Raises ``ContractError`` for an unknown one.
+        """
         string("topic", name)
         self.clock.settle()
         with as_misuse():
             return self.engine.topic_view(name)
 
     def records(self, topic: str, **where: object) -> Found[Record]:
-        """The records of a topic in (partition, offset) order, filtered by their fields.
+        """Return the records of a topic in (partition, offset) order, filtered by their fields.
 
         A function as a field's value is a predicate. Raises ``ContractError`` for a field that no
         record has, and for a value that it can never have.
@@ -452,14 +455,14 @@ class Broker(Handle):
         return Found.of(records, RECORD_FIELDS, "record")
 
     def group(self, name: str) -> GroupView:
-        """A group with its members, assignment, generation, committed offsets, positions and lag."""
+        """Return a group with its members, assignment, committed offsets, positions and lag."""
         string("group", name)
         self.clock.settle()
         with as_misuse():
             return self.engine.group_view(name)
 
     def groups(self) -> list[str]:
-        """The names of the groups that have members or committed offsets."""
+        """Return the names of the groups that have members or committed offsets."""
         self.clock.settle()
         return self.engine.group_names()
 
@@ -579,7 +582,7 @@ class Broker(Handle):
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
-        """The group, when it has committed all there is; fails with the lag of each partition."""
+        """Return the group if it has committed all there is; fail with the lag of each partition."""
         __tracebackhide__ = True
         view = self.group(group)
         if view.state == "Dead":

@@ -36,7 +36,7 @@ class BrokerEngine(Protocol):
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append the messages of a client, or of the tester; their places in request order."""
+        """Append messages of a client or of the tester; return their places in request order."""
         ...
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
@@ -101,7 +101,7 @@ class BrokerEngine(Protocol):
         ...
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Give a topic that many more partitions; its partition count after."""
+        """Give a topic that many more partitions and return its partition count."""
         ...
 
     def set_retention(
@@ -115,7 +115,7 @@ class BrokerEngine(Protocol):
         ...
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Forget the records below an offset; how many were forgotten."""
+        """Forget the records below an offset and count them."""
         ...
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
@@ -143,7 +143,7 @@ class BrokerEngine(Protocol):
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
-        """Deliver a group's last records again; those that will come."""
+        """Deliver a group's last records again and return those that will come."""
         ...
 
     def reorder(self) -> AbstractContextManager[None]:
@@ -173,7 +173,7 @@ class BrokerEngine(Protocol):
         ...
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """What ``look`` finds, asked whenever a topic has changed; None after real seconds."""
+        """Return what ``look`` finds, asked whenever a topic changes; None after real seconds."""
         ...
 
     # -- the handle's own ------------------------------------------------------------------------

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def choice(name: str, value: object, *known: object) -> None:
-    """Refuse a value that is none of the known ones, naming them."""
+    """Reject a value that is none of the known ones, and name them."""
     if value not in known:
         raise ContractError(
             f"{name}={value!r} is unknown: give one of {', '.join(map(repr, known))}"
@@ -38,7 +38,7 @@ def whole(
     *,
     optional: bool = False,
 ) -> None:
-    """Refuse what is no whole number, or out of bounds; ``optional`` lets None pass."""
+    """Reject what is no whole number, or out of bounds; ``optional`` lets None pass."""
     if value is None and optional:
         return
     if (
@@ -55,13 +55,13 @@ def whole(
 
 
 def string(name: str, value: object, *, optional: bool = False) -> None:
-    """Refuse what is no text; ``optional`` lets None pass."""
+    """Reject what is no text; ``optional`` lets None pass."""
     if not isinstance(value, str) and not (value is None and optional):
         raise ContractError(f"{name} must be text{', or None' if optional else ''}, got {value!r}")
 
 
 def strings(name: str, value: object) -> tuple[str, ...]:
-    """The texts of a list; refuses one text, and whatever else is no list of texts."""
+    """Return the texts of a list; reject one text, and whatever else is no list of texts."""
     if isinstance(value, str):
         raise ContractError(f"{name}={value!r} is one text: give a list of texts")
     if isinstance(value, Iterable) and not isinstance(value, Mapping):

@@ -231,7 +231,7 @@ class VectorIndex(Handle):
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Found[Item]:
-        """Every record of a namespace in insertion order, as ``/fetch`` would answer it whole.
+        """Return the records of a namespace in insertion order, as ``/fetch`` would answer them.
 
         With a ``limit`` only the first so many. Empty where there is no such namespace.
         """
@@ -242,11 +242,11 @@ class VectorIndex(Handle):
         return Found.of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
     def namespaces(self) -> list[str]:
-        """The names of all namespaces, the default one ("") first."""
+        """Return the names of all namespaces, the default one ("") first."""
         return self.engine.namespaces()
 
     def pending(self) -> PendingChanges:
-        """The changes queries do not see yet, each with its ``namespace``.
+        """Return the changes queries do not see yet, each with its ``namespace``.
 
         As a with-block it holds every change made inside, and makes them ready at its end.
         """
@@ -264,7 +264,7 @@ class VectorIndex(Handle):
         self.engine.release_pending()
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
-        """Whether a record with this metadata, as JSON brings it, passes a filter.
+        """Tell whether a record with this metadata, as JSON brings it, passes a filter.
 
         None is a record without metadata. Raises ``ContractError`` with the service's text for a
         filter it would refuse, and for metadata that has no JSON form.

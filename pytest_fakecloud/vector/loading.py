@@ -53,7 +53,7 @@ def read_records(
     *,
     dimension: int | None = None,
 ) -> list[tuple[str | None, VectorRecord]]:
-    """Every record of a source with the namespace it names, None where it names none.
+    """Read every record of a source with the namespace it names, None where it names none.
 
     ``dimension`` is that of all dense vectors; None is that of the first one.
     """

@@ -1,6 +1,6 @@
 """The in-memory broker: topics, producing, fetching, consuming with groups, offsets.
 
-Sources: the seed for the operations and their defaults; Kafka's Java client for partitioning,
+Sources: the specification for the operations and their defaults; Kafka's Java client for partitioning,
 range assignment, resets and commits; what neither says is decided here and listed in
 ``settings.Behaviour``. Decided here beyond those:
 
@@ -183,7 +183,7 @@ class MemoryEngine:
                 raise
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Give a topic that many more partitions; its partition count after.
+        """Give a topic that many more partitions and return its partition count.
 
         Groups that read the topic rebalance; keys may map to other partitions from now on, as in
         Kafka.
@@ -210,7 +210,7 @@ class MemoryEngine:
             topic.retain(now // 1000)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Forget the records below an offset, in one partition or all; how many were forgotten."""
+        """Forget the records below an offset, in one partition or all, and count them."""
         with self.locked() as now:
             logs = (
                 self.table.topic(name, now).logs
@@ -232,7 +232,7 @@ class MemoryEngine:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append the messages; their places in request order.
+        """Append the messages and return their places in request order.
 
         All are checked before any is appended. ``by_client`` tells the application's records from
         those a tester puts in, which use up no plan. Raises ``BrokerError`` for unknown topics and
@@ -289,7 +289,7 @@ class MemoryEngine:
     # -- reading without a group -----------------------------------------------------------------
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Records from the positions on, at most 1 MiB from each; waits for the first.
+        """Read records from the positions on, at most 1 MiB from each; wait for the first.
 
         ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for offsets
         outside of the log, and for one partition named with two offsets.
@@ -373,7 +373,7 @@ class MemoryEngine:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        """The next records for an instance, which the first call creates from the raw ``headers``.
+        """Take the next records for an instance, which the first call creates from ``headers``.
 
         Waits for the first record; ``[]`` at the timeout, and when a rebalance, a deletion or the
         end of the server comes first. Two calls on one instance take turns.
@@ -477,7 +477,7 @@ class MemoryEngine:
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
-        """Deliver a group's last records again; those that will come, by partition.
+        """Deliver a group's last records again; return those that will come, by partition.
 
         Raises ``ContractError`` for an unknown group.
         """
@@ -543,7 +543,7 @@ class MemoryEngine:
             )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """What ``look`` finds, asked whenever a topic has changed; None after real seconds."""
+        """Return what ``look`` finds, asked whenever a topic changes; None after real seconds."""
         signal = self._clock.signal()
         watched: list[PartitionLog] = []
         until = monotonic() + seconds
@@ -575,7 +575,7 @@ class MemoryEngine:
         return self._waiting
 
     def check_timeout(self, timeout_ms: int) -> None:
-        """Refuse a negative timeout and one that can only be a mistake."""
+        """Reject a negative timeout and one that can only be a mistake."""
         if not 0 <= timeout_ms <= self.settings.max_timeout_ms:
             raise errors.illegal_argument(
                 f"Invalid timeout {timeout_ms}: expected 0 to {self.settings.max_timeout_ms} ms"
@@ -673,7 +673,7 @@ class MemoryEngine:
 
 
 def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
-    """The positions without repetitions; raises ``BrokerError`` for two offsets of one partition."""
+    """Return the positions without repetitions; raise ``BrokerError`` where offsets conflict."""
     found: dict[TopicPartition, int] = {}
     for topic, partition, offset in positions:
         tp = TopicPartition(topic, partition)

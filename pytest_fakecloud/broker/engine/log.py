@@ -96,7 +96,7 @@ class PartitionLog:
         *,
         by_client: bool,
     ) -> int:
-        """Append records given as columns of one length; the offset of the first."""
+        """Append records given as columns of one length; return the offset of the first."""
         first = self.end
         peak = self._peaks[-1] if len(self) else timestamps[0]
         self._timestamps.extend(timestamps)
@@ -113,7 +113,7 @@ class PartitionLog:
         return first
 
     def trim(self, before: int) -> int:
-        """Forget the records below an offset (at most all); how many were forgotten."""
+        """Forget the records below an offset (at most all) and count them."""
         gone = min(before, self.end) - self.start
         if gone <= 0:
             return 0
@@ -168,7 +168,7 @@ class PartitionLog:
     def read(
         self, offset: int, max_records: int | None = None, max_bytes: int | None = None
     ) -> list[Record]:
-        """Records from an offset inside the log on.
+        """Read records from an offset inside the log on.
 
         At least one if there is one, then as many as the caps allow.
         """

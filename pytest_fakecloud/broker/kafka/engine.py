@@ -157,11 +157,11 @@ class KafkaEngine:
         self._topics.create(name, partitions, **options)
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Give a topic that many more partitions; its count after."""
+        """Give a topic that many more partitions and return its count."""
         return self._topics.add_partitions(name, count)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Forget the records below an offset, in one partition or all; how many were forgotten."""
+        """Forget the records below an offset, in one partition or all, and count them."""
         return self._topics.delete_records(name, partition, before)
 
     def set_retention(
@@ -196,7 +196,7 @@ class KafkaEngine:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append the messages; their places in request order.
+        """Append the messages and return their places in request order.
 
         All are checked before any is sent. Raises ``BrokerError`` as the in-memory engine does, and
         503 when the cluster does not confirm them all.
@@ -221,7 +221,7 @@ class KafkaEngine:
 
     @_public
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Records from the positions on, at most 1 MiB from each; waits for the first."""
+        """Read records from the positions on, at most 1 MiB from each; wait for the first."""
         self.check_timeout(timeout_ms)
         return self._fetching.fetch(distinct_positions(positions), timeout_ms)
 
@@ -249,7 +249,7 @@ class KafkaEngine:
         )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """What ``look`` finds, asked every 50 ms; None after so many seconds."""
+        """Return what ``look`` finds, asked every 50 ms; None after so many seconds."""
         until = monotonic() + seconds
         pause = threading.Event()
         while True:
@@ -269,7 +269,7 @@ class KafkaEngine:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        """The next records for an instance, which the first call creates from the raw ``headers``."""
+        """Take the next records for an instance, which the first call creates from ``headers``."""
         self.check_timeout(timeout_ms)
         found = self._groups.consume(group, instance, topics, timeout_ms, headers)
         return [self._fetching.record(message) for message in found]
@@ -391,7 +391,7 @@ class KafkaEngine:
     # -- waiting ---------------------------------------------------------------------------------
 
     def check_timeout(self, timeout_ms: int) -> None:
-        """Refuse a negative timeout and one that can only be a mistake."""
+        """Reject a negative timeout and one that can only be a mistake."""
         if not 0 <= timeout_ms <= self.settings.max_timeout_ms:
             raise errors.illegal_argument(
                 f"Invalid timeout {timeout_ms}: expected 0 to {self.settings.max_timeout_ms} ms"

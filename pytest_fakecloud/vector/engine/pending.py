@@ -64,7 +64,7 @@ class Readiness:
         self._plan(batch)
 
     def count_read(self) -> None:
-        """A query or an info happens: release what has been waited for by reads."""
+        """Count a query or an info, and release what has waited for enough of them."""
         if self.held:
             return
         for batch in list(self.batches):

@@ -99,7 +99,7 @@ class Commits:
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
     def plan_auto_commit(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
-        """Something was delivered, or committed elsewhere: commit at the instance's next tick."""
+        """Commit at the instance's next tick: something was delivered, or committed elsewhere."""
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
             return
@@ -125,7 +125,7 @@ class Commits:
         self._store(group, offsets, "auto commit", instance.name, at)
 
     def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
-        """An instance is about to lose its partitions: commit what it was given, as its client would.
+        """Commit what an instance was given before it loses its partitions, as its client would.
 
         Only where auto commit is on, and only for a consumer that lives and is still a member. That
         is Kafka's Java client, path by path (``ConsumerCoordinator``):
@@ -171,7 +171,7 @@ class Commits:
     # -- forgetting ------------------------------------------------------------------------------
 
     def retain(self, group: ConsumerGroup, now: int) -> None:
-        """The group is empty from now on: its offsets are kept for their retention time."""
+        """Keep the offsets of a group that is empty from now on for their retention time."""
         retention = self._settings.offset_retention_ms
         if retention is None:
             self._table.set_timer(group, None)

@@ -47,7 +47,7 @@ class Coordinator:
         headers: Mapping[str, str],
         now: int,
     ) -> tuple[ConsumerGroup, Instance]:
-        """The instance that a consume request is about: created, taken over or rejoined if need be.
+        """Find the instance that a consume request is about; create or rejoin it if need be.
 
         Raises ``BrokerError`` for unknown topics, bad configuration headers, and too many instances;
         then nothing has changed.
@@ -129,7 +129,7 @@ class Coordinator:
             raise errors.too_many_instances(active, partitions)
 
     def finish(self, group: ConsumerGroup, instance: Instance, turn: object, now: int) -> None:
-        """A consume call is over: the next one may take its turn, and idling begins."""
+        """End a consume call: the next one may take its turn, and idling begins."""
         instance.consuming -= 1
         if instance.holder is turn:
             instance.holder = None
@@ -151,7 +151,7 @@ class Coordinator:
     # -- rebalancing -----------------------------------------------------------------------------
 
     def grew(self, topic: str, now: int) -> None:
-        """A topic has more partitions: its subscribers rebalance."""
+        """Let the subscribers of a topic that has more partitions now rebalance."""
         for group in list(self._table.groups.values()):
             if any(topic in member.topics for member in group.members()):
                 self.rebalance(group, f"{topic} has more partitions", now)
@@ -268,12 +268,12 @@ class Coordinator:
         self._remove(group, instance, f"{name} left", now)
 
     def crash(self, group_name: str, name: str, now: int) -> None:
-        """An instance vanishes: nothing is committed, and its session runs on without it."""
+        """Let an instance vanish: nothing is committed, and its session runs on without it."""
         group, instance = self._table.instance(group_name, name)
         self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
-        """The session of an instance ends now, whether its consumer lives or has vanished."""
+        """End the session of an instance now, whether its consumer lives or has vanished."""
         group = self._table.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.member:

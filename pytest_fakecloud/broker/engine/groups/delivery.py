@@ -24,7 +24,7 @@ class GroupDelivery:
         self.random_interleave = table.settings.interleave == "random"
 
     def take(self, group: ConsumerGroup, instance: Instance, now: int) -> list[Record] | None:
-        """The next records for an instance, or None when there are none yet.
+        """Take the next records for an instance, or None when there are none yet.
 
         Raises ``BrokerError`` where the reset policy is ``none`` and a partition has no position.
         """
