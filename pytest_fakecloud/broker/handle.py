@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, cast, overload
 
 from ..core.aio import Twin
 from ..core.errors import ContractError
 from ..core.found import Found, check_predicate, expect
 from ..core.journal import Call
-from ..core.matching import ITEM, Asked, Field, Query, one_of, whole_number
+from ..core.matching import ITEM, Asked, Field, Query, one_of
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import brief
 from ..handle import Context, Handle
@@ -25,10 +25,12 @@ from .model import (
     OFFSET_FIELDS,
     RECORD_FIELDS,
     GroupView,
+    Metadata,
     ProducerRecord,
     Record,
     TopicPartitionOffset,
     TopicView,
+    record_fields,
 )
 from .protocol import BrokerEngine
 from .routes import BrokerApp
@@ -44,6 +46,21 @@ _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
 AskedHeaders: TypeAlias = Asked[Headers | Mapping[str, Asked[str]]]
 """What an assertion takes for headers: a value for each name, or a pattern or function of it."""
+
+
+class AioBroker(Protocol):
+    """What of a broker can be awaited, in asyncio and trio."""
+
+    async def wait_for_record(
+        self,
+        topic: str,
+        predicate: Callable[[Record], object] | None = None,
+        *,
+        timeout: float = 5.0,
+        **where: object,
+    ) -> Record:
+        """``Broker.wait_for_record``, awaitable."""
+        ...
 
 
 class Broker(Handle):
@@ -216,9 +233,9 @@ class Broker(Handle):
         return httpx.AsyncClient(base_url=self.url, headers=self.headers, **options)
 
     @property
-    def aio(self) -> Twin:
+    def aio(self) -> AioBroker:
         """Awaitable twins: ``await broker.aio.wait_for_record(...)``."""
-        return Twin(self, ["wait_for_record"])
+        return cast("AioBroker", Twin(self, ["wait_for_record"]))
 
     # -- arranging -------------------------------------------------------------------------------
 
@@ -283,16 +300,40 @@ class Broker(Handle):
                 retention_bytes=retention_bytes,
             )
 
-    def produce(
+    @overload
+    def produce(  # type: ignore[overload-overlap]
         self,
         topic: str,
-        value: Any = None,
+        value: list[Any],
         *,
         key: str | None = None,
         partition: int | None = None,
         timestamp: int | datetime | str | None = None,
         headers: Headers | None = None,
-    ) -> Any:
+    ) -> list[Metadata]: ...
+
+    @overload
+    def produce(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: str | None = None,
+        partition: int | None = None,
+        timestamp: int | datetime | str | None = None,
+        headers: Headers | None = None,
+    ) -> Metadata: ...
+
+    def produce(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: str | None = None,
+        partition: int | None = None,
+        timestamp: int | datetime | str | None = None,
+        headers: Headers | None = None,
+    ) -> Metadata | list[Metadata]:
         """Put a record into a topic, or several: a list as value is a batch.
 
         Values that are no text are stored as JSON; items of a batch may be ``ProducerRecord``.
@@ -300,17 +341,16 @@ class Broker(Handle):
         batch. Records a tester puts in are no answer to ``assert_produced``.
         """
         self.clock.settle()
-        many = isinstance(value, list)
         like = checked(
             ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
         )
         messages = [
             checked(item) if isinstance(item, ProducerRecord) else like._replace(value=text(item))
-            for item in (value if many else [value])
+            for item in (value if isinstance(value, list) else [value])
         ]
         with as_misuse():
             places = self.engine.produce(messages, by_client=False)
-        return places if many else places[0]
+        return places if isinstance(value, list) else places[0]
 
     def load(self, data: Any) -> None:
         """Put records in: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
@@ -491,11 +531,7 @@ class Broker(Handle):
         with as_misuse():
             by_clients, by_tester = self.engine.produced(topic)
             partitions = self.engine.topics()[topic]
-        query = Query(
-            _given(wanted),
-            {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), always=True)},
-            "record",
-        )
+        query = Query(_given(wanted), record_fields(partitions), "record")
         return expect(
             f"a record in topic {topic!r}",
             by_clients,
@@ -630,12 +666,10 @@ class Broker(Handle):
             raise ContractError(
                 f"timeout={timeout!r:.200} must be real seconds, a number of at least 0"
             )
-        given, fields = where, RECORD_FIELDS
+        given, fields = where, record_fields(self.topic(topic).partitions)
         if predicate is not None:
-            given, fields = (
-                {**where, "predicate": predicate},
-                {**RECORD_FIELDS, "predicate": _WHOLE_RECORD},
-            )
+            given = {**where, "predicate": predicate}
+            fields = {**fields, "predicate": _WHOLE_RECORD}
         query = Query(given, fields, "record")
         with as_misuse():
             found = self.engine.wait_for(

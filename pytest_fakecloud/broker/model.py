@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from ..core.found import Found
 from ..core.matching import DOCUMENT, PAIRS, TEXT, Field, whole_number
 from .errors import illegal_argument
-from .settings import string, whole
 
 __all__ = [
     "AUTO_OFFSET_RESETS",
@@ -111,6 +110,12 @@ RECORD_FIELDS: Mapping[str, Field] = {
 The key of a record without one is asked as ``""``, as which it reads back.
 """
 
+
+def record_fields(partitions: int) -> Mapping[str, Field]:
+    """What may be asked about a record of a topic with so many partitions."""
+    return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), always=True)}
+
+
 OFFSET_FIELDS: Mapping[str, Field] = {
     "topic": Field(TEXT, always=True),
     "partition": Field(whole_number(0), always=True),
@@ -199,16 +204,6 @@ class TopicView:
     records: Found[Record]
     start_offsets: list[int]
     end_offsets: list[int]
-
-    def partition(self, number: int) -> Found[Record]:
-        """The records of one partition, oldest first; ``ContractError`` for one it has not."""
-        whole("partition", number, 0, self.partitions - 1)
-        return self.records.where(partition=number)
-
-    def by_key(self, key: str) -> Found[Record]:
-        """The records with a key, oldest first."""
-        string("key", key)
-        return self.records.where(key=key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,8 +317,8 @@ def test_topic_view(broker: Broker) -> None:
     view = broker.topic("orders")
     assert (view.name, view.partitions) == ("orders", 3)
     assert (view.start_offsets, view.end_offsets) == ([0, 0, 0], [2, 0, 1])
-    assert [r.value for r in view.by_key("k")] == ["a", "b"]
-    assert view.partition(2).only().value == "c"
+    assert [r.value for r in view.records.where(key="k")] == ["a", "b"]
+    assert view.records.where(partition=2).only().value == "c"
     assert broker.records("orders", partition=0, value=lambda v: v > "a").only().value == "b"
     assert view.records.last.value == "c"
     with pytest.raises(ContractError, match="Known topics: orders"):
@@ -513,7 +513,7 @@ def test_wait_for_record_has_an_awaitable_twin(broker: Broker) -> None:
         waiting = asyncio.ensure_future(broker.aio.wait_for_record("orders", timeout=10))
         await asyncio.sleep(0)
         await asyncio.to_thread(broker.produce, "orders", "x")
-        return (await waiting).value  # type: ignore[no-any-return]
+        return (await waiting).value
 
     assert asyncio.run(scenario()) == "x"
 

@@ -123,6 +123,14 @@ def test_records_and_waiting_ask_the_same(broker: Broker) -> None:
     ):
         with pytest.raises(ContractError, match="no field 'vaule', did you mean 'value'"):
             ask()
+    for ask in (
+        lambda: broker.records("orders", partition=3),
+        lambda: broker.wait_for_record("orders", partition=3),
+        lambda: broker.topic("orders").records.where(partition=3),
+    ):
+        with pytest.raises(ContractError, match=r"partition=3 can never be: .* from 0 to 2"):
+            ask()
+    assert broker.records("orders").where(lambda record: record.partition == 2).only().json()
     with pytest.raises(ContractError, match="key=None can never be"):
         broker.records("orders", key=None)
 

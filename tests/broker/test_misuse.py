@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import TopicView
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context, Handle
 
@@ -177,10 +176,6 @@ METHODS: Table = {
     ),
     "restore": ({}, {"snapshot": set()}),
 }
-VIEWS: Table = {
-    "partition": ({"number": 0}, {"number": NUMBER}),
-    "by_key": ({"key": "k"}, {"key": TEXT}),
-}
 NOTHING_TO_GIVE = {"topics", "groups", "reorder"}
 OTHERS = {"client", "async_client"}
 """They hand everything on to the client, which says itself what it takes."""
@@ -255,16 +250,6 @@ def test_a_right_type_is_taken(method: str, name: str) -> None:
         with prepared() as broker:
             arguments = {**good, name: VALUES[kind]}
             assert outcome(getattr(broker, method), arguments) == "taken", kind
-
-
-@pytest.mark.parametrize(("method", "name"), cases(VIEWS))
-def test_views_refuse_a_wrong_type(broker: Broker, method: str, name: str) -> None:
-    view = broker.topic("orders")
-    assert isinstance(view, TopicView)
-    good, parameters = VIEWS[method]
-    for kind, value in VALUES.items():
-        found = outcome(getattr(view, method), {**good, name: value})
-        assert found.partition(":")[0] == ("taken" if kind in parameters[name] else "refused"), kind
 
 
 @pytest.mark.parametrize("kind", [k for k in VALUES if k not in NONE | TEXT | {"matcher"}])

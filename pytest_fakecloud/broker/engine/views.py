@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.found import Found
-from ..model import RECORD_FIELDS, GroupView, MemberView, TopicPartition, TopicView
+from ..model import GroupView, MemberView, TopicPartition, TopicView, record_fields
 from .groups.members import ConsumerGroup, Instance
 from .log import Topic
 
@@ -18,7 +18,9 @@ def topic_view(topic: Topic) -> TopicView:
         topic.name,
         len(topic.logs),
         Found.of(
-            (record for log in topic.logs for record in log.records()), RECORD_FIELDS, "record"
+            (record for log in topic.logs for record in log.records()),
+            record_fields(len(topic.logs)),
+            "record",
         ),
         [log.start for log in topic.logs],
         [log.end for log in topic.logs],

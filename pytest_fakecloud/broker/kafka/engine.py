@@ -22,7 +22,6 @@ from .. import errors
 from ..engine.engine import distinct_positions
 from ..errors import BrokerError, as_misuse
 from ..model import (
-    RECORD_FIELDS,
     GroupAssignments,
     GroupView,
     MemberView,
@@ -32,6 +31,7 @@ from ..model import (
     TopicPartition,
     TopicPartitionOffset,
     TopicView,
+    record_fields,
 )
 from ..settings import Behaviour
 from .cluster import Address, Cluster, real_only
@@ -243,7 +243,7 @@ class KafkaEngine:
         return TopicView(
             name,
             len(ends),
-            Found.of(self._fetching.records(name), RECORD_FIELDS, "record"),
+            Found.of(self._fetching.records(name), record_fields(len(ends)), "record"),
             starts,
             ends,
         )
