@@ -72,7 +72,7 @@ class Broker(Handle):
     is explained in ``settings.Behaviour``, with durations here in the project's usual forms. ``limits``
     is a plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``. ``username`` and
     ``password`` replace the generated credentials. ``engine`` is the address of a real cluster
-    (``"kafka://host:port,…"``, see ``kafka_engine``) to use instead of the in-memory engine, and
+    (``"kafka://host:port,…"``, see ``kafka.engine``) to use instead of the in-memory engine, and
     ``isolation`` this handle's share of it: names with a ``"prefix"``, or ``"none"``: all there is.
     """
 
@@ -214,11 +214,13 @@ class Broker(Handle):
         ``options`` are those of ``httpx.Client``. The handle closes it with itself. Raises
         ``ContractError`` where httpx is not installed.
         """
+        __tracebackhide__ = True
         client: httpx.Client = self._official(self._make_client, options)
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
         """Make an ``httpx.AsyncClient`` with address and credentials."""
+        __tracebackhide__ = True
         client: httpx.AsyncClient = self._official(self._make_async_client, options)
         return client
 
@@ -254,6 +256,7 @@ class Broker(Handle):
         What is left out comes from the broker's own settings. Raises ``ContractError`` for a bad
         name, an existing topic, and counts out of bounds.
         """
+        __tracebackhide__ = True
         self._add_topic(
             topic, partitions, retention, retention_bytes, max_message_bytes, first_offset
         )
@@ -279,6 +282,7 @@ class Broker(Handle):
 
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Give a topic that many more partitions and return its count. Its groups rebalance."""
+        __tracebackhide__ = True
         string("topic", topic)
         self.clock.settle()
         with as_misuse():
@@ -292,6 +296,7 @@ class Broker(Handle):
         retention_bytes: int | None = None,
     ) -> None:
         """Replace how long, and how many bytes of each partition, a topic keeps; None: for ever."""
+        __tracebackhide__ = True
         string("topic", topic)
         with as_misuse():
             self.engine.set_retention(
@@ -340,6 +345,7 @@ class Broker(Handle):
         ``timestamp`` is milliseconds or an instant. Returns ``Metadata``, a list of them for a
         batch. Records a tester puts in are no answer to ``assert_produced``.
         """
+        __tracebackhide__ = True
         self.clock.settle()
         like = checked(
             ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
@@ -360,6 +366,7 @@ class Broker(Handle):
         Topics that do not exist are created, with the partitions they need. All of it is loaded or,
         with an error, nothing.
         """
+        __tracebackhide__ = True
         messages = list(messages_in(data))
         needed: dict[str, int] = {}
         for message in messages:
@@ -371,6 +378,7 @@ class Broker(Handle):
 
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Forget the records below an offset, in one partition or in all, and count them."""
+        __tracebackhide__ = True
         string("topic", topic)
         whole("before", before, 0)
         whole("partition", partition, 0, optional=True)
@@ -382,6 +390,7 @@ class Broker(Handle):
 
         It stands until a client commits, or auto commit is on and more is delivered.
         """
+        __tracebackhide__ = True
         string("group", group)
         string("topic", topic)
         whole("partition", partition, 0)
@@ -394,6 +403,7 @@ class Broker(Handle):
 
     def crash(self, group: str, instance: str) -> None:
         """Let an instance vanish: no commit, no leave; its partitions wait for its session's end."""
+        __tracebackhide__ = True
         _check_instance(group, instance)
         self.clock.settle()
         with as_misuse():
@@ -401,6 +411,7 @@ class Broker(Handle):
 
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session now: its partitions go to others, and a late commit fails."""
+        __tracebackhide__ = True
         _check_instance(group, instance)
         self.clock.settle()
         with as_misuse():
@@ -411,6 +422,7 @@ class Broker(Handle):
 
         Members with auto commit on commit first what they were given, as in every rebalance.
         """
+        __tracebackhide__ = True
         string("group", group)
         self.clock.settle()
         self.engine.rebalance(group)
@@ -418,6 +430,7 @@ class Broker(Handle):
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
         """Let a phantom instance join that never consumes by itself; it idles like any other."""
+        __tracebackhide__ = True
         _check_instance(group, instance)
         wanted = strings("topics", topics)
         if not wanted:
@@ -429,6 +442,7 @@ class Broker(Handle):
 
     def leave(self, group: str, instance: str) -> GroupView:
         """Let an instance leave its group, as delete-consumer does."""
+        __tracebackhide__ = True
         _check_instance(group, instance)
         self.clock.settle()
         with as_misuse():
@@ -442,6 +456,7 @@ class Broker(Handle):
 
         ``topic`` and ``partition`` narrow what counts. Returns the records that will come again.
         """
+        __tracebackhide__ = True
         self.clock.settle()
         string("group", group)
         string("topic", topic, optional=True)
@@ -461,6 +476,7 @@ class Broker(Handle):
 
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
         """Make the next client batch larger than ``keep`` fail with 503 after that many messages."""
+        __tracebackhide__ = True
         whole("partial_produce's keep", keep, 0)
         whole("partial_produce's times", times, 1, 1_000_000)
         self.engine.fail_batches(keep, times)
@@ -476,6 +492,7 @@ class Broker(Handle):
 
         Raises ``ContractError`` for an unknown one.
         """
+        __tracebackhide__ = True
         string("topic", name)
         self.clock.settle()
         with as_misuse():
@@ -487,6 +504,7 @@ class Broker(Handle):
         A function as a field's value is a predicate. Raises ``ContractError`` for a field that no
         record has, and for a value that it can never have.
         """
+        __tracebackhide__ = True
         records = self.topic(topic).records
         return records.where(**where) if where else records
 
@@ -496,6 +514,7 @@ class Broker(Handle):
 
     def group(self, name: str) -> GroupView:
         """Return a group with its members, assignment, committed offsets, positions and lag."""
+        __tracebackhide__ = True
         string("group", name)
         self.clock.settle()
         with as_misuse():

@@ -186,11 +186,13 @@ class VectorIndex(Handle):
 
         Raises ``ContractError`` where upstash-vector is not installed.
         """
+        __tracebackhide__ = True
         client: upstash_vector.Index = self._official(self._make_client, options)
         return client
 
     def async_client(self, **options: Any) -> upstash_vector.AsyncIndex:
         """Make an ``upstash_vector.AsyncIndex`` for this index."""
+        __tracebackhide__ = True
         client: upstash_vector.AsyncIndex = self._official(self._make_async_client, options)
         return client
 
@@ -218,6 +220,7 @@ class VectorIndex(Handle):
         ``.jsonl``, ``.json`` or ``.npz`` file; see ``loading``. A record that names a ``namespace``
         goes there. Raises ``ContractError`` for what cannot be loaded.
         """
+        __tracebackhide__ = True
         _check_namespace(namespace)
         groups: dict[str, list[VectorRecord]] = {}
         records = read_records(data, self._reader, self._embedder, dimension=self.engine.dimension)
@@ -235,6 +238,7 @@ class VectorIndex(Handle):
 
         With a ``limit`` only the first so many. Empty where there is no such namespace.
         """
+        __tracebackhide__ = True
         _check_namespace(namespace)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
@@ -250,6 +254,7 @@ class VectorIndex(Handle):
 
         As a with-block it holds every change made inside, and makes them ready at its end.
         """
+        __tracebackhide__ = True
         return PendingChanges(
             self,
             ({**self._plain(record), "namespace": name} for name, record in self.engine.pending()),
@@ -269,6 +274,7 @@ class VectorIndex(Handle):
         None is a record without metadata. Raises ``ContractError`` with the service's text for a
         filter it would refuse, and for metadata that has no JSON form.
         """
+        __tracebackhide__ = True
         if not isinstance(filter, str):
             raise ContractError(f'filter={filter!r:.80} must be a text, such as "price < 10"')
         if metadata is not None and not isinstance(metadata, Mapping):
