@@ -1,4 +1,4 @@
-"""All figures in one command: ``python -m benchmarks [kernel plugin kv vector broker queue load week]``."""
+"""All figures in one command: ``python -m benchmarks [kernel plugin kv … load week]``."""
 
 from __future__ import annotations
 
