@@ -164,7 +164,7 @@ class Cloud:
 
     def _open_transport(self, handle: Handle) -> None:
         self._changes.refresh()
-        app = getattr(handle, "app", None)
+        app = getattr(handle, "_app", None)
         if self._in_process and app is not None and handle.fixture in SHORTCUTS:
             from .transport.inprocess import origins
 

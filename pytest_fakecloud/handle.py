@@ -195,10 +195,10 @@ class Handle:
         name: str | None = None,
         faults: FaultPlan | None = None,
     ) -> None:
-        self.context = context
+        self._context = context
         self.name = context.name_for(self.fixture, name)
         self.clock = context.clock
-        self.app = app
+        self._app = app
         self.token = context.wanted_token or new_token()
         context.wanted_token = None
         self.journal = Journal(
@@ -220,7 +220,7 @@ class Handle:
         self._mount.on_close.append(self.faults.close)
         self._mount.on_error.append(self._server_failed)
         self.faults.gate = self._mount.gate
-        self._baseline = self.first_baseline()
+        self._baseline = self._first_baseline()
         self.closed = False
         context.enter(self)
 
@@ -239,15 +239,15 @@ class Handle:
     @property
     def env(self) -> dict[str, str]:
         """The environment variables the official clients read, with this fake's values."""
-        return self.env_variables()
+        return self._env_variables()
 
-    def env_variables(self) -> dict[str, str]:
+    def _env_variables(self) -> dict[str, str]:
         """Subclasses name their clients' variables here."""
         return {}
 
     def rotate_token(self) -> str:
         """Replace the credentials; the old ones are refused from now on."""
-        self.context.gone.add_secrets(self)
+        self._context.gone.add_secrets(self)
         self.token = new_token()
         return self.token
 
@@ -259,17 +259,17 @@ class Handle:
 
     def client(self, **options: Any) -> Any:
         """The official client, ready-made; ``ContractError`` where it is not installed."""
-        return self._official(self.make_client, options)
+        return self._official(self._make_client, options)
 
     def async_client(self, **options: Any) -> Any:
         """The official asynchronous client, ready-made."""
-        return self._official(self.make_async_client, options)
+        return self._official(self._make_async_client, options)
 
-    def make_client(self, **options: Any) -> Any:
+    def _make_client(self, **options: Any) -> Any:
         """Subclasses build their official client here."""
         raise ContractError(f"{self.service} has no official client")
 
-    def make_async_client(self, **options: Any) -> Any:
+    def _make_async_client(self, **options: Any) -> Any:
         """Subclasses build their official asynchronous client here."""
         raise ContractError(f"{self.service} has no official asynchronous client")
 
@@ -290,12 +290,12 @@ class Handle:
 
         Active until the returned context manager is left or the handle closes.
         """
-        if self.context.interceptor is None:
+        if self._context.interceptor is None:
             raise ContractError("intercept() needs a handle that was made by a Cloud")
         if self.closed:
             # Nothing would ever take it back.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
-        interception = self.context.interceptor(self, origin)
+        interception = self._context.interceptor(self, origin)
         self._stack().push(interception)
         return interception
 
@@ -318,11 +318,11 @@ class Handle:
             )
         self.engine.restore(snapshot.data)
 
-    def first_baseline(self) -> Snapshot | None:
-        """What a new handle returns to; None, for ``new_snapshot()`` when it is asked for."""
+    def _first_baseline(self) -> Snapshot | None:
+        """What a new handle returns to; None, for ``_new_snapshot()`` when it is asked for."""
         return self.snapshot()
 
-    def new_snapshot(self) -> Snapshot:
+    def _new_snapshot(self) -> Snapshot:
         """The data of a handle like this one that nobody has used."""
         raise NotImplementedError
 
@@ -335,7 +335,7 @@ class Handle:
 
         Address, credentials and clock stay.
         """
-        self.restore(self._baseline or self.new_snapshot())
+        self.restore(self._baseline or self._new_snapshot())
         self.faults.clear()
         self.journal.clear()
 
@@ -398,11 +398,11 @@ class Handle:
             self._forget()
 
     def _forget(self) -> None:
-        self.context.leave(self)
-        gone = self.context.gone
+        self._context.leave(self)
+        gone = self._context.gone
         if self not in gone.last:
             gone.add(self)
-            self.context.problems += self._left_behind()
+            self._context.problems += self._left_behind()
 
     def __enter__(self) -> Self:
         return self
@@ -411,7 +411,7 @@ class Handle:
         self.close()
 
     def _server_failed(self, error: BaseException) -> None:
-        self.context.problems.report(
+        self._context.problems.report(
             "bug",
             f"{self.name}: the server of the fake failed: {shown(error)}\n"
             "This is a bug of pytest-fakecloud, please report it with the traceback:\n"

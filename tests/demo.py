@@ -139,7 +139,7 @@ class Demo(Handle):
     fixture = "demo"
 
     def __init__(self, context: Context | None = None, *, name: str | None = None) -> None:
-        context = context or Context.alone()
+        self.context = context = context or Context.alone()
         self.engine = Engine(context.clock)
         self.app: DemoApp = DemoApp(self.engine)
         super().__init__(context, self.app, name=name)

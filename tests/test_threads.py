@@ -65,7 +65,7 @@ def at_once(*jobs: Callable[[], object]) -> None:
 
 def send(handle: Any, method: str, target: str, body: bytes = b"") -> None:
     """A request of a client, without a socket."""
-    response = handle.app.answer(Request(method, target, list(handle.headers.items()), body))
+    response = handle._app.answer(Request(method, target, list(handle.headers.items()), body))
     assert response.status < 500, (method, target, response)
 
 
@@ -148,12 +148,12 @@ def test_messages_schedules_groups_and_flow_control(cloud: Cloud) -> None:
             ("Upstash-Flow-Control-Key", f"k{next(numbers) % 9}"),
             ("Upstash-Flow-Control-Value", "parallelism=1"),
         ]
-        assert queue.app.answer(Request("POST", to, headers, b"x")).status < 300  # type: ignore[union-attr]
+        assert queue._app.answer(Request("POST", to, headers, b"x")).status < 300  # type: ignore[union-attr]
 
     def schedule() -> None:
         headers = [*queue.headers.items(), ("Upstash-Cron", "0 0 1 1 *")]
         target = "/v2/schedules/https://example.com/"
-        assert queue.app.answer(Request("POST", target, headers, b"x")).status < 300  # type: ignore[union-attr]
+        assert queue._app.answer(Request("POST", target, headers, b"x")).status < 300  # type: ignore[union-attr]
 
     at_once(
         publish,

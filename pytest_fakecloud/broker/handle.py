@@ -199,8 +199,7 @@ class Broker(Handle):
         """The headers that let a request in."""
         return {"Authorization": _basic(self.username, self.token)}
 
-    @property
-    def env(self) -> dict[str, str]:
+    def _env_variables(self) -> dict[str, str]:
         """The variables the vendor's own client tests read; the client itself reads none."""
         return {
             "UPSTASH_KAFKA_REST_URL": self.url,

@@ -202,8 +202,8 @@ class KVServer(Handle):
     def _open_port(self) -> DatabasePort:
         from .resp.port import DatabasePort
 
-        port = DatabasePort(self.engine, self.app)
-        port.mount = mount = self.context.mount(self.app, protocol=port.serve)
+        port = DatabasePort(self.engine, self._app)
+        port.mount = mount = self._context.mount(self._app, protocol=port.serve)
         mount.on_close.append(port.wake)
         mount.on_reset.append(port.wake)
         mount.on_error.append(self._server_failed)
@@ -230,11 +230,11 @@ class KVServer(Handle):
         if isinstance(self._engine, Engine):
             self._engine.users["default"].set_password(self._password.encode())
 
-    def first_baseline(self) -> Snapshot | None:
+    def _first_baseline(self) -> Snapshot | None:
         """None for the in-memory engine: most tests never reset theirs."""
-        return None if self._engine is None else super().first_baseline()
+        return None if self._engine is None else super()._first_baseline()
 
-    def new_snapshot(self) -> Snapshot:
+    def _new_snapshot(self) -> Snapshot:
         """The data of a server that nobody has used."""
         return Snapshot(self.fixture, self._new_engine().snapshot())
 
@@ -243,7 +243,7 @@ class KVServer(Handle):
         super().restore(snapshot)
         self._apply_password()
 
-    def env_variables(self) -> dict[str, str]:
+    def _env_variables(self) -> dict[str, str]:
         """The variables of the official clients, under both of their names."""
         return {
             "UPSTASH_REDIS_REST_URL": self.url,
@@ -253,13 +253,13 @@ class KVServer(Handle):
             "KV_REST_API_READ_ONLY_TOKEN": self.read_only_token,
         }
 
-    def make_client(self, **options: Any) -> Any:
+    def _make_client(self, **options: Any) -> Any:
         """``upstash_redis.Redis`` for this server."""
         from upstash_redis import Redis
 
         return Redis(**{"url": self.url, "token": self.token, "allow_telemetry": False, **options})
 
-    def make_async_client(self, **options: Any) -> Any:
+    def _make_async_client(self, **options: Any) -> Any:
         """``upstash_redis.asyncio.Redis`` for this server."""
         from upstash_redis.asyncio import Redis
 
@@ -344,8 +344,8 @@ class KVServer(Handle):
         super().reset()
         if isinstance(self._engine, Engine):
             self._engine.forget_past()
-        self.app.betweens.clear()
-        self.app.quota.reset()
+        self._app.betweens.clear()
+        self._app.quota.reset()
 
     # -- races -----------------------------------------------------------------------------------
 
@@ -359,13 +359,13 @@ class KVServer(Handle):
         to execute there. Returns the interruption: a context manager, or iterated for every place.
         """
         if callable(run):
-            return Between(self.app.betweens, commands, run)
+            return Between(self._app.betweens, commands, run)
         if not isinstance(run, list | tuple) or not run:
             raise ContractError(
                 f"run={run!r}: give a function to call, or a command such as ['SET', 'k', 'v']"
             )
         line = tuple(encode(word) for word in run)
-        return Between(self.app.betweens, commands, lambda: self.execute(*line))
+        return Between(self._app.betweens, commands, lambda: self.execute(*line))
 
 
 def _real_engine(

@@ -27,7 +27,7 @@ class ByHand:
 
     engine: Engine
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raise `ContractError` once the queue is closed."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class ByHand:
         the wire.  Raises `QueueError` as the service would answer, `ContractError` for arguments
         that no request could carry.
         """
-        self.check_open()
+        self._check_open()
         one_of("api", api, ("v1", "v2"))
         pairs = setting_pairs(settings) + forwarded_pairs(headers)
         for header, value in (
@@ -96,7 +96,7 @@ class ByHand:
         settings: Mapping[str, str] | None = None,
     ) -> ScheduleView:
         """Create a schedule, or overwrite the one of that id."""
-        self.check_open()
+        self._check_open()
         pairs = [("Upstash-Cron", text("cron", cron)), *setting_pairs(settings)]
         if id is not None:
             pairs.append(("Upstash-Schedule-Id", text("id", id)))

@@ -257,7 +257,7 @@ class Queue(Looking, ByHand, Handle):
         now = clock_of_signatures(self.signature_clock, self.clock.now_us)
         return explain(given, body=raw, keys=self.engine.keys, at=now(), url=url)
 
-    def env_variables(self) -> dict[str, str]:
+    def _env_variables(self) -> dict[str, str]:
         variables = {
             "QSTASH_URL": self.url,
             "QSTASH_TOKEN": self.token,
@@ -270,12 +270,12 @@ class Queue(Looking, ByHand, Handle):
             return variables | {"QSTASH_DEV_PORT": str(urlsplit(self.url).port)}
         return variables | {"QSTASH_DEV": ""}
 
-    def make_client(self, **options: Any) -> Any:
+    def _make_client(self, **options: Any) -> Any:
         from qstash import QStash
 
         return QStash(self.token, base_url=self.url, **{"retry": False, **options})
 
-    def make_async_client(self, **options: Any) -> Any:
+    def _make_async_client(self, **options: Any) -> Any:
         from qstash import AsyncQStash
 
         return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
@@ -308,12 +308,12 @@ class Queue(Looking, ByHand, Handle):
         "schedules": [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part
         optional; a message takes the keywords of `publish`.
         """
-        self.check_open()
+        self._check_open()
         load(self, data)
 
     # -- driving ---------------------------------------------------------------------------------
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raise `ContractError` once the queue is closed."""
         if self.closed:
             raise ContractError(f"{self.name} is closed: ask the cloud for another one")
@@ -349,7 +349,7 @@ class Queue(Looking, ByHand, Handle):
 
     # -- what happens inside ---------------------------------------------------------------------
 
-    def unmet(self) -> list[str]:
+    def _unmet(self) -> list[str]:
         """Return what the leak check finds left behind, in words."""
         found: list[str] = []
         if self.leak_check in ("pending", "all"):
@@ -380,7 +380,7 @@ class Queue(Looking, ByHand, Handle):
         )
         ended = outcome.exception
         if self.delivery == "background" and _leaves(ended, driving=self.clock.driving):
-            self.context.problems.report(
+            self._context.problems.report(
                 "unmet",
                 f"{self.name}: attempt {attempt.number} at {as_text(delivery.url)}, made in the"
                 f" background: {attempt_note(outcome)}",
@@ -395,15 +395,15 @@ class Queue(Looking, ByHand, Handle):
         return self.delivery == "background" and self.clock.mode == "running"
 
     def _is_fake(self, url: str) -> bool:
-        return any(f"{url}/".startswith(f"{one.url}/") for one in self.context.handles)
+        return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.handles)
 
     def _report_unstubbed(self, text: str, *, url: str, message_id: str) -> None:
-        self.context.problems.report(
+        self._context.problems.report(
             "unstubbed", text, url=url, message_id=message_id, handle=self.name
         )
 
     def _looped(self, text: str) -> None:
-        self.context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
+        self._context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
 
 
 def _leaves(error: BaseException | None, *, driving: bool) -> bool:

@@ -56,7 +56,7 @@ class _Trial(ByHand):
         runs.attach(self.engine)
         self.engine.restore(engine.snapshot())
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Nothing: the trial ends with the load."""
 
 

@@ -31,10 +31,8 @@ __all__ = ["RemoteCloud", "connect"]
 TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 
 # What a remote handle does in this process, from what the server says of it.
-_LOCAL = frozenset({"client", "async_client", "make_client", "make_async_client"})
+_LOCAL = frozenset({"client", "async_client"})
 _IN_PROCESS_ONLY = {
-    "app": "it answers requests in the server's process",
-    "context": "it belongs to the server's process",
     "engine": "it belongs to the server's process",
     "intercept": "requests of this process cannot be answered by another one",
     "between": "a function cannot be sent to another process",

@@ -199,7 +199,7 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
     "queue.faults:QueueFaults": ("active", "add claim close remove run"),
     "queue.handle:Queue": (
         f"{_EVERY_HANDLE} delivery destinations leak_check signature_clock",
-        "check_open",
+        "",
     ),
     "queue.inspection:DeadLetterView": ("at id message", ""),
     "queue.inspection:PublishedMessage": ("", ""),
@@ -212,10 +212,8 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
 """Our own classes: all that they declare as public is offered, with the names of the first text and
 without those of the second, which are for the inside or want what cannot cross."""
 _IN_PROCESS = frozenset(
-    {"aio", "app", "application", "between", "client", "async_client", "make_client"}
-    | {"make_async_client", "context", "engine", "env_variables", "first_baseline", "new_snapshot"}
-    | {"intercept", "on_close", "account", "drive_until", "adrive_until", "dispatch", "bake"}
-    | {"start", "stop", "thread_target"}
+    {"aio", "application", "between", "client", "async_client", "engine", "intercept", "on_close"}
+    | {"account", "dispatch", "bake", "start", "stop", "thread_target"}
 )
 """What no handle offers from afar."""
 _NAMED: Mapping[str, str] = {

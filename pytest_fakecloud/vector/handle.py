@@ -173,8 +173,7 @@ class VectorIndex(Handle):
         self.read_only_token = new_token()
         return super().rotate_token()
 
-    @property
-    def env(self) -> dict[str, str]:
+    def _env_variables(self) -> dict[str, str]:
         """The variables both official clients read."""
         return {
             "UPSTASH_VECTOR_REST_URL": self.url,
@@ -286,7 +285,7 @@ class VectorIndex(Handle):
         return predicate is None or predicate(as_json(metadata, "the metadata"))
 
     def _plain(self, record: VectorRecord) -> Item:
-        item: Item = orjson.loads(self.app.dump(record_json(record, EVERY_PART)))
+        item: Item = orjson.loads(self._app.dump(record_json(record, EVERY_PART)))
         return item
 
     # -- assertions ------------------------------------------------------------------------------

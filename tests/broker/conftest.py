@@ -138,7 +138,7 @@ def closing_brokers() -> Iterator[list[Broker]]:
         CLIENTS.pop().close()
     for broker in made:
         broker.close()
-        assert [problem.text for problem in broker.context.problems if problem.kind == "bug"] == []
+        assert [problem.text for problem in broker._context.problems if problem.kind == "bug"] == []
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_every_answer_is_one_of_the_broker(
 ) -> None:
     credentials = [("Authorization", broker.headers["Authorization"])]
     before = broker.topic("orders").end_offsets
-    answer = broker.app.answer(Request(method, path, [*credentials, *extra], body))
+    answer = broker._app.answer(Request(method, path, [*credentials, *extra], body))
     assert isinstance(answer, Answer)
     assert isinstance(answer.body, bytes)
     parsed: Any = json.loads(answer.body.decode("utf-8"))
@@ -110,4 +110,4 @@ def test_every_answer_is_one_of_the_broker(
     assert parsed["status"] == answer.status
     assert parsed["error"]
     assert broker.topic("orders").end_offsets == before
-    assert [problem for problem in broker.context.problems if problem.kind == "bug"] == []
+    assert [problem for problem in broker._context.problems if problem.kind == "bug"] == []

@@ -220,7 +220,7 @@ def test_a_kill_over_rest(context: Context) -> None:
         thread.start()
         while server.engine.scripting.running is None:
             pass
-        with server.make_client() as redis:
+        with server._make_client() as redis:
             assert redis.execute(["SCRIPT", "KILL"]) == "OK"
         thread.join(10)
         assert seen[0].startswith(KILLED.decode())

@@ -62,7 +62,7 @@ def test_what_the_documentation_lacks_is_refused(line: str) -> None:
 
 def test_the_rest_and_the_tester_go_on() -> None:
     with KVServer(Context.alone(), documented_only=True) as server:
-        with server.make_client() as redis:
+        with server._make_client() as redis:
             redis.set("k", "v")
             assert redis.xadd("s", "*", {"a": 1})
             assert redis.xinfo_groups("s") == []

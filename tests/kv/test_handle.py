@@ -182,7 +182,7 @@ class TestBaseline:
         server.between(1, run=lambda: None)
         server.reset()
         assert server.values() == {"base": "1"}
-        assert not server.app.betweens
+        assert not server._app.betweens
 
     @pytest.mark.parametrize(
         "line", [["MULTI"], ["SUBSCRIBE", "news"], ["RESET"], ["CLIENT", "TRACKING", "ON"]]
@@ -302,13 +302,13 @@ class TestBetween:
     def test_a_place_that_is_none(self, server: KVServer, commands: Any) -> None:
         with pytest.raises(ContractError, match="two neighbours"):
             server.between(commands, run=lambda: None)
-        assert not server.app.betweens
+        assert not server._app.betweens
 
     @pytest.mark.parametrize("run", [None, 5, "FLUSHALL", b"PING", [], {"SET", "k"}, ["SET", None]])
     def test_what_cannot_be_run(self, server: KVServer, run: Any) -> None:
         with pytest.raises(ContractError, match="give"):
             server.between(1, run=run)
-        assert not server.app.betweens
+        assert not server._app.betweens
 
     def test_an_asynchronous_function_is_refused(self, server: KVServer) -> None:
         async def rival() -> None:
@@ -330,7 +330,7 @@ class TestBetween:
                     server.url + "/pipeline", json=self.LINES, headers=server.headers
                 )
             assert answer.status_code == 500
-            problem = server.context.problems.pop()
+            problem = server._context.problems.pop()
             assert isinstance(problem.exception, ContractError)
             assert "what between(run=…) runs after 2 command(s) failed" in problem.text
             assert told in problem.text

@@ -182,8 +182,8 @@ def test_a_bug_of_the_fake_shows_its_traceback(run: Run) -> None:
             def broken(request):
                 raise ZeroDivisionError("in the engine")
 
-            monkeypatch.setattr(broker.app, "facts", lambda request: {})
-            table = broker.app.table
+            monkeypatch.setattr(broker._app, "facts", lambda request: {})
+            table = broker._app.table
             table.routes = tuple(route._replace(endpoint=broken) for route in table.routes)
             answer = requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
             assert answer.status_code == 500

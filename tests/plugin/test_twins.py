@@ -18,13 +18,11 @@ DRIVING = {
 }  # fmt: skip
 """Calls that drive; those that wait are known by their ``timeout`` or ``within``."""
 NO_WAITS = {"publish", "call", "asgi", "wsgi", "answers", "client", "async_client"}
-INSIDE = {"drive_until", "adrive_until"}
-"""Calls whose ``timeout`` is something they pass on."""
 
 
 def waiting_calls(thing: object) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, method in inspect.getmembers(type(thing), inspect.isfunction):
-        if name.startswith("_") or name in NO_WAITS | INSIDE:
+        if name.startswith("_") or name in NO_WAITS:
             continue
         if not method.__module__.startswith("pytest_fakecloud."):
             continue  # what a handle has from pytest-httpserver is that package's own

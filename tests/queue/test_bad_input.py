@@ -390,7 +390,7 @@ def test_any_batch_item_is_a_message_or_an_error(
         assert answer["status"] in (400, 412)
     else:
         assert set(answer) & {"messageId", "scheduleId"}
-    assert scene.queue.context.problems == []
+    assert scene.queue._context.problems == []
 
 
 @pytest.mark.parametrize(
@@ -502,4 +502,4 @@ def test_a_destination_is_refused_or_can_be_read_by_everybody(host: str, rest: s
             scene.get("/v2/events")
             scene.get(f"/v2/messages/{answer['messageId']}")
             assert str(scene.queue.messages()[-1].timeline)
-        assert {one.kind for one in scene.queue.context.problems} <= {"unstubbed"}
+        assert {one.kind for one in scene.queue._context.problems} <= {"unstubbed"}

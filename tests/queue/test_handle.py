@@ -651,10 +651,10 @@ def test_the_queue_stands_still_without_driving() -> None:
 
 def test_an_unstubbed_destination_is_a_problem_only_when_attempted(queue: Queue) -> None:
     queue.publish(DEST, retries=0)
-    assert queue.context.problems == []
+    assert queue._context.problems == []
     attempt = queue.deliver_due().only()
     assert (attempt.status, attempt.where) == (None, "unstubbed")
-    (problem,) = queue.context.problems
+    (problem,) = queue._context.problems
     assert problem.kind == "unstubbed"
     assert DEST in problem.text
 
@@ -666,7 +666,7 @@ def test_the_leak_check() -> None:
             queue.publish(DEST, retries=0)
             queue.publish(DEST, delay="1h")
             queue.deliver_due()
-            assert len(queue.unmet()) == wanted
+            assert len(queue._unmet()) == wanted
 
 
 def test_a_leak_fails_a_strict_test() -> None:

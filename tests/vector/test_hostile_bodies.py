@@ -108,11 +108,11 @@ def test_any_json_is_answered(
     headers = list(index.headers.items())
     for name, namespace, body in requests:
         request = Request("POST", f"/{name}{namespace}", headers, orjson.dumps(body))
-        answer = index.app.answer(request)
+        answer = index._app.answer(request)
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
         payload = orjson.loads(answer.body)
         assert answer.status in (200, 400, 404, 422), payload
         assert list(payload) == (["result"] if answer.status == 200 else ["error", "status"])
         assert all(isinstance(score, float) for score in scores(payload))
-    assert [problem for problem in index.context.problems if problem.kind == "bug"] == []
+    assert [problem for problem in index._context.problems if problem.kind == "bug"] == []

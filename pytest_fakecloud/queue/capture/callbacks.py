@@ -229,7 +229,7 @@ class Captured(Callbacks):
         the timelines of the messages and what differed in the nearest items.
         """
         condition = _Condition(self, wanted, fields)
-        self._capture.drive_until(condition, timeout)
+        self._capture._drive_until(condition, timeout)
         return condition.result()
 
     def assert_received(self, *, times: int | None = None, **fields: object) -> Callbacks:
@@ -342,7 +342,7 @@ class _Aio:
     ) -> Callbacks:
         """`Captured.wait_for`, awaitable."""
         condition = _Condition(self._captured, wanted, fields)
-        await self._capture.adrive_until(condition, timeout)
+        await self._capture._adrive_until(condition, timeout)
         return condition.result()
 
 

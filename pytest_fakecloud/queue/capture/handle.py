@@ -92,7 +92,7 @@ class CallbackCapture(Destination):
 
     def _next(self, captured: Captured, timeout: float) -> Callback:
         give_up = _give_up(timeout)
-        while self.drive_until(captured.has_next, max(0.0, give_up - monotonic())):
+        while self._drive_until(captured.has_next, max(0.0, give_up - monotonic())):
             # Another thread may have been quicker.
             if (item := captured.take()) is not None:
                 return item
@@ -167,7 +167,7 @@ class CallbackCapture(Destination):
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    def drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
+    def _drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Drive the queues of this cloud, or wait for them, until the condition holds.
 
         Returns False when nothing is left to deliver, or after `timeout` real seconds.
@@ -182,8 +182,8 @@ class CallbackCapture(Destination):
                         break
         return self._wait(done, give_up) if self._waits() else done()
 
-    async def adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """`drive_until`, awaitable: deliveries are awaited in the running loop."""
+    async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
+        """`_drive_until`, awaitable: deliveries are awaited in the running loop."""
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
             await drive(self.clock, target, done=done)
@@ -238,7 +238,7 @@ class CallbackCapture(Destination):
         return not queues or any(queue.delivery != "driven" for queue in queues)
 
     def _queues(self) -> Iterator[Any]:
-        return (handle for handle in self.context.handles if handle.service == "queue")
+        return (handle for handle in self._context.handles if handle.service == "queue")
 
     # -- saying what went wrong ------------------------------------------------------------------
 
@@ -380,8 +380,8 @@ class _CaptureAio:
         return await self._next(self._capture.failures, timeout)
 
     async def _next(self, captured: Captured, timeout: float) -> Callback:
-        give_up, adrive_until = _give_up(timeout), self._capture.adrive_until
-        while await adrive_until(captured.has_next, max(0.0, give_up - monotonic())):
+        give_up, _adrive_until = _give_up(timeout), self._capture._adrive_until
+        while await _adrive_until(captured.has_next, max(0.0, give_up - monotonic())):
             if (item := captured.take()) is not None:
                 return item
         raise captured.not_come()

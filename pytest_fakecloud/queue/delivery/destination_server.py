@@ -135,7 +135,7 @@ class Destination(Handle, HTTPServer):
         super().clear_all_handlers()
         self.oneshot_handlers = _Oneshots()
 
-    def unmet(self) -> list[str]:
+    def _unmet(self) -> list[str]:
         """Return the reasons why the expectations are not met; an empty list when they are.
 
         Reasons are: a request nobody expected, a failed assertion or an exception in a handler, and

@@ -100,7 +100,7 @@ class Driver:
     # -- running a plan --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._queue.check_open()
+        self._queue._check_open()
         self._queue.engine.drive += 1
 
     def run(self, plan: Step) -> Attempts:

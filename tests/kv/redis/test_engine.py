@@ -301,10 +301,10 @@ class TestAnyInput:
         )
         def check(path: str, body: bytes) -> None:
             headers = [("Authorization", f"Bearer {server.token}")]
-            answer = server.app.answer(Request("POST", path, headers, body))
+            answer = server._app.answer(Request("POST", path, headers, body))
             assert isinstance(answer, Answer)
             assert answer.status in (200, 400), (body, answer.body)
-            assert "bug" not in [problem.kind for problem in server.app.problems]
+            assert "bug" not in [problem.kind for problem in server._app.problems]
 
         check()
         httpx.get(server.url + "/flushall", headers=server.headers)

@@ -167,7 +167,7 @@ class TestBodyCommands:
         assert answer.status_code == 400
         assert answer.json()["error"].startswith("ERR ")
         assert server.keys() == []
-        assert server.app.problems == []
+        assert server._app.problems == []
 
 
 class TestAnswers:
@@ -870,10 +870,10 @@ class TestAnyInput:
     ) -> None:
         with KVServer(Context.alone()) as server:
             headers = [*headers, ("Authorization", f"Bearer {server.token}")]
-            answer = server.app.answer(Request(method, path + query, headers, body))
+            answer = server._app.answer(Request(method, path + query, headers, body))
             assert isinstance(answer, Answer)
             assert answer.status in (200, 400, 405)
-            assert "bug" not in [problem.kind for problem in server.app.problems]
+            assert "bug" not in [problem.kind for problem in server._app.problems]
 
 
 class TestJournal:

@@ -383,7 +383,7 @@ def test_what_came_too_often_is_not_explained_as_missing(
 )
 def test_keys_without_meaning(cloud: Cloud, keys: Any, text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
-        CallbackCapture(cloud.queue().context, keys=keys)
+        CallbackCapture(cloud.queue()._context, keys=keys)
 
 
 def test_what_is_still_to_be_delivered_is_said(queue: Queue, capture: CallbackCapture) -> None:

@@ -200,7 +200,7 @@ def test_paths_below_the_two_urls_belong_to_them(capture: CallbackCapture) -> No
     send(capture.failure_url + "/order/7")
     assert capture.callbacks.only().verified
     assert capture.failures.only().verified
-    assert capture.unmet() == []
+    assert capture._unmet() == []
 
 
 def test_the_lists_speak_the_language_of_the_inspections(capture: CallbackCapture) -> None:
@@ -317,7 +317,7 @@ def test_an_expectation_may_answer_a_callback(capture: CallbackCapture) -> None:
     capture.expect_oneshot_request("/callback").respond_with_data("no", status=503)
     assert [send(capture.callback_url).status_code for _ in range(2)] == [503, 200]
     assert len(capture.callbacks) == 2
-    assert capture.unmet() == []
+    assert capture._unmet() == []
 
 
 # -- waits -----------------------------------------------------------------------------------------

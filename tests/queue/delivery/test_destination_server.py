@@ -32,7 +32,7 @@ def test_expectations_in_the_language_of_pytest_httpserver(destination: Destinat
     destination.assert_request_made(destination.create_matcher("/json"))
     assert destination.log[0][0].get_json() == {"a": 1}
     destination.check()
-    assert destination.unmet() == []
+    assert destination._unmet() == []
 
 
 def test_the_request_is_whole(destination: Destination) -> None:
@@ -63,7 +63,7 @@ def test_what_is_unmet(destination: Destination) -> None:
     destination.expect_request("/broken").respond_with_handler(broken)
     assert requests.get(destination.url + "/nowhere").status_code == 500
     assert requests.get(destination.url + "/broken").status_code == 500
-    unmet = destination.unmet()
+    unmet = destination._unmet()
     assert "No handler found for request" in unmet[0]
     assert "a handler raised ZeroDivisionError" in unmet[1]
     assert "the oneshot request never came" in unmet[2]
@@ -74,7 +74,7 @@ def test_an_ordered_request_that_never_came(destination: Destination) -> None:
     destination.expect_ordered_request("/first").respond_with_data("1")
     destination.expect_ordered_request("/second").respond_with_data("2")
     requests.get(destination.url + "/first")
-    (reason,) = destination.unmet()
+    (reason,) = destination._unmet()
     assert "the ordered request never came" in reason
     assert "/second" in reason
 
@@ -82,7 +82,7 @@ def test_an_ordered_request_that_never_came(destination: Destination) -> None:
 def test_an_expectation_without_an_answer(destination: Destination) -> None:
     destination.expect_request("/forgot")
     assert requests.get(destination.url + "/forgot").status_code == 500
-    (reason,) = destination.unmet()
+    (reason,) = destination._unmet()
     assert "Matching request handler found but no response defined" in reason
 
 
@@ -92,8 +92,8 @@ def test_a_failing_assertion_in_a_handler(destination: Destination) -> None:
 
     destination.expect_request("/").respond_with_handler(handler)
     assert requests.get(destination.url + "/").status_code == 500
-    assert destination.unmet() == ["wrong order"]
-    assert destination.context.problems == []
+    assert destination._unmet() == ["wrong order"]
+    assert destination._context.problems == []
     with pytest.raises(AssertionError, match="wrong order"):
         destination.check()
 
@@ -104,7 +104,7 @@ def test_each_oneshot_serves_one_of_many_at_once(destination: Destination) -> No
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(lambda _: requests.get(destination.url + "/x").text, range(20)))
     assert sorted(map(int, texts)) == list(range(20))
-    assert destination.unmet() == []
+    assert destination._unmet() == []
 
 
 def test_handlers_run_at_the_same_time(destination: Destination) -> None:
@@ -145,7 +145,7 @@ def test_reset_returns_to_the_baseline(destination: Destination) -> None:
     destination.expect_oneshot_request("/once").respond_with_data("ok")
     requests.get(destination.url + "/nowhere")
     destination.reset()
-    assert destination.unmet() == []
+    assert destination._unmet() == []
     assert destination.log == []
     assert requests.get(destination.url + "/always").text == "ok"
     assert requests.get(destination.url + "/once").status_code == 500
@@ -165,7 +165,7 @@ def test_a_call_by_absolute_form_and_without_host(destination: Destination) -> N
 
 
 def test_a_snapshot_of_another_kind(destination: Destination) -> None:
-    with Destination(destination.context, name="other") as other:
+    with Destination(destination._context, name="other") as other:
         destination.restore(other.snapshot())
     with pytest.raises(ContractError, match="is no snapshot of"):
         destination.restore("x")  # type: ignore[arg-type]

@@ -1540,8 +1540,8 @@ def own_routes(queue: Queue) -> list[Any]:
     """The routes but those of the workflow runs, which have their own tests."""
     return [
         route
-        for route in queue.app.table.routes
-        if getattr(route.endpoint, "__self__", None) is queue.app
+        for route in queue._app.table.routes
+        if getattr(route.endpoint, "__self__", None) is queue._app
         or isinstance(getattr(route.endpoint, "__self__", None), OWN)
     ]
 
@@ -1581,7 +1581,7 @@ def test_nobody_stands_in_for_a_named_destination() -> None:
         refused = scene.request("POST", "/llm/v1/chat/completions", json={})
         assert refused.status == 502
         assert "nothing stands in for POST https://qstash.upstash.io/llm" in refused.error
-        assert [one.kind for one in scene.queue.context.problems] == ["unstubbed", "unstubbed"]
+        assert [one.kind for one in scene.queue._context.problems] == ["unstubbed", "unstubbed"]
         unknown = scene.request("POST", "/v2/publish/api/fax")
         assert unknown.status == 400
         assert "endpoint has invalid scheme" in unknown.error
@@ -1594,7 +1594,7 @@ def test_a_stand_in_for_the_language_model_that_fails_its_test(scene: Scene) -> 
 
     scene.queue.destinations.call("api/llm", fail)
     assert scene.request("POST", "/llm/v1/chat/completions", json={}).status == 500
-    (problem,) = scene.queue.context.problems
+    (problem,) = scene.queue._context.problems
     assert "no such model" in problem.text
     assert scene.get("/v2/keys")["current"]
 
@@ -1628,7 +1628,7 @@ def test_the_read_only_token_may_only_get(scene: Scene) -> None:
     shown = scene.request("GET", f"/v2/messages/{message}", token=token)
     assert (shown.status, shown.json()["messageId"]) == (200, message)
     changes = 0
-    for route in scene.queue.app.table.routes:
+    for route in scene.queue._app.table.routes:
         if "hooks" in route.pattern:
             continue
         path = route.pattern.replace("{destination*}", DEST)

@@ -116,4 +116,4 @@ def test_endpoints_of_no_text_remove_nothing() -> None:
             answer = scene.request("DELETE", "/v2/topics/g/endpoints", json={"endpoints": [item]})
             assert answer.status in (200, 400)
         assert scene.get("/v2/topics/g")["endpoints"] == [{"url": DEST}]
-        assert scene.queue.context.problems == []
+        assert scene.queue._context.problems == []

@@ -903,7 +903,7 @@ def test_no_body_makes_the_queue_fail(asked: dict[str, Any]) -> None:
             for path, body in (("wait/e", asked), ("batch/trigger", [asked])):
                 answer = http.post(f"/v2/{path}", json=body)
                 assert answer.status_code < 500, answer.text
-        assert queue.context.problems == []
+        assert queue._context.problems == []
 
 
 def test_errors_are_the_queues_own() -> None:
