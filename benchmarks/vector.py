@@ -26,7 +26,7 @@ import numpy as np
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.model import VectorQuery, VectorRecord

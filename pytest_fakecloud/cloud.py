@@ -18,6 +18,7 @@ from .core.dispatch import Dispatcher
 from .core.errors import ContractError, check_function, shown
 from .core.ids import Ids
 from .core.journal import Found, Journal
+from .core.problems import Problem, Problems
 from .core.timeparse import Instant
 from .handle import (
     Context,
@@ -25,7 +26,6 @@ from .handle import (
     Handle,
     Snapshot,
 )
-from .http.app import Problem, Problems
 from .settings import PLACE_SETTINGS, check_settings
 from .transport.patches import changes
 

@@ -16,9 +16,10 @@ from .core.clock import Clock, Mode
 from .core.errors import ContractError, check_function, shown
 from .core.ids import Ids
 from .core.journal import Call, Found, Journal
+from .core.problems import Problem, Problems
 from .core.timeparse import Instant
 from .faults.plan import FaultPlan
-from .http.app import App, Problem, Problems
+from .http.app import App
 from .http.hub import default_hub
 
 if TYPE_CHECKING:

@@ -10,12 +10,8 @@ from typing import Any, Self
 
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.handle import Context, Handle
-from pytest_fakecloud.http.app import (
-    Answer,
-    App,
-    Request,
-    Stream,
-)
+from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.http.routing import Route
 
 

@@ -20,7 +20,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.http.app import Request
+from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.reporting.section import rows
 
 SECONDS = 0.4

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal
 from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
 from ..core.matching import TEXT, Field
-from ..http.app import Answer, App, Request
+from ..http.app import App
+from ..http.messages import Answer, Request
 from ..http.readers import decode_segment, json_value
 from ..http.routing import Route
 from .errors import BrokerError, illegal_argument

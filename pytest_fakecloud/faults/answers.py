@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from ..core.errors import ContractError, shown
-from ..http.app import Answer, Headers
+from ..http.messages import Answer, Headers
 
 __all__ = ["checked", "checked_body", "checked_headers", "checked_status", "checked_type"]
 

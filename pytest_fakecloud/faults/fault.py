@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
+from typing import Any, ClassVar, Protocol, Self, TypedDict
 
+from ..core.clock import Clock
 from ..core.errors import ContractError, shown
 from ..core.journal import CallNames, NamesOf
-from ..core.matching import ABSENT, Question, check_fields
+from ..core.matching import ABSENT, Field, Question, check_fields
+from ..http.messages import Request, Response, Serve
 
-if TYPE_CHECKING:
-    from ..http.app import Request, Response
-    from .plan import FaultPlan
-
-__all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Serve", "count"]
-
-Serve = Callable[[], "Response"]
-"""What would happen to a request without the fault."""
+__all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Plan", "count"]
 
 # From the outside in; see ``FaultPlan``.
 WAIT, CUT, SPOIL, REPLACE = range(4)
@@ -43,6 +38,23 @@ class Matchers(TypedDict, total=False):
     when: Callable[[Any], object] | None
 
 
+class Plan(Protocol):
+    """What a fault asks of the plan it is in."""
+
+    clock: Clock
+    fact_fields: Mapping[str, Field]
+
+    @property
+    def call_words(self) -> Callable[[], Iterable[str]]:
+        """What gives the names of routes and commands."""
+
+    def remove(self, fault: Any) -> None:
+        """Take the fault back."""
+
+    def pause(self, seconds: float) -> None:
+        """Wait for so many real seconds, or until the handle closes."""
+
+
 class Fault:
     """One prepared misbehaviour.
 
@@ -54,7 +66,7 @@ class Fault:
     must_fire: bool = True
 
     def __init__(
-        self, plan: FaultPlan, kind: str, description: str, matchers: Mapping[str, Any]
+        self, plan: Plan, kind: str, description: str, matchers: Mapping[str, Any]
     ) -> None:
         self.plan = plan
         self.kind = kind

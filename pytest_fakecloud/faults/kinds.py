@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..core.errors import ContractError, shown
-from ..http.app import (
-    Answer,
-    Effect,
-    Headers,
-    Request,
-    Response,
-    Stream,
-)
-from .fault import (
-    CUT,
-    SPOIL,
-    WAIT,
-    Fault,
-    Serve,
-)
-
-if TYPE_CHECKING:
-    from ..core.ids import RandomStream
-    from .plan import FaultPlan
+from ..core.ids import RandomStream
+from ..http.messages import Answer, Effect, Headers, Request, Response, Serve, Stream
+from .fault import CUT, SPOIL, WAIT, Fault, Plan
 
 __all__ = [
     "AnswerFault",
@@ -50,7 +34,7 @@ class AnswerFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        plan: Plan,
         answer: Callable[[], Answer],
         description: str,
         matchers: Mapping[str, Any],
@@ -70,7 +54,7 @@ class CutFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        plan: Plan,
         kind: str,
         effect: Effect,
         description: str,
@@ -100,7 +84,7 @@ class LoseAnswerFault(Fault):
 
     order = SPOIL
 
-    def __init__(self, plan: FaultPlan, reset: bool, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Plan, reset: bool, matchers: Mapping[str, Any]) -> None:
         super().__init__(plan, "lose_answer", "lose_answer", matchers)
         self._reset = reset
 
@@ -113,7 +97,7 @@ class TruncateFault(Fault):
 
     order = SPOIL
 
-    def __init__(self, plan: FaultPlan, keep: int | None, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Plan, keep: int | None, matchers: Mapping[str, Any]) -> None:
         super().__init__(plan, "truncate", "truncate", matchers)
         self._keep = keep
 
@@ -126,7 +110,7 @@ class DelayFault(Fault):
 
     order = WAIT
 
-    def __init__(self, plan: FaultPlan, seconds: float, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Plan, seconds: float, matchers: Mapping[str, Any]) -> None:
         super().__init__(plan, "delay", f"delay {seconds:g} s", matchers)
         self._seconds = seconds
 
@@ -140,7 +124,7 @@ class SequenceFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        plan: Plan,
         steps: Sequence[Apply],
         description: str,
         matchers: Mapping[str, Any],
@@ -159,7 +143,7 @@ class RandomFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        plan: Plan,
         rate: float,
         step: Apply,
         stream: RandomStream,
@@ -185,7 +169,7 @@ class RateLimitFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        plan: Plan,
         requests: int,
         per_us: int,
         answer: Callable[[Headers], Answer],
@@ -228,7 +212,7 @@ class CallFault(Fault):
 
     def __init__(
         self,
-        plan: FaultPlan,
+        plan: Plan,
         function: Callable[..., object],
         moment: Literal["before", "after"],
         dumped: Callable[[Answer], Answer],

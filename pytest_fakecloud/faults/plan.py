@@ -20,27 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.matching import Field
 from ..core.timeparse import Duration, check_seconds, duration_us
-from ..http.app import (
-    JSON_TYPE,
-    Answer,
-    Effect,
-    Headers,
-    Request,
-    Response,
-)
-from .answers import (
-    checked,
-    checked_body,
-    checked_headers,
-    checked_status,
-    checked_type,
-)
-from .fault import (
-    Fault,
-    Matchers,
-    Serve,
-    count,
-)
+from ..http.messages import JSON_TYPE, Answer, Effect, Headers, Request, Response, Serve
+from .answers import checked, checked_body, checked_headers, checked_status, checked_type
+from .fault import Fault, Matchers, count
 from .kinds import (
     AnswerFault,
     CallFault,
@@ -291,6 +273,21 @@ class FaultPlan:
             and name != "add"
             and not name.startswith("_")
         )
+
+    def attach(
+        self,
+        *,
+        fact_fields: Mapping[str, Field],
+        words: Callable[[], Iterable[str]],
+        render: Callable[[ServiceError], Answer],
+        dump: Callable[[object], bytes],
+    ) -> None:
+        """Take in what faults need of their app; a service's own ``fact_fields`` stay."""
+        if not self.fact_fields:
+            self.fact_fields = fact_fields
+        self.call_words = words
+        self.render = render
+        self.dump = dump
 
     def add(self, fault: Fault) -> Fault:
         """Put a prepared fault into the plan."""

@@ -4,224 +4,56 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import orjson
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Call, Journal
 from ..core.matching import Field
-from .readers import query_items
-from .routing import Found, Route, RouteTable
+from ..core.problems import Problems, shortened
+from .messages import OUTCOMES, Answer, Effect, Request, Response, Serve, Stream
+from .routing import Route, RouteMatch, RouteTable
 
 if TYPE_CHECKING:
     from ..core.clock import Clock
-    from ..faults.plan import FaultPlan
 
-__all__ = ["Answer", "App", "Effect", "Problem", "Problems", "Request", "Response", "Stream"]
+__all__ = ["App", "Interference"]
 
-Headers = Sequence[tuple[str, str]]
-JSON_TYPE = "application/json"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-class Request:
-    """A request as it came in: nothing decoded, nothing merged.
-
-    ``target`` is the raw request target (Latin-1 text of the bytes), ``path`` and ``query_string``
-    its two halves, ``headers`` the raw list of names and values, ``client`` the peer's address,
-    ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
-    ``route`` the endpoint's name, ``call`` the journal's record until the answer is made.
-    ``head_bytes`` is about how long target and headers are, where they came over a socket.
-    """
-
-    __slots__ = (
-        "_lower",
-        "body",
-        "call",
-        "client",
-        "head_bytes",
-        "headers",
-        "method",
-        "params",
-        "path",
-        "principal",
-        "query_string",
-        "route",
-        "target",
-    )
-
-    def __init__(
-        self,
-        method: str,
-        target: str,
-        headers: Headers = (),
-        body: bytes = b"",
-        client: tuple[str, int] | None = None,
-    ) -> None:
-        self.method = method
-        self.target = target
-        path, _, self.query_string = target.partition("?")
-        # A client behind a proxy setting sends the absolute form; only its path matters here.
-        if not path.startswith("/"):
-            _, _, rest = path.partition("://")
-            path = "/" + rest.partition("/")[2]
-        self.path = path
-        self.headers = headers
-        self.body = body
-        self.client = client
-        self.principal: Any = None
-        self.params: dict[str, str] = {}
-        self.route = ""
-        self.head_bytes = 0
-        self.call: Call = _NO_CALL
-        self._lower: dict[str, str] | None = None
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.target}"
-
-    @property
-    def client_address(self) -> str:
-        """The peer's IP address; loopback when there is no socket."""
-        return self.client[0] if self.client else "127.0.0.1"
-
-    def header(self, name: str) -> str | None:
-        """The first header of that name, whatever its spelling, or None."""
-        lower = self._lower
-        if lower is None:
-            lower = self._lower = {}
-            for key, value in self.headers:
-                lower.setdefault(key.lower(), value)
-        return lower.get(name.lower())
-
-    def forget(self) -> None:
-        """Let go of what only the pipeline needs: the journal keeps every request."""
-        self._lower = None
-        self.call = _NO_CALL
-
-    def header_all(self, name: str) -> list[str]:
-        """Every value of a header, in order."""
-        wanted = name.lower()
-        return [value for key, value in self.headers if key.lower() == wanted]
-
-    def query_items(self) -> list[tuple[str, str]]:
-        """Decoded names and values of the query, in order, duplicates and empty values kept."""
-        return query_items(self.query_string) if self.query_string else []
-
-    def query(self, name: str) -> str | None:
-        """The first query value of that name, or None."""
-        if not self.query_string:
-            return None
-        return next((value for key, value in self.query_items() if key == name), None)
-
-
-_NO_CALL = Call(0, 0, "", "", "", "")
-
-
-@dataclass(slots=True)
-class Answer:
-    """A whole response: ``bytes`` bodies go out as they are, any other object as JSON."""
-
-    body: object = b""
-    status: int = 200
-    headers: Headers = ()
-    content_type: str | None = JSON_TYPE
-
-
-@dataclass(slots=True)
-class Stream:
-    """A response whose chunks come as they are made (server-sent events).
-
-    ``chunks`` is closed when the client goes or the server does; ``on_close`` runs once after.
-    """
-
-    chunks: Iterator[bytes]
-    content_type: str = "text/event-stream"
-    status: int = 200
-    headers: Headers = ()
-    on_close: Callable[[], None] | None = None
-
-
-@dataclass(slots=True)
-class Effect:
-    """What a fault does to the connection instead of answering well.
-
-    ``kind`` is ``"drop"`` (close without an answer, the engine was not reached), ``"lose"`` (the
-    same, after the engine did what ``answer`` would have told), ``"refuse"`` (as if nobody
-    listened), ``"hang"`` (stay silent until the client gives up or the server closes) or
-    ``"truncate"`` (announce the whole answer, send the first ``keep`` bytes of its body, close).
-    ``reset`` closes with a TCP reset.
-    """
-
-    kind: str
-    answer: Answer | None = None
-    keep: int = 0
-    reset: bool = False
-
-
-Response = Answer | Stream | Effect
-
-OUTCOMES = {
-    "drop": "dropped",
-    "refuse": "refused",
-    "lose": "lost",
-    "hang": "hung",
-    "truncate": "truncated",
-}
-"""What the journal calls a request that an effect befell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something a strict test fails for.
-
-    ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``text`` says what
-    came, what was nearest and how to allow it; ``facts`` are what ``allow`` matches on.
-    """
-
-    kind: str
-    text: str
-    facts: dict[str, Any] = field(default_factory=dict)
-    exception: BaseException | None = None
-
-
-class Problems(list[Problem]):
-    """The problems of one cloud, in the order they came: the newest ``keep`` at most.
-
-    The exceptions of the first ``keep_exceptions`` keep their frames, which hold all that was under
-    way when they were raised.
-    """
-
-    keep: int = 10_000
-    keep_exceptions: int = 100
-
-    def report(
-        self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
-    ) -> Problem:
-        """Remember one more problem."""
-        if exception is not None and len(self) >= self.keep_exceptions:
-            exception.__traceback__ = exception.__context__ = exception.__cause__ = None
-        del self[: max(0, len(self) - self.keep + 1)]
-        problem = Problem(kind, _shown(text, _LONGEST_PROBLEM), facts, exception)
-        self.append(problem)
-        return problem
-
-
-_LONGEST_PROBLEM = 20_000
-
-
-def _shown(text: str, most: int = 2000) -> str:
-    """A text a stranger wrote, short enough to be kept."""
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def _slim(body: bytes) -> bytes:
     """The same bytes in no more memory than they need, for the journal to keep."""
     # orjson leaves 4 KB to each text it makes, however short.
     return b"%b" % body if len(body) < 4096 else body
+
+
+class Interference(Protocol):
+    """What may come between a request and its endpoint: the plan of a handle's faults."""
+
+    @property
+    def active(self) -> tuple[object, ...]:
+        """What can still come between; requests skip the plan while there is nothing."""
+
+    def run(self, request: Request, serve: Serve) -> Response:
+        """Return what becomes of ``serve()`` for this request."""
+
+    def attach(
+        self,
+        *,
+        fact_fields: Mapping[str, Field],
+        words: Callable[[], Iterable[str]],
+        render: Callable[[ServiceError], Answer],
+        dump: Callable[[object], bytes],
+    ) -> None:
+        """Take in what faults need of their app: what may be asked about requests, and its dialect.
+
+        ``fact_fields`` are the facts of its requests, ``words`` gives the names of its routes and
+        commands, ``render`` its error envelope, ``dump`` its JSON.
+        """
 
 
 class App:
@@ -239,12 +71,12 @@ class App:
 
     clock: Clock
     journal: Journal
-    faults: FaultPlan
+    faults: Interference
     problems: Problems
     name: str = ""
 
     def attach(
-        self, *, clock: Clock, journal: Journal, faults: FaultPlan, problems: Problems, name: str
+        self, *, clock: Clock, journal: Journal, faults: Interference, problems: Problems, name: str
     ) -> None:
         """Connect the app to its cloud; done once by its handle."""
         self.clock = clock
@@ -253,11 +85,12 @@ class App:
         self.problems = problems
         self.name = name
         journal.learn(self.service, self)
-        if not faults.fact_fields:
-            faults.fact_fields = self.fact_fields
-        faults.call_words = self.words
-        faults.render = self.render_error
-        faults.dump = self.dump
+        faults.attach(
+            fact_fields=self.fact_fields,
+            words=self.words,
+            render=self.render_error,
+            dump=self.dump,
+        )
 
     @cached_property
     def table(self) -> RouteTable:
@@ -350,7 +183,7 @@ class App:
             request.forget()
         return response
 
-    def _serve(self, request: Request, found: Found) -> Response:
+    def _serve(self, request: Request, found: RouteMatch) -> Response:
         try:
             if isinstance(found, tuple):
                 result = found[0].endpoint(request)
@@ -376,7 +209,7 @@ class App:
 
     def refused(self, status: int, reason: str) -> None:
         """Take down that the server has refused what was no request of the service yet."""
-        shown = _shown(reason)
+        shown = shortened(reason)
         self.journal.add_event("refused", f"{status} to what is no request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
@@ -427,9 +260,9 @@ class App:
             )
         self.problems.report(
             "bug",
-            f"{self.name}: {request.method} {_shown(request.target)} {blame}\n{call.note}",
+            f"{self.name}: {request.method} {shortened(request.target)} {blame}\n{call.note}",
             exception=error,
-            path=_shown(request.path),
+            path=shortened(request.path),
             handle=self.name,
         )
 
@@ -443,9 +276,9 @@ class App:
         call.note = reason
         self.problems.report(
             "unrouted",
-            f"{self.name} got {request.method} {_shown(request.target)}: {reason}. "
-            f'To allow it: fakecloud.allow("unrouted", path="{_shown(request.path)}")',
-            path=_shown(request.path),
+            f"{self.name} got {request.method} {shortened(request.target)}: {reason}. "
+            f'To allow it: fakecloud.allow("unrouted", path="{shortened(request.path)}")',
+            path=shortened(request.path),
             method=request.method,
             handle=self.name,
         )

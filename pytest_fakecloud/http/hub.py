@@ -28,7 +28,7 @@ from .mount import BACKLOG, Mount
 from .ports import PortAllocator
 
 if TYPE_CHECKING:
-    from .connection import ConnectionHandler, Watch
+    from .connection import ConnectionHandler, Readable
 
 __all__ = ["Hub", "default_hub"]
 
@@ -76,7 +76,7 @@ class Hub:
     ) -> Mount:
         """Serve an application at an address of its own, from now on.
 
-        ``app`` is a ``kernel.app.App`` or any WSGI callable. ``port`` 0 takes the next free one.
+        ``app`` is a ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free one.
         ``tls`` serves HTTPS (or whatever the protocol is) with that context. ``protocol`` replaces
         HTTP: it is called with each ``Connection``, in a thread of its own, and the connection is
         closed when it returns. Raises ``ContractError`` when a given address cannot be had.
@@ -148,7 +148,7 @@ class Hub:
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is taken")
 
-    def register(self, sock: socket.socket, data: Mount | Watch) -> bool:
+    def register(self, sock: socket.socket, data: Readable) -> bool:
         """Have ``data.ready()`` called in the hub's thread whenever the socket is readable."""
         selector = self._selector
         if selector is None:

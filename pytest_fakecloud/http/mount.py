@@ -11,22 +11,29 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..core.errors import ContractError
 from ..core.timeparse import monotonic
-from .connection import Connection, ConnectionHandler
+from .connection import Connection, ConnectionHandler, Sockets
 
-if TYPE_CHECKING:
-    from .hub import Hub
-
-__all__ = ["BACKLOG", "Mount"]
+__all__ = ["BACKLOG", "Listeners", "Mount"]
 
 BACKLOG = 1024
 # Where a clean way to refuse connections while keeping the port exists.
 CAN_STOP_LISTENING = sys.platform.startswith("linux")
 LEAVE_SECONDS = 1.0
 _ACCEPTS = 64  # of one listener, before the others have their turn
+
+
+class Listeners(Sockets, Protocol):
+    """The hub as mounts see it."""
+
+    def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
+        """A listening socket on the port, or on the next free one when it is 0; and which it is."""
+
+    def forget(self, mount: Any) -> None:
+        """Drop a closed mount."""
 
 
 class Mount:
@@ -44,7 +51,7 @@ class Mount:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: Listeners,
         app: Any,
         host: str,
         port: int,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import httptools
 
-from .app import Request
+from .messages import Request
 
 __all__ = ["BODY_LIMIT", "HEAD_LIMIT", "Message", "Refusal", "RequestReader"]
 

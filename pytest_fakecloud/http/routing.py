@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["Found", "Route", "RouteTable"]
+__all__ = ["Route", "RouteMatch", "RouteTable"]
 
 
 class Route(NamedTuple):
@@ -37,7 +37,7 @@ class Route(NamedTuple):
         return None if found is None else found.groupdict("")
 
 
-Found: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
+RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
 """A route and the raw parameters; or the methods the path takes, when it exists for others; or None."""
 
 
@@ -60,7 +60,7 @@ class RouteTable:
         # shared by all fakes of a service is made once.
         self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
-    def find(self, method: str, path: str) -> Found:
+    def find(self, method: str, path: str) -> RouteMatch:
         """Where a request goes: a route, the methods that would be right, or nowhere."""
         entries = self._by_head.get(path.split("/", 2)[1], self._others)
         others: frozenset[str] = frozenset()

@@ -19,18 +19,9 @@ from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
 from ..core.timeparse import monotonic
-from .app import (
-    Answer,
-    App,
-    Effect,
-    Stream,
-)
-from .parsing import (
-    BODY_LIMIT,
-    Message,
-    Refusal,
-    RequestReader,
-)
+from .app import App
+from .messages import Answer, Effect, Stream
+from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -58,7 +58,7 @@ class KVServer(Handle):
     service: ClassVar[str] = "kv"
     fixture: ClassVar[str] = "kv_server"
 
-    app: KVApp
+    _app: KVApp
 
     def __init__(
         self,

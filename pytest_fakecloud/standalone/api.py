@@ -19,21 +19,14 @@ from ..core.auth import bearer_token, new_token, same
 from ..core.clock import Signal
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import Call, Entry, Journal
+from ..core.problems import Problem, Problems
 from ..core.timeparse import monotonic
 from ..faults.plan import FaultPlan
 from ..handle import Handle
-from ..http.app import (
-    Answer,
-    App,
-    Effect,
-    Problem,
-    Problems,
-    Request,
-    Response,
-    Stream,
-)
+from ..http.app import App
+from ..http.messages import Answer, Effect, Request, Response, Stream
 from ..http.readers import decode_segment, json_value
-from ..http.routing import Found, Route
+from ..http.routing import Route, RouteMatch
 from ..reporting.section import rows
 from .codec import (
     Objects,
@@ -189,7 +182,7 @@ class ControlApp(App):
         _guarded(answer)
         return answer
 
-    def _serve(self, request: Request, found: Found) -> Response:
+    def _serve(self, request: Request, found: RouteMatch) -> Response:
         try:
             return super()._serve(request, found)
         except ContractError as error:

@@ -8,15 +8,12 @@ reported like any unrouted request.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
 from .detour import Detour
 from .inprocess import Origin, origins
-
-if TYPE_CHECKING:
-    from ..handle import Handle
 
 __all__ = ["Interception", "parse_origin"]
 
@@ -44,13 +41,21 @@ def parse_origin(text: str) -> Origin:
     return parts.scheme, (parts.hostname or "").rstrip("."), port or _PORTS[parts.scheme]
 
 
+class Fake(Protocol):
+    """What answers for an origin."""
+
+    @property
+    def url(self) -> str:
+        """Its base address, without a trailing slash."""
+
+
 class Interception(AbstractContextManager["Interception"]):
     """Requests to one origin, answered by a fake; active from construction to ``close()``.
 
     Raises ``ContractError`` when the origin is intercepted already.
     """
 
-    def __init__(self, handle: Handle, origin: str, ca_file: str | None = None) -> None:
+    def __init__(self, handle: Fake, origin: str, ca_file: str | None = None) -> None:
         self._key = parse_origin(origin)
         self.origin = origin.rstrip("/")
         self._open = origins.redirect(self._key, Detour(handle.url, ca_file))

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from http.client import HTTPMessage
 from typing import TYPE_CHECKING, Any
 
-from ..http.app import Answer, Request
+from ..http.messages import Answer, Request
 from ..http.server import http_date
 
 if TYPE_CHECKING:

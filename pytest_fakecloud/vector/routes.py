@@ -21,7 +21,8 @@ import orjson
 from ..core.auth import bearer_token, same
 from ..core.errors import ServiceError
 from ..core.matching import TEXT, Field
-from ..http.app import Answer, App, Request
+from ..http.app import App
+from ..http.messages import Answer, Request
 from ..http.readers import decode_segment
 from ..http.routing import Route
 from . import errors

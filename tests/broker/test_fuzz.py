@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request
 
 from .conftest import START
 

@@ -23,7 +23,7 @@ from pytest_fakecloud.core.journal import Call
 from pytest_fakecloud.core.matching import TEXT, Field
 from pytest_fakecloud.faults.plan import Fault, FaultPlan
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request
 
 from ..demo import Demo, Raw
 

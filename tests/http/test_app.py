@@ -11,15 +11,10 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import Call
+from pytest_fakecloud.core.problems import Problems
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import (
-    Answer,
-    App,
-    Effect,
-    Problems,
-    Request,
-    Stream,
-)
+from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
 
 from ..demo import Demo
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud, ContractError, Reply
 from pytest_fakecloud.core.journal import Call, Event, Found
-from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.standalone import wire
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.codec import (

@@ -16,12 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.http.app import (
-    Answer,
-    Problems,
-    Request,
-    Stream,
-)
+from pytest_fakecloud.core.problems import Problems
+from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.hosts import Hosts
 from pytest_fakecloud.standalone.recordings import archive

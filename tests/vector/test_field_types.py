@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import Request
+from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.vector.handle import VectorIndex
 
 VALUES: Mapping[str, Any] = {

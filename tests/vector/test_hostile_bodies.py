@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.vector.fields import KNOWN
 from pytest_fakecloud.vector.handle import VectorIndex
 

@@ -25,14 +25,7 @@ import orjson
 
 from ...core.journal import CutBytes
 from ...core.timeparse import monotonic
-from ...http.app import (
-    OUTCOMES,
-    Answer,
-    Effect,
-    Request,
-    Response,
-    Stream,
-)
+from ...http.messages import OUTCOMES, Answer, Effect, Request, Response, Stream
 from ...http.server import serve_http
 from .. import errors
 from ..engine.config import memory_bytes

@@ -14,12 +14,8 @@ from ...core.auth import bearer_token, same
 from ...core.clock import Clock
 from ...core.errors import ServiceError
 from ...core.matching import TEXT, Field
-from ...http.app import (
-    Answer,
-    App,
-    Request,
-    Stream,
-)
+from ...http.app import App
+from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine

@@ -20,7 +20,8 @@ from werkzeug import Response as WerkzeugResponse
 
 from ...core.errors import ContractError
 from ...handle import Context, Handle, Snapshot
-from ...http.app import Answer, App, Request
+from ...http.app import App
+from ...http.messages import Answer, Request
 from ...http.routing import Route
 from .gateway import environ_of
 

@@ -19,7 +19,7 @@ from ...core import matching
 from ...core.matching import TEXT, Field, Question
 from ...faults.kinds import AnswerFault
 from ...faults.plan import Fault, FaultPlan
-from ...http.app import Answer, Request
+from ...http.messages import Answer, Request
 from ..arguments import number
 from ..errors import QueueError, burst_limited, daily_limited
 from ..model import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...http.app import Answer, Request
+from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.flow import FlowKey

@@ -7,7 +7,7 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from ...http.app import Answer, Request
+from ...http.messages import Answer, Request
 from ...http.readers import decode_segment, json_value
 from ..engine.publishing import Accepted
 from ..errors import bad_request, not_found

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Protocol
 
 from ...core.auth import bearer_token, same
 from ...core.matching import TEXT, Field
-from ...http.app import Answer, App, Request
+from ...http.app import App
+from ...http.messages import Answer, Request
 from ...http.readers import decode_segment, json_value
 from ...http.routing import Route
 from .. import errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...http.app import Answer, Request
+from ...http.messages import Answer, Request
 from ...http.readers import json_value
 from ...http.routing import Route
 from ..engine.engine import Engine

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...http.app import Answer, Request
+from ...http.messages import Answer, Request
 from ...http.readers import json_value
 from ...http.routing import Route
 from ..engine.engine import Engine

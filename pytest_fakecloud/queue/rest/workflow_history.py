@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...http.app import Request
+from ...http.messages import Request
 from ...http.routing import Route
 from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine

@@ -27,7 +27,7 @@ if os.name == "nt":
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.engine import quota
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer

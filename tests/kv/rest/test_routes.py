@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import Answer, Request
+from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.rest.sse import EventStream
 

@@ -1,0 +1,173 @@
+"""What goes in and what comes out: requests as they came, answers, streams, and ruined connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..core.journal import Call
+from .readers import query_items
+
+__all__ = [
+    "JSON_TYPE",
+    "OUTCOMES",
+    "Answer",
+    "Effect",
+    "Headers",
+    "Request",
+    "Response",
+    "Serve",
+    "Stream",
+]
+
+Headers: TypeAlias = Sequence[tuple[str, str]]
+JSON_TYPE = "application/json"
+
+
+class Request:
+    """A request as it came in: nothing decoded, nothing merged.
+
+    ``target`` is the raw request target (Latin-1 text of the bytes), ``path`` and ``query_string``
+    its two halves, ``headers`` the raw list of names and values, ``client`` the peer's address,
+    ``principal`` what authentication returned, ``params`` the raw parameters of the route's pattern,
+    ``route`` the endpoint's name, ``call`` the journal's record until the answer is made.
+    ``head_bytes`` is about how long target and headers are, where they came over a socket.
+    """
+
+    __slots__ = (
+        "_lower",
+        "body",
+        "call",
+        "client",
+        "head_bytes",
+        "headers",
+        "method",
+        "params",
+        "path",
+        "principal",
+        "query_string",
+        "route",
+        "target",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        headers: Headers = (),
+        body: bytes = b"",
+        client: tuple[str, int] | None = None,
+    ) -> None:
+        self.method = method
+        self.target = target
+        path, _, self.query_string = target.partition("?")
+        # A client behind a proxy setting sends the absolute form; only its path matters here.
+        if not path.startswith("/"):
+            _, _, rest = path.partition("://")
+            path = "/" + rest.partition("/")[2]
+        self.path = path
+        self.headers = headers
+        self.body = body
+        self.client = client
+        self.principal: Any = None
+        self.params: dict[str, str] = {}
+        self.route = ""
+        self.head_bytes = 0
+        self.call: Call = _NO_CALL
+        self._lower: dict[str, str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.target}"
+
+    @property
+    def client_address(self) -> str:
+        """The peer's IP address; loopback when there is no socket."""
+        return self.client[0] if self.client else "127.0.0.1"
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name, whatever its spelling, or None."""
+        lower = self._lower
+        if lower is None:
+            lower = self._lower = {}
+            for key, value in self.headers:
+                lower.setdefault(key.lower(), value)
+        return lower.get(name.lower())
+
+    def forget(self) -> None:
+        """Let go of what only the pipeline needs: the journal keeps every request."""
+        self._lower = None
+        self.call = _NO_CALL
+
+    def header_all(self, name: str) -> list[str]:
+        """Every value of a header, in order."""
+        wanted = name.lower()
+        return [value for key, value in self.headers if key.lower() == wanted]
+
+    def query_items(self) -> list[tuple[str, str]]:
+        """Decoded names and values of the query, in order, duplicates and empty values kept."""
+        return query_items(self.query_string) if self.query_string else []
+
+    def query(self, name: str) -> str | None:
+        """The first query value of that name, or None."""
+        if not self.query_string:
+            return None
+        return next((value for key, value in self.query_items() if key == name), None)
+
+
+_NO_CALL = Call(0, 0, "", "", "", "")
+
+
+@dataclass(slots=True)
+class Answer:
+    """A whole response: ``bytes`` bodies go out as they are, any other object as JSON."""
+
+    body: object = b""
+    status: int = 200
+    headers: Headers = ()
+    content_type: str | None = JSON_TYPE
+
+
+@dataclass(slots=True)
+class Stream:
+    """A response whose chunks come as they are made (server-sent events).
+
+    ``chunks`` is closed when the client goes or the server does; ``on_close`` runs once after.
+    """
+
+    chunks: Iterator[bytes]
+    content_type: str = "text/event-stream"
+    status: int = 200
+    headers: Headers = ()
+    on_close: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class Effect:
+    """What a fault does to the connection instead of answering well.
+
+    ``kind`` is ``"drop"`` (close without an answer, the engine was not reached), ``"lose"`` (the
+    same, after the engine did what ``answer`` would have told), ``"refuse"`` (as if nobody
+    listened), ``"hang"`` (stay silent until the client gives up or the server closes) or
+    ``"truncate"`` (announce the whole answer, send the first ``keep`` bytes of its body, close).
+    ``reset`` closes with a TCP reset.
+    """
+
+    kind: str
+    answer: Answer | None = None
+    keep: int = 0
+    reset: bool = False
+
+
+Response: TypeAlias = Answer | Stream | Effect
+Serve: TypeAlias = Callable[[], Response]
+"""What would happen to a request without a fault."""
+
+OUTCOMES = {
+    "drop": "dropped",
+    "refuse": "refused",
+    "lose": "lost",
+    "hang": "hung",
+    "truncate": "truncated",
+}
+"""What the journal calls a request that an effect befell."""
