@@ -29,10 +29,10 @@ _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 _PART = re.compile(r"(\w+)(?:\[[^\]]*(?:\[[^\]]*\][^\]]*)*\])?(?: \| |$)")
 
 
-_known: dict[type, Mapping[str, str]] = {}
+_known: dict[type[Any], Mapping[str, str]] = {}
 
 
-def _annotations(handle_class: type) -> Mapping[str, str]:
+def _annotations(handle_class: type[Any]) -> Mapping[str, str]:
     found = _known.get(handle_class)
     if found is None:
         parameters = inspect.signature(handle_class.__init__).parameters.values()
@@ -41,12 +41,12 @@ def _annotations(handle_class: type) -> Mapping[str, str]:
     return found
 
 
-def setting_names(handle_class: type) -> tuple[str, ...]:
+def setting_names(handle_class: type[Any]) -> tuple[str, ...]:
     """The keyword settings a handle takes."""
     return tuple(_annotations(handle_class))
 
 
-def check_settings(fixture: str, handle_class: type, settings: Mapping[str, Any]) -> None:
+def check_settings(fixture: str, handle_class: type[Any], settings: Mapping[str, Any]) -> None:
     """Refuse names a handle has no setting for, and values that are of no use; ``ContractError``.
 
     Checked here is what a wrong type would turn into something else without a word: ``"no"`` for a

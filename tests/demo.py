@@ -6,9 +6,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pytest_fakecloud.core.errors import ServiceError
+from pytest_fakecloud.core.matching import TEXT, Field
 from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Request, Stream
@@ -46,6 +47,7 @@ class Engine:
 
 class DemoApp(App):
     service = "demo"
+    fact_fields: ClassVar[dict[str, Field]] = {"command": Field(TEXT, several=True)}
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, check_function, shown
 from .found import Found, check_predicate, expect
@@ -45,6 +45,7 @@ __all__ = [
     "Found",
     "Journal",
     "NamesOf",
+    "Outcome",
 ]
 
 KEEP_BYTES = 128 * 1024 * 1024
@@ -57,6 +58,20 @@ ITEMS_OF_CUT = 16
 """Items that are left of a list among the facts that is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
 _PER_HEADER = 160  # what Python needs for a pair of texts besides their characters
+
+
+Outcome: TypeAlias = Literal[
+    "answered",
+    "broken off",
+    "dropped",
+    "hung",
+    "lost",
+    "open",
+    "refused",
+    "streamed",
+    "truncated",
+]
+"""What became of a call; it is ``"open"`` while its answer is not out."""
 
 
 class CutBytes(bytes):
@@ -108,10 +123,10 @@ class Call:
     ``at_us`` is the instant on the cloud's clock, ``target`` the request target as it came,
     ``headers`` the raw header list, ``route`` the name of the endpoint, ``facts`` what the service
     tells of the call (``command``, ``topic``, …), ``fault`` the fault applied, ``problem`` why a
-    strict test should fail, ``note`` the diagnosis for reports. ``outcome`` is ``"answered"``,
-    ``"dropped"``, ``"lost"``, ``"hung"`` or ``"open"`` while the answer is not out. ``reached`` tells
-    whether the endpoint did what was asked, whatever a fault made of its answer. ``cut`` names the
-    fields and facts of which the journal has kept the beginning only, with their true sizes.
+    strict test should fail, ``note`` the diagnosis for reports, ``outcome`` an ``Outcome``.
+    ``reached`` tells whether the endpoint did what was asked, whatever a fault made of its answer.
+    ``cut`` names the fields and facts of which the journal has kept the beginning only, with their
+    true sizes.
     """
 
     # One is made for every request, so only what is always known is set; the rest is the class's.
@@ -120,7 +135,7 @@ class Call:
     answer: bytes = b""
     route: str = ""
     fault: str | None = None
-    outcome: str = "open"
+    outcome: Outcome = "open"
     reached: bool = False
     problem: str | None = None
     note: str = ""
@@ -354,7 +369,7 @@ CALL_FIELDS: Mapping[str, Field] = {
             "answer": BYTES,
             "route": TEXT,
             "fault": TEXT,
-            "outcome": one_of("outcome", ("answered", "dropped", "lost", "hung", "open")),
+            "outcome": one_of("outcome", get_args(Outcome)),
             "reached": FLAG,
             "problem": TEXT,
             "note": TEXT,
@@ -378,10 +393,9 @@ class CallNames(Sort):
         return isinstance(wanted, str) or isinstance(getattr(wanted, "pattern", None), str)
 
     def check(self, name: str, wanted: Any) -> None:
+        given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
         if callable(wanted) or not self.accepts(wanted):
-            raise ContractError(
-                f"{shown(wanted)} names no call: give {self.expected}, or fields by name"
-            )
+            raise ContractError(f"{given} names no call: give {self.expected}, or fields by name")
         if not isinstance(wanted, str):
             return
         method, space, target = wanted.partition(" ")
@@ -391,7 +405,7 @@ class CallNames(Sort):
             words = sorted(set(self._words()))
             if words and wanted.upper() not in (word.upper() for word in words):
                 raise ContractError(
-                    f"{wanted!r} is neither a route nor a command{nearest(wanted, words)}; "
+                    f"{given} is neither a route nor a command{nearest(wanted, words)}; "
                     f"give {self.expected}"
                 )
 

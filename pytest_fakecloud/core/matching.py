@@ -609,8 +609,9 @@ def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> Non
     """Raise ``ContractError`` for names that are no fields of this kind of item."""
     for name in given:
         if name not in known:
+            article = "an" if kind[:1] in "aeiou" else "a"
             raise ContractError(
-                f"{kind} has no field {name!r}{nearest(name, known)}; "
+                f"{article} {kind} has no field {name!r}{nearest(name, known)}; "
                 f"there are: {', '.join(sorted(known))}"
             )
 

@@ -75,7 +75,7 @@ class Fault:
         self.seen = 0
         self.origin = _caller()
         known = plan.fact_fields
-        check_fields(matchers, {*_COMMON, *known}, "a fault")
+        check_fields(matchers, {*_COMMON, *known}, "fault")
         self.times = count("times", matchers.get("times"), 1)
         self.skip = count("skip", matchers.get("skip"), 0) or 0
         self.route: str | None = matchers.get("route")
@@ -139,6 +139,8 @@ class Fault:
                 if any(each.why_not(facts.get(each.name, ABSENT)) for each in self._facts):
                     return False
             return self._when is None or self._when.why_not(request) is None
+        except ContractError as error:
+            raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
         except BaseException as error:  # what pytest.fail() raises is no Exception
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 

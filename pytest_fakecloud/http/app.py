@@ -14,7 +14,7 @@ from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import Call, Journal
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
-from .messages import OUTCOMES, Answer, Effect, Request, Response, Serve, Stream
+from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serve, Stream
 from .routing import Route, RouteMatch, RouteTable
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ class App:
             call.status = response.status
             call.outcome = "streamed"
         else:
-            call.outcome = OUTCOMES[response.kind]
+            call.outcome = OUTCOME_OF_EFFECT[response.kind]
             if response.answer is not None:
                 call.status = response.answer.status
         self.journal.answered(call)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..core.journal import Call
+from ..core.journal import Call, Outcome
 from .readers import query_items
 
 __all__ = [
     "JSON_TYPE",
-    "OUTCOMES",
+    "OUTCOME_OF_EFFECT",
     "Answer",
     "Effect",
     "Headers",
@@ -163,7 +163,7 @@ Response: TypeAlias = Answer | Stream | Effect
 Serve: TypeAlias = Callable[[], Response]
 """What would happen to a request without a fault."""
 
-OUTCOMES = {
+OUTCOME_OF_EFFECT: Mapping[str, Outcome] = {
     "drop": "dropped",
     "refuse": "refused",
     "lose": "lost",

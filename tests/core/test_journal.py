@@ -420,9 +420,20 @@ def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Journal) -> None:
     assert small.facts["command"] == ["PUT"]
 
 
+class Worded(Teaching):
+    fact_fields = {**Teaching.fact_fields, "word": Field(TEXT)}  # noqa: RUF012
+
+    def words(self) -> tuple[str, ...]:
+        return ("PUT", "GET", "SET")
+
+
+WORDED = Worded()
+
+
 @pytest.fixture
 def cut(cloud: Journal) -> Journal:
     """A journal of a call that is whole, and of two of which only the beginning is left."""
+    cloud.learn("kv", WORDED)
     finished(cloud, b"a" * 60_000)
     finished(cloud, b"b" * 60_000)
     finished(cloud, b"c" * 60_000)

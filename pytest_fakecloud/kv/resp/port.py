@@ -25,7 +25,7 @@ import orjson
 
 from ...core.journal import CutBytes
 from ...core.timeparse import monotonic
-from ...http.messages import OUTCOMES, Answer, Effect, Request, Response, Stream
+from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from ...http.server import serve_http
 from .. import errors
 from ..engine.config import memory_bytes
@@ -271,7 +271,7 @@ class PortConnection:
             call.answer = _as_resp(response, self.session.resp)
             self._put(call.answer)
             return True
-        call.outcome = OUTCOMES[response.kind]
+        call.outcome = OUTCOME_OF_EFFECT[response.kind]
         self._befall(response)
         return False
 
