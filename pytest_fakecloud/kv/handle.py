@@ -12,15 +12,8 @@ from ..core.errors import ContractError
 from ..handle import Context, Handle, Snapshot
 from .acl.users import tester
 from .algorithms.glob import matcher
-from .engine.engine import Engine
+from .engine.engine import Engine, Session
 from .errors import CommandError
-from .model import (
-    DIALECTS,
-    MAX_KEY_SIZE,
-    Dialect,
-    Limits,
-    Session,
-)
 from .python_values import (
     Scalar,
     commands_for,
@@ -31,6 +24,7 @@ from .python_values import (
 from .races import Between, Place
 from .reply import Blocked
 from .rest.routes import Credentials, KVApp
+from .settings import DIALECTS, MAX_KEY_SIZE, Dialect, IntText, Isolation, Limits
 
 if TYPE_CHECKING:
     from .redis.engine import RedisEngine
@@ -76,9 +70,9 @@ class KVServer(Handle):
         max_connections: int | None = None,
         max_pending_entries: int | None = 1000,
         documented_only: bool = False,
-        int_text: Literal["integer", "int"] = "integer",
+        int_text: IntText = "integer",
         engine: str | None = None,
-        isolation: Literal["prefix", "database", "none"] = "prefix",
+        isolation: Isolation = "prefix",
     ) -> None:
         if dialect not in DIALECTS:
             raise ContractError(f"dialect={dialect!r} is unknown: give 'vendor' or 'redis'")
@@ -371,7 +365,7 @@ class KVServer(Handle):
 def _real_engine(
     context: Context,
     url: str,
-    isolation: Literal["prefix", "database", "none"],
+    isolation: Isolation,
     dialect: Dialect,
     max_key_size: int | None,
     documented_only: bool,

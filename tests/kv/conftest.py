@@ -20,9 +20,8 @@ import pytest
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.commands.server.process import REASONS
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.model import Session
 
 NOW = "2026-01-01T00:00:00Z"
 NOW_MS = 1767225600000

@@ -24,7 +24,7 @@ from ..table.registry import (
 )
 
 if TYPE_CHECKING:
-    from ..model import Dialect
+    from ..settings import Dialect
 
 __all__ = [
     "ANONYMOUS",

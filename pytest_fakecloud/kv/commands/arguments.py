@@ -9,9 +9,10 @@ from typing import Protocol
 
 from .. import errors
 from ..algorithms.glob import matcher
+from ..engine.engine import Session
 from ..errors import CommandError
-from ..model import Config, Session
 from ..reply import NIL_ARRAY, Blocked, Reply
+from ..table.config import Config
 from ..table.registry import Args
 from ..table.syntax import (
     I64_MAX,

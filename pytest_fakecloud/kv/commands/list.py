@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from .. import errors
+from ..engine.engine import Session
 from ..errors import CommandError, wrong_arity
-from ..model import Session
 from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, parse_int

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from .. import errors
 from ..algorithms.glob import matcher
+from ..engine.engine import Session
 from ..errors import CommandError
-from ..model import Session
 from ..reply import NO_REPLY, Reply
 from ..table.registry import Args, command
 from .server.help import help_reply

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from .. import errors
 from ..acl.users import Denied
+from ..engine.engine import Session
 from ..errors import CommandError
-from ..model import Session
 from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, CommandSpec, command
 
-__all__ = ["discard_transaction", "unwatch_all"]
-
-
-def unwatch_all(session: Session) -> None:
-    """Forget every key the session watches."""
-    for db, key, _ in session.watched:
-        watching = db.watchers.get(key)
-        if watching is not None and session in watching:
-            watching.remove(session)
-            if not watching:
-                del db.watchers[key]
-    session.watched.clear()
-    session.watch_broken = False
-
-
-def discard_transaction(session: Session) -> None:
-    """Leave the transaction, and stop watching."""
-    session.queue = None
-    session.aborted = False
-    unwatch_all(session)
+__all__: list[str] = []
 
 
 @command("MULTI")
@@ -51,7 +32,7 @@ def discard(session: Session, args: Args) -> Reply:
     """Leave the transaction without running what was queued."""
     if session.queue is None:
         raise CommandError(errors.DISCARD_WITHOUT_MULTI)
-    discard_transaction(session)
+    session.discard_transaction()
     return OK
 
 
@@ -65,7 +46,7 @@ def exec_(session: Session, args: Args) -> Reply:
     broken = session.watch_broken or any(
         existed and not db.exists(key) for db, key, existed in session.watched
     )
-    discard_transaction(session)
+    session.discard_transaction()
     if aborted:
         raise CommandError(errors.EXECABORT)
     if broken:
@@ -109,5 +90,5 @@ def watch(session: Session, args: Args) -> Reply:
 @command("UNWATCH")
 def unwatch(session: Session, args: Args) -> Reply:
     """Forget every watched key."""
-    unwatch_all(session)
+    session.unwatch()
     return OK

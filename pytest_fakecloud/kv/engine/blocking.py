@@ -9,7 +9,7 @@ from ..reply import Blocked, Reply
 
 if TYPE_CHECKING:
     from ...core.clock import Clock
-    from ..model import Session
+    from .client import Client
     from .keyspace import Keyspace
 
 __all__ = ["Waiter", "Waiters"]
@@ -22,7 +22,7 @@ class Waiter:
 
     __slots__ = ("blocked", "db", "deadline_us", "done", "reply", "session", "signal")
 
-    def __init__(self, session: Session, blocked: Blocked, clock: Clock) -> None:
+    def __init__(self, session: Client, blocked: Blocked, clock: Clock) -> None:
         self.session = session
         self.db = session.db
         self.blocked = blocked
@@ -65,7 +65,7 @@ class Waiters:
         """What the session of that number waits for, or None."""
         return next((w for w in self._waiting if w.session.id == session_id), None)
 
-    def serve(self, databases: list[Keyspace]) -> None:
+    def serve(self, databases: list[Keyspace], now_ms: int) -> None:
         """Let those try again whose keys were touched, as long as that changes anything."""
         while True:
             touched = {(db.index, key) for db in databases for key in db.on_touch or ()}
@@ -76,10 +76,10 @@ class Waiters:
                     db.on_touch.clear()
             for waiter in list(self._waiting):
                 if any((waiter.db.index, key) in touched for key in waiter.blocked.keys):
-                    self._try(waiter)
+                    self._try(waiter, now_ms)
 
-    def _try(self, waiter: Waiter) -> None:
-        waiter.db.now_ms = waiter.session.engine.now_ms
+    def _try(self, waiter: Waiter, now_ms: int) -> None:
+        waiter.db.now_ms = now_ms
         try:
             reply = waiter.blocked.attempt()
         except CommandError as error:

@@ -22,8 +22,9 @@ from ..values.stream import Stream
 from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
-    from ..model import Limits, Session
+    from ..settings import Limits
     from ..table.registry import CommandSpec
+    from .client import Client
     from .keyspace import Keyspace
 
 __all__ = ["Capacity", "content_size"]
@@ -43,7 +44,7 @@ class Capacity:
         self._limits = limits
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
 
-    def check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise the vendor's error when a command that writes would pass a bound."""
         limits = self._limits
         # No key is longer than the longest word: what nearly every line is spared by.

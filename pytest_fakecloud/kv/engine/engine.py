@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from .. import commands as _commands
 from ..acl.log import AclLog
 from ..acl.users import (
     ANONYMOUS,
@@ -31,23 +30,18 @@ from ..errors import (
     unknown_subcommand,
     wrong_arity,
 )
-from ..model import (
-    Dialect,
-    Limits,
-    Session,
-    Transport,
-    User,
-)
+from ..model import Transport, User
 from ..reply import QUEUED, Blocked, Reply
 from ..scripting.scripts import Scripting, ScriptingCopy
+from ..settings import VERSION, Dialect, Limits
 from ..table.availability import check_over_rest
+from ..table.config import Config
 from ..table.documented import DOCUMENTED
 from ..table.registry import LOOKUP, CommandSpec
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
-from .config import Config
+from .client import Client, Monitor
 from .frequency import Frequencies
-from .info import VERSION
 from .keyspace import Keyspace, KeyspaceCopy
 from .monitor import monitor_line
 from .notifications import Notifications
@@ -55,7 +49,7 @@ from .pubsub import PubSub
 from .statistics import Statistics
 from .tracking import Tracking
 
-__all__ = ["Engine", "EngineCopy"]
+__all__ = ["Engine", "EngineCopy", "Session"]
 
 _FRAME = frozenset({"MULTI", "EXEC"})
 """What the transaction endpoint is made of, which needs no permission beyond its commands'."""
@@ -71,6 +65,25 @@ class EngineCopy:
     users: dict[str, AclUser]
     rest_tokens: dict[str, RestToken]
     config: Mapping[str, str]
+
+
+class Session(Client):
+    """A client of an engine, as commands are given it."""
+
+    __slots__ = ("engine",)
+
+    def __init__(
+        self,
+        engine: Engine,
+        user: User,
+        db: Keyspace,
+        transport: Transport,
+        resp: int,
+        address: str,
+        id: int,
+    ) -> None:
+        super().__init__(user, db, transport, resp, address, id, engine.clock.now_us())
+        self.engine = engine
 
 
 class Engine:
@@ -123,16 +136,15 @@ class Engine:
         """REST tokens made for users; a token ends with its user and with its password."""
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
-        self.monitors: list[Callable[[int, Session, list[bytes]], None]] = []
-        """Called with each command that runs: the instant in microseconds, who, the line."""
+        self.monitors: list[Monitor] = []
         self.waiters = Waiters()
-        self.tracking = Tracking(self)
+        self.connected: dict[int, Session] = {}
+        """The sessions of the database port, by number."""
+        self.tracking = Tracking(self.connected)
         self.notifications = Notifications(self)
         self.running: CommandSpec | None = None
         """The command that runs, or ran last."""
         self._notes_touches = False
-        self.connected: dict[int, Session] = {}
-        """The sessions of the database port, by number."""
         self.streaming: set[Session] = set()
         """The sessions of event streams."""
         self._sessions = itertools.count(1)
@@ -156,6 +168,11 @@ class Engine:
     def clients(self) -> list[Session]:
         """The sessions of the database port; others may come and go meanwhile."""
         return list(self.connected.copy().values())
+
+    def describe(self, session: Client, running: str = "") -> bytes:
+        """One line of CLIENT LIST; ``running`` is the command it is asked with, if it is its own."""
+        waits = self.waiters.of(session.id) is not None
+        return session.describe(self.now_us, waits=waits, running=running)
 
     @property
     def run_id(self) -> str:
@@ -202,7 +219,7 @@ class Engine:
         return spec.function(session, argv[spec.skip :])
 
     def _admit(
-        self, session: Session, argv: list[bytes], *, beside: bool = False
+        self, session: Client, argv: list[bytes], *, beside: bool = False
     ) -> CommandSpec | None:
         """The command to run; None when the line was queued in an open transaction."""
         spec: CommandSpec | None = None
@@ -231,7 +248,7 @@ class Engine:
             if spec is not None:
                 self.statistics.of(spec).rejected += 1
             if spec is not None and spec.name == "EXEC":
-                _commands.transactions.discard_transaction(session)
+                session.discard_transaction()
                 raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
             raise
         return spec
@@ -245,20 +262,20 @@ class Engine:
             elif keyspace.on_touch is None:
                 keyspace.on_touch = set()
 
-    def _after(self, session: Session) -> None:
+    def _after(self, session: Client) -> None:
         """Tell who tracks touched keys, and serve who waits for them."""
         if self.tracking:
             touched = [key for keyspace in self.databases for key in keyspace.on_touch or ()]
             if touched:
                 self.tracking.tell(sorted(touched), session)
         if self.waiters:
-            self.waiters.serve(self.databases)
+            self.waiters.serve(self.databases, self.now_ms)
         else:
             for keyspace in self.databases:
                 if keyspace.on_touch:
                     keyspace.on_touch.clear()
 
-    def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise the NOPERM error, and note it, unless the session's user may run the line."""
         if session.transport == "rest" and spec.name in _FRAME:
             return
@@ -274,10 +291,10 @@ class Engine:
             raise
 
     def log_denied(
-        self, session: Session, reason: str, context: str, object: bytes, name: str
+        self, session: Client, reason: str, context: str, object: bytes, name: str
     ) -> None:
         """Put a refusal into what ACL LOG shows."""
-        client = _commands.client.describe(session).rstrip(b"\n")
+        client = self.describe(session).rstrip(b"\n")
         user = name.encode("utf-8", "surrogateescape")
         self.acl_log.add(reason, context, object, user, self.clock.now_us(), client)
 
@@ -285,7 +302,7 @@ class Engine:
         # The vendor's service takes UNLINK without keys, as its clients' users found.
         return spec.name == "UNLINK" and self.dialect == "vendor"
 
-    def block(self, session: Session, blocked: Blocked) -> Waiter:
+    def block(self, session: Client, blocked: Blocked) -> Waiter:
         """Let a session wait for what a blocking command returned.
 
         The transport waits on ``waiter.signal`` until ``waiter.done`` or its deadline, and
@@ -298,7 +315,7 @@ class Engine:
             # Between the command and this, somebody may have brought what it waits for.
             for key in blocked.keys:
                 session.db.touch(key, "")
-            self.waiters.serve(self.databases)
+            self.waiters.serve(self.databases, self.now_ms)
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
@@ -314,9 +331,9 @@ class Engine:
             self.forget_state(session)
             self.connected.pop(session.id, None)
 
-    def forget_state(self, session: Session) -> None:
+    def forget_state(self, session: Client) -> None:
         """Take everything off a session that an ended connection would lose."""
-        _commands.transactions.discard_transaction(session)
+        session.discard_transaction()
         self.pubsub.drop(session)
         if session.tracking is not None:
             self.tracking.stop(session)
@@ -325,7 +342,7 @@ class Engine:
             self.monitors.remove(session.monitor)
             session.monitor = None
 
-    def disconnect(self, session: Session) -> None:
+    def disconnect(self, session: Client) -> None:
         """Have a connection or event stream closed by its transport."""
         session.closing = True
         waiter = self.waiters.of(session.id)
@@ -335,10 +352,10 @@ class Engine:
         if session.wake is not None:
             session.wake()
 
-    def show_commands(self, session: Session) -> None:
+    def show_commands(self, session: Client) -> None:
         """Push every command that runs to a session, as MONITOR shows it."""
 
-        def show(at_us: int, other: Session, argv: list[bytes]) -> None:
+        def show(at_us: int, other: Client, argv: list[bytes]) -> None:
             session.push([monitor_line(at_us, other, argv)])
 
         if session.monitor is None:
@@ -431,11 +448,11 @@ class Engine:
             return found
         return spec
 
-    def offers(self, session: Session, spec: CommandSpec) -> bool:
+    def offers(self, session: Client, spec: CommandSpec) -> bool:
         """Whether a session may know of a command at all."""
         return self._offered is None or spec.name in self._offered or session.transport == "local"
 
-    def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+    def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that was checked already: arity, permission, availability."""
         start_us = self.clock.now_us()
         if not session.in_exec and not session.in_script:
@@ -460,7 +477,7 @@ class Engine:
             self._finish(session, spec, argv, start_us)
 
     def _run_of_port(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
+        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
     ) -> Reply:
         """Run a command of a connection, which is listed, may track keys or leave no traces."""
         assert spec.function is not None
@@ -534,7 +551,7 @@ class Engine:
             if self.tracking:
                 self.tracking.tell_all()
             if self.waiters:
-                self.waiters.serve(self.databases)
+                self.waiters.serve(self.databases, self.now_ms)
 
     def forget_past(self) -> None:
         """Begin figures and logs anew and end a pause of the port: what no copy holds."""
@@ -570,9 +587,7 @@ class Engine:
         for keyspace in self.databases:
             keyspace.now_ms = self.now_ms
 
-    def _finish(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
-    ) -> None:
+    def _finish(self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int) -> None:
         count = self.statistics.commands.get(spec)
         if count is None:
             count = self.statistics.of(spec)
@@ -586,12 +601,12 @@ class Engine:
         if self.monitors and not spec.hidden:
             self._show(session, argv, start_us)
 
-    def _show(self, session: Session, argv: list[bytes], at_us: int) -> None:
+    def _show(self, session: Client, argv: list[bytes], at_us: int) -> None:
         for monitor in self.monitors:
             monitor(at_us, session, argv)
 
     def _note_slow(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, usec: int
+        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, usec: int
     ) -> None:
         slower = self.config.number("slowlog-log-slower-than")
         if 0 <= slower <= usec and not spec.unlogged:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...core.ids import RandomStream
-    from .config import Config
+    from ..table.config import Config
 
 __all__ = ["Frequencies"]
 

@@ -17,10 +17,10 @@ from ..values.hashes import HashValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..model import Config, Session
+    from ..table.config import Config
     from .frequency import Frequencies
 
-__all__ = ["Keyspace", "KeyspaceCopy", "String", "Value", "type_name"]
+__all__ = ["Keyspace", "KeyspaceCopy", "String", "Value", "Watcher", "type_name"]
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -40,6 +40,12 @@ class Value(Protocol):
 
     def __len__(self) -> int:
         """The number of elements; a value without any is removed (streams excepted)."""
+
+
+class Watcher(Protocol):
+    """Who is to know when a key it watches was touched."""
+
+    watch_broken: bool
 
 
 def type_name(value: object) -> str:
@@ -95,7 +101,7 @@ class Keyspace:
         self.accessed: dict[bytes, int] = {}
         self.volatile: dict[bytes, int] = {}
         """The instant at which the first field of a hash goes, for hashes that have such fields."""
-        self.watchers: dict[bytes, list[Session]] = {}
+        self.watchers: dict[bytes, list[Watcher]] = {}
         self.frequencies: Frequencies | None = None
         """Counters of accesses, under an LFU policy only."""
         self.changes = 0
@@ -375,8 +381,8 @@ class Keyspace:
             self.frequencies.forget(key)
 
     def _tell(self, key: bytes) -> None:
-        for session in self.watchers.get(key, ()):
-            session.watch_broken = True
+        for watcher in self.watchers.get(key, ()):
+            watcher.watch_broken = True
         if self.on_touch is not None:
             self.on_touch.add(key)
 

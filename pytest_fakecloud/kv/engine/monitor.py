@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..model import Session
+    from .client import Client
 
 __all__ = ["monitor_line", "quoted", "without_secrets"]
 
@@ -21,7 +21,7 @@ _ESCAPES = {
 }
 
 
-def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
+def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
     """``seconds.micros [db address] "WORD" "word"`` for a command that ran."""
     seconds, microseconds = divmod(at_us, 1_000_000)
     words = b" ".join(map(quoted, without_secrets(argv)))

@@ -8,15 +8,19 @@ observed on Redis 7.0, those of fields with an expiry on Valkey 9.1; those of JS
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..table.registry import CommandSpec
 
 if TYPE_CHECKING:
-    from .engine import Engine
-    from .keyspace import Keyspace
+    from contextlib import AbstractContextManager
 
-__all__ = ["Notifications"]
+    from ...core.clock import Clock
+    from ..table.config import Config
+    from .keyspace import Keyspace
+    from .pubsub import PubSub
+
+__all__ = ["Notifications", "Notifying"]
 
 _CLASSES = {
     "g": "del expire persist rename_from rename_to move_from move_to copy_to restore",
@@ -71,10 +75,27 @@ _READING_WRITERS = frozenset(
 """Commands that write and still miss a key they read."""
 
 
+class Notifying(Protocol):
+    """What notifications need of an engine."""
+
+    clock: Clock
+    config: Config
+    databases: list[Keyspace]
+    pubsub: PubSub
+    running: CommandSpec | None
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """What keeps others from running commands."""
+
+    def remove_expired(self) -> None:
+        """Remove what is expired by now."""
+
+
 class Notifications:
     """Turns what keyspaces report into messages, while the configuration asks for any."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Notifying) -> None:
         self._engine = engine
         self._letters: frozenset[str] = frozenset()
         self._planned_us: int | None = None

@@ -8,7 +8,7 @@ from ..algorithms.glob import matcher
 from ..reply import Push
 
 if TYPE_CHECKING:
-    from ..model import Session
+    from .client import Client
 
 __all__ = ["KINDS", "PubSub"]
 
@@ -29,15 +29,15 @@ class PubSub:
     """
 
     def __init__(self) -> None:
-        self._listeners: dict[str, dict[bytes, dict[Session, None]]] = {kind: {} for kind in KINDS}
+        self._listeners: dict[str, dict[bytes, dict[Client, None]]] = {kind: {} for kind in KINDS}
 
-    def subscribe(self, session: Session, kind: str, name: bytes) -> None:
+    def subscribe(self, session: Client, kind: str, name: bytes) -> None:
         """Let a session listen, and tell it so together with its number of subscriptions."""
         session.subscriptions[kind][name] = None
         self._listeners[kind].setdefault(name, {})[session] = None
         session.push(Push([_WORDS[kind][0], name, self._count(session, kind)]))
 
-    def unsubscribe(self, session: Session, kind: str, names: list[bytes]) -> None:
+    def unsubscribe(self, session: Client, kind: str, names: list[bytes]) -> None:
         """Let a session listen no more to the names (all of that kind when none are given)."""
         word = _WORDS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
@@ -46,7 +46,7 @@ class PubSub:
                 self._forget(session, kind, name)
             session.push(Push([word, name, self._count(session, kind)]))
 
-    def drop(self, session: Session) -> None:
+    def drop(self, session: Client) -> None:
         """Forget a session that is gone, without telling it."""
         for kind in KINDS:
             for name in list(session.subscriptions[kind]):
@@ -80,7 +80,7 @@ class PubSub:
         """How many sessions listen to a name."""
         return len(self._listeners[kind].get(name, ()))
 
-    def _forget(self, session: Session, kind: str, name: bytes) -> None:
+    def _forget(self, session: Client, kind: str, name: bytes) -> None:
         session.subscriptions[kind].pop(name, None)
         sessions = self._listeners[kind].get(name)
         if sessions is not None:
@@ -88,7 +88,7 @@ class PubSub:
             if not sessions:
                 del self._listeners[kind][name]
 
-    def _count(self, session: Session, kind: str) -> Any:
+    def _count(self, session: Client, kind: str) -> Any:
         # Shard channels are counted by themselves, channels and patterns together.
         if kind == "shard":
             return len(session.subscriptions["shard"])

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from ..errors import MAX_DAILY_REQUESTS, MAX_REQUESTS
-from ..model import Limits
+from ..settings import Limits
 
 __all__ = ["NO_QUOTA", "Quota"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..model import Session
     from ..table.registry import CommandSpec
+    from .client import Client
 
 __all__ = ["CommandCount", "SlowCommand", "Statistics"]
 
@@ -68,7 +68,7 @@ class Statistics:
         self.errors[word] = self.errors.get(word, 0) + 1
 
     def add_slow(
-        self, session: Session, argv: list[bytes], at_us: int, usec: int, longest: int
+        self, session: Client, argv: list[bytes], at_us: int, usec: int, longest: int
     ) -> None:
         """Put a command into the slow log, arguments shortened as the server does it."""
         shown = [

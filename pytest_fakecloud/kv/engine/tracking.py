@@ -2,60 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..reply import Push
 
 if TYPE_CHECKING:
-    from ..model import Session
     from ..table.registry import CommandSpec
-    from .engine import Engine
+    from .client import Client, TrackingOptions
 
-__all__ = ["Tracking", "TrackingOptions"]
+__all__ = ["Tracking"]
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "MULTI", "EXEC"})
 """What stands between CLIENT CACHING and the command, or transaction, it is for."""
 _CHANNEL = b"__redis__:invalidate"
 
 
-@dataclass(slots=True)
-class TrackingOptions:
-    """What a session asked for; ``caching`` is its last CLIENT CACHING, for one command."""
-
-    redirect: int = 0
-    prefixes: list[bytes] = field(default_factory=list)
-    words: frozenset[str] = frozenset()
-    caching: bool | None = None
-
-
 class Tracking:
     """The keys sessions have read, and the sessions that want to hear of whole prefixes.
 
     A key is forgotten once its readers were told, as they must read it again to be told again.
-    Called under the engine's lock.
+    ``connected`` are the clients of the database port by number, to whom messages can be
+    redirected. Called under the engine's lock.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, connected: Mapping[int, Client]) -> None:
+        self._connected = connected
         self._readers: dict[bytes, dict[int, None]] = {}
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, Client] = {}
 
     def __bool__(self) -> bool:
         return bool(self._sessions)
 
-    def start(self, session: Session, options: TrackingOptions) -> None:
+    def start(self, session: Client, options: TrackingOptions) -> None:
         """Begin to track for a session, or go on with other options."""
         session.tracking = options
         self._sessions[session.id] = session
 
-    def stop(self, session: Session) -> None:
+    def stop(self, session: Client) -> None:
         """Track no longer for a session; may be called any number of times."""
         session.tracking = None
         self._sessions.pop(session.id, None)
 
-    def note(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Remember the keys a session has just read, as far as its options ask for it."""
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
@@ -72,7 +61,7 @@ class Tracking:
         for place, _ in spec.key_positions(argv):
             self._readers.setdefault(argv[place], {})[session.id] = None
 
-    def tell(self, keys: Iterable[bytes], writer: Session | None) -> None:
+    def tell(self, keys: Iterable[bytes], writer: Client | None) -> None:
         """Tell everybody concerned that keys have changed; ``writer`` is who changed them."""
         changed = dict.fromkeys(keys)
         for session in list(self._sessions.values()):
@@ -96,13 +85,13 @@ class Tracking:
                 self._send(session, session.tracking, None)
         self._readers.clear()
 
-    def _send(self, session: Session, options: TrackingOptions, keys: list[bytes] | None) -> None:
+    def _send(self, session: Client, options: TrackingOptions, keys: list[bytes] | None) -> None:
         if not options.redirect:
             # In version 2 of the protocol only a redirection can carry the message.
             if session.resp == 3:
                 session.push(Push([b"invalidate", keys]))
             return
-        target = self._engine.connected.get(options.redirect)
+        target = self._connected.get(options.redirect)
         if target is None:
             if session.resp == 3:
                 session.push(Push([b"tracking-redir-broken", options.redirect]))

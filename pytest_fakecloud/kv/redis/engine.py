@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from ...core.clock import Clock
@@ -47,6 +47,7 @@ from ..reply import (
     Reply,
     Status,
 )
+from ..settings import Isolation
 from ..table.availability import check_over_rest
 from ..table.documented import DOCUMENTED
 from ..table.registry import CommandSpec
@@ -57,9 +58,8 @@ from .names import Names, Prepared, find_spec
 from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 
-__all__ = ["Isolation", "RedisCopy", "RedisEngine"]
+__all__ = ["RedisCopy", "RedisEngine"]
 
-Isolation = Literal["prefix", "database", "none"]
 _CLAIM_MS = 600_000
 _REFRESH = 60.0
 CLOSE_PATIENCE = 0.5

@@ -28,7 +28,6 @@ from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from ...http.server import serve_http
 from .. import errors
-from ..engine.config import memory_bytes
 from ..engine.monitor import without_secrets
 from ..errors import CommandError
 from ..reply import (
@@ -40,6 +39,7 @@ from ..reply import (
     to_resp,
 )
 from ..rest.requests import CommandName
+from ..table.config import memory_bytes
 from ..table.registry import LOOKUP, CommandSpec
 from .answers import Raw, as_resp, written
 from .parser import CommandReader, ProtocolFault, way_in

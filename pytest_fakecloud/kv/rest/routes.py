@@ -18,10 +18,10 @@ from ...http.app import App
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from .. import errors
-from ..engine.engine import Engine
+from ..engine.engine import Engine, Session
 from ..engine.quota import NO_QUOTA, Quota
 from ..errors import CommandError, RestError
-from ..model import Limits, Session, User
+from ..model import User
 from ..races import Betweens
 from ..reply import (
     OK,
@@ -29,6 +29,7 @@ from ..reply import (
     to_json,
     to_resp,
 )
+from ..settings import Limits
 from ..table.registry import COMMANDS
 from .requests import (
     COMMAND,

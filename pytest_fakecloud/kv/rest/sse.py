@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.clock import Clock
-from ..engine.engine import Engine
+from ..engine.client import Client
+from ..engine.engine import Engine, Session
 from ..engine.monitor import monitor_line
-from ..model import Session
 
 __all__ = ["EventStream", "monitor_stream", "subscription_stream"]
 
@@ -115,7 +115,7 @@ def subscription_stream(
 def monitor_stream(engine: Engine, session: Session) -> EventStream:
     """Every command that runs, as server-sent events; the first is ``"OK"``."""
 
-    def see(at_us: int, session: Session, argv: list[bytes]) -> None:
+    def see(at_us: int, session: Client, argv: list[bytes]) -> None:
         outbox.put(monitor_line(at_us, session, argv))
 
     def opened() -> None:

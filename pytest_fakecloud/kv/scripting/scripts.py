@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
@@ -27,12 +27,13 @@ from .limits import Limits
 from .shebang import KEY_LOCKING, library_name, script_shebang
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..model import Session
+    from ..engine.client import Client
+    from ..settings import Dialect
+    from ..table.config import Config
     from ..table.registry import CommandSpec
     from .host import LuaHost, ScriptFailure
 
-__all__ = ["Function", "Library", "Script", "Scripting", "ScriptingCopy"]
+__all__ = ["Function", "Library", "Script", "ScriptedEngine", "Scripting", "ScriptingCopy"]
 
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 """Not writes, yet refused to read-only scripts."""
@@ -87,7 +88,7 @@ class ScriptingCopy:
 class _Run:
     """A script that runs; ``line`` is the command line of a function, None for a script."""
 
-    session: Session
+    session: Client
     read_only: bool
     keys: frozenset[bytes] | None
     name: bytes
@@ -104,7 +105,7 @@ class _Run:
 
 
 def _new_run(
-    session: Session,
+    session: Client,
     read_only: bool,
     keys: frozenset[bytes] | None,
     name: bytes,
@@ -114,10 +115,39 @@ def _new_run(
     return _Run(session, read_only, keys, name, line, now, now + _GIVE_WAY_SECONDS)
 
 
+class _Lock(Protocol):
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+
+class ScriptedEngine(Protocol):
+    """What scripts need of the engine they run in."""
+
+    dialect: Dialect
+    config: Config
+    now_us: int
+    started_us: int
+
+    @property
+    def lock(self) -> _Lock:
+        """What keeps others from running commands."""
+
+    def resolve(self, argv: list[bytes]) -> CommandSpec:
+        """The command a line names."""
+
+    def offers(self, session: Client, spec: CommandSpec) -> bool:
+        """Whether a client may know of a command at all."""
+
+    def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise the NOPERM error unless the client's user may run the line."""
+
+    def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
+        """Run a command line that was checked already."""
+
+
 class Scripting:
     """What EVAL, SCRIPT, FUNCTION and FCALL work on. The Lua host is built when first needed."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ScriptedEngine) -> None:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries: dict[bytes, Library] = {}
@@ -170,7 +200,7 @@ class Scripting:
             raise CommandError(errors.OUT_OF_MEMORY) from None
 
     def evaluate(
-        self, session: Session, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
+        self, session: Client, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
         """Run a kept script; raises NOSCRIPT when there is none of that digest."""
         script = self.scripts.get(sha)
@@ -250,7 +280,7 @@ class Scripting:
         self.functions.clear()
 
     def call_function(
-        self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
+        self, session: Client, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
         """Run a function of a library; raises when there is none of that name.
 
@@ -395,7 +425,7 @@ class Scripting:
                     raise errors.refusal(errors.dynamic_key(argv[place]))
         return spec
 
-    def _check_user(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def _check_user(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         try:
             self.engine.permit(session, spec, argv)
         except Denied as denied:

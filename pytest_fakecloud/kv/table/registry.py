@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .rows import NOT_OVER_REST, ROWS
 
 if TYPE_CHECKING:
-    from ..model import Session
     from ..reply import Reply
 
 __all__ = ["COMMANDS", "LOOKUP", "Args", "CommandSpec", "Function", "KeySpec", "command", "specs"]
 
 Args = list[bytes]
 """The arguments of a command, without its name (and without the name of a sub-command)."""
-Function = Callable[["Session", Args], "Reply"]
+Function = Callable[[Any, Args], "Reply"]
+"""What runs a command: it is given the session and the arguments. Only the modules of commands know
+what a session is, so that the table can stand below the engine."""
 F = TypeVar("F", bound=Function)
 
 _CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..algorithms.scanning import ScanOrder
 
 if TYPE_CHECKING:
-    from ..model import Config
+    from ..table.config import Config
     from .packing import Reader, Writer
 
 __all__ = ["HashValue"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .packing import Reader, Writer
 
 if TYPE_CHECKING:
-    from ..model import Config
+    from ..table.config import Config
 
 __all__ = [
     "DEEPEST", "JsonError", "JsonValue", "Layout", "copy_json", "depth", "equal", "merge",

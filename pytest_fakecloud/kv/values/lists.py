@@ -11,7 +11,7 @@ from .listpack import LISTPACK_OVERHEAD, entry_size
 from .packing import Reader, Writer
 
 if TYPE_CHECKING:
-    from ..model import Config
+    from ..table.config import Config
 
 LOAD = 512
 """Items of a block after a split; a block of more than twice that is split."""

@@ -9,7 +9,7 @@ from .integers import canonical_integer
 from .packing import Reader, Writer
 
 if TYPE_CHECKING:
-    from ..model import Config
+    from ..table.config import Config
 
 
 class SetValue:

@@ -23,7 +23,7 @@ from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
 from .packing import Reader, Writer
 
 if TYPE_CHECKING:
-    from ..model import Config
+    from ..table.config import Config
 
 __all__ = ["Entry", "Node", "Stream", "format_id", "make_id"]
 

@@ -11,7 +11,7 @@ from .packing import Reader, Writer
 from .score_order import Item, ScoreOrder
 
 if TYPE_CHECKING:
-    from ..model import Config
+    from ..table.config import Config
 
 __all__ = ["Item", "LexRange", "ScoreRange", "SortedSet"]
 

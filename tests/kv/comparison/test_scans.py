@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.engine.info import VERSION
+from pytest_fakecloud.kv.settings import VERSION
 
 from .faces import InProcess
 from .servers import RealServer, available

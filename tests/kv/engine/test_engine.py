@@ -7,8 +7,7 @@ import pytest
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.acl.users import RestToken
-from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.model import Session
+from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.reply import Blocked
 from tests.kv.conftest import Exercised, Run
 

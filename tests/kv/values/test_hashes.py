@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_fakecloud.kv.engine.config import Config
+from pytest_fakecloud.kv.table.config import Config
 from pytest_fakecloud.kv.values.hashes import HashValue
 
 

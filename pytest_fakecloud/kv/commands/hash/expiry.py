@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, invalid_expire
-from ...model import Session
 from ...reply import Reply
 from ...table.expiry import (
     EXPIRY_WORDS,

@@ -6,8 +6,8 @@ import math
 
 from ... import errors
 from ...algorithms.glob import matcher
+from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
-from ...model import Session
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import (

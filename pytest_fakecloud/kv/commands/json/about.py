@@ -18,7 +18,7 @@ from .matches import (
 )
 
 if TYPE_CHECKING:
-    from ...model import Session
+    from ...engine.engine import Session
 
 __all__: list[str] = []
 

@@ -33,7 +33,7 @@ from .matches import (
 )
 
 if TYPE_CHECKING:
-    from ...model import Session
+    from ...engine.engine import Session
     from ...values.json_path import Location, Path
 
 __all__: list[str] = []

@@ -24,7 +24,7 @@ from ...values.json import (
 )
 
 if TYPE_CHECKING:
-    from ...model import Session
+    from ...engine.engine import Session
     from ...values.json_path import Location, Path
 
 __all__ = [

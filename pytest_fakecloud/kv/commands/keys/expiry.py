@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...model import Session
+from ...engine.engine import Session
 from ...reply import Reply
 from ...table.expiry import is_met, parse_conditions, relative_ms
 from ...table.registry import Args, command

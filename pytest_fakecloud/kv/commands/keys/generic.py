@@ -6,9 +6,9 @@ from typing import Any
 
 from ... import errors
 from ...algorithms.glob import matcher
+from ...engine.engine import Session
 from ...engine.keyspace import Keyspace, type_name
 from ...errors import CommandError
-from ...model import Session
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import (

@@ -6,8 +6,8 @@ from functools import cmp_to_key
 from typing import Any
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import Reply
 from ...table.registry import (
     COMMANDS,

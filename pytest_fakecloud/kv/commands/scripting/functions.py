@@ -18,7 +18,7 @@ from ..server.help import help_reply
 from .scripts import keys_and_arguments
 
 if TYPE_CHECKING:
-    from ...model import Session
+    from ...engine.engine import Session
     from ...scripting.scripts import Library
 
 __all__: list[str] = []

@@ -12,7 +12,7 @@ from ...table.syntax import parse_int
 from ..server.help import help_reply
 
 if TYPE_CHECKING:
-    from ...model import Session
+    from ...engine.engine import Session
 
 __all__: list[str] = []
 

@@ -20,8 +20,8 @@ from ...acl.users import (
     members_of,
     password_hash,
 )
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int

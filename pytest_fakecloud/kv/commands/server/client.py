@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ... import errors
-from ...engine.tracking import TrackingOptions
+from ...engine.client import TrackingOptions
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import (
     NO_REPLY,
     OK,
@@ -20,66 +20,13 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, try_int
 from .help import help_reply
 
-__all__ = ["describe"]
-
-_BUFFERS = dict.fromkeys(
-    ("qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
-)
+__all__: list[str] = []
 
 
 def _name(text: bytes) -> bytes:
     if any(not 0x21 <= byte <= 0x7E for byte in text):
         raise CommandError(errors.CLIENT_NAME)
     return text
-
-
-def _flags(session: Session) -> str:
-    tracking = session.tracking
-    found = {
-        "O": session.monitor is not None,
-        "P": any(session.subscriptions.values()),
-        "x": session.queue is not None,
-        "b": session.engine.waiters.of(session.id) is not None,
-        "t": tracking is not None,
-        "B": tracking is not None and "bcast" in tracking.words,
-        "d": session.watch_broken,
-        "e": session.no_evict,
-        "T": session.no_touch,
-    }
-    return "".join(letter for letter, holds in found.items() if holds) or "N"
-
-
-def describe(session: Session, running: str = "") -> bytes:
-    """One line of CLIENT LIST, with the fields of Redis 7.2 in their order.
-
-    Decided here: buffers and their memory are 0, as there are none to measure.
-    """
-    now_us = session.engine.now_us
-    subscriptions, tracking = session.subscriptions, session.tracking
-    fields = {
-        "id": session.id,
-        "addr": session.address,
-        "laddr": session.local_address,
-        "fd": 8,
-        "name": session.name.decode("latin-1"),
-        "age": (now_us - session.created_us) // 1_000_000,
-        "idle": (now_us - session.last_us) // 1_000_000,
-        "flags": _flags(session),
-        "db": session.db.index,
-        "sub": len(subscriptions["channel"]),
-        "psub": len(subscriptions["pattern"]),
-        "ssub": len(subscriptions["shard"]),
-        "multi": -1 if session.queue is None else len(session.queue),
-        **_BUFFERS,
-        "events": "r",
-        "cmd": running or session.last_command or "NULL",
-        "user": session.user.name,
-        "redir": -1 if tracking is None else tracking.redirect,
-        "resp": session.resp,
-        "lib-name": session.library.get("lib-name", b"").decode("latin-1"),
-        "lib-ver": session.library.get("lib-ver", b"").decode("latin-1"),
-    }
-    return " ".join(f"{key}={value}" for key, value in fields.items()).encode("latin-1") + b"\n"
 
 
 # -- one's own connection ------------------------------------------------------------------------
@@ -119,7 +66,7 @@ def client_setinfo(session: Session, args: Args) -> Reply:
 @command("CLIENT INFO")
 def client_info(session: Session, args: Args) -> Reply:
     """The line of CLIENT LIST for the connection itself."""
-    return Verbatim(describe(session, "client|info"))
+    return Verbatim(session.engine.describe(session, "client|info"))
 
 
 @command("CLIENT CAPA")
@@ -302,7 +249,7 @@ def client_list(session: Session, args: Args) -> Reply:
             raise CommandError(errors.SYNTAX)
     shown = {session.id: session, **session.engine.connected.copy()}
     lines = [
-        describe(other, "client|list" if other is session else "")
+        session.engine.describe(other, "client|list" if other is session else "")
         for _, other in sorted(shown.items())
         if wanted(other)
     ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
-from ...model import Session
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from .help import help_reply

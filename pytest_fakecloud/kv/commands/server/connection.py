@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
-from ...model import Session, User
+from ...model import User
 from ...reply import (
     OK,
     Map,

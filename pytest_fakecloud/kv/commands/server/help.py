@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...model import Session
+from ...engine.engine import Session
 from ...reply import Reply, Status
 from ...table.registry import COMMANDS, CommandSpec
 from .help_texts import HELP_TEXTS

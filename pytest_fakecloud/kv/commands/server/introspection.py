@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ... import errors
 from ...algorithms.glob import matcher
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import (
     Map,
     Reply,

@@ -6,8 +6,8 @@ A fake has no process, no replicas, no files and no modules, and opens no connec
 from __future__ import annotations
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, refused_by_option, wrong_arity
-from ...model import Session
 from ...reply import (
     OK,
     Reply,

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from ... import errors
-from ...engine.info import (
-    SECTIONS,
-    script_memory,
-    section,
-    used_memory,
-)
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import (
     OK,
     Map,
@@ -21,6 +15,12 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.memory import ENTRY, usage
 from .help import help_reply
+from .info import (
+    SECTIONS,
+    script_memory,
+    section,
+    used_memory,
+)
 
 __all__: list[str] = []
 

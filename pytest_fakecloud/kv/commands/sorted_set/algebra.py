@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import WRONGTYPE, CommandError, input_key_needed
-from ...model import Session
 from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_float, parse_int

@@ -8,8 +8,8 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from ... import errors
 from ...algorithms import geohash
 from ...algorithms.geohash import UNITS, Shape
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import NIL_ARRAY, PrintedDouble, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_float, parse_int

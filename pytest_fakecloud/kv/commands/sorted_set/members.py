@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import format_double, parse_float

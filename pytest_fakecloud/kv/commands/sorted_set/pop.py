@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int

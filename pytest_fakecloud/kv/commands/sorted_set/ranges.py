@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...table.registry import Args
 from ...table.syntax import parse_float, parse_int
 from ...values.zset import (

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
-from ...model import Session
 from ...reply import (
     NIL_ARRAY,
     OK,

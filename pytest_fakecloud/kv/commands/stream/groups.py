@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, bad_subcommand_arguments
-from ...model import Session
 from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, bad_subcommand_arguments
-from ...model import Session
 from ...reply import Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int

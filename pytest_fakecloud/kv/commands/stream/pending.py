@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ... import errors
+from ...engine.engine import Session
 from ...engine.keyspace import String
 from ...errors import CommandError
-from ...model import Session
 from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ... import errors
 from ...algorithms import hyperloglog as hll
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
 

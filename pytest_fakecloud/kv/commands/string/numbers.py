@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError
-from ...model import Session
 from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ... import errors
 from ...algorithms.lcs import common_length, common_matches
 from ...algorithms.xxh3 import digest
+from ...engine.engine import Session
 from ...engine.keyspace import String
 from ...errors import CommandError, wrong_arity
-from ...model import Session
 from ...reply import OK, Map, Reply
 from ...table.expiry import EXPIRY_WORDS, expiry_ms
 from ...table.registry import Args, command

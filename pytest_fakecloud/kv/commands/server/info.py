@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..values.memory import ENTRY, usage
+from ...values.memory import ENTRY, usage
 
 if TYPE_CHECKING:
-    from ..model import Session
-    from .engine import Engine
+    from ...engine.engine import Engine, Session
 
-__all__ = ["SECTIONS", "VERSION", "human", "script_memory", "section", "used_memory"]
-
-VERSION = {"vendor": "8.2.0", "redis": "7.0.15"}
-"""The version each dialect reports of itself (vendor: the documentation)."""
+__all__ = ["SECTIONS", "human", "script_memory", "section", "used_memory"]
 
 SECTIONS = [
     "server",
@@ -89,7 +85,7 @@ def _server(engine: Engine) -> Iterator[str]:
     uptime = (engine.now_us - engine.started_us) // 1_000_000
     return _filled(
         _SERVER,
-        redis_version=VERSION[engine.dialect],
+        redis_version=engine.version,
         os="Linux x86_64",
         monotonic_clock="POSIX clock_gettime",
         run_id=engine.run_id,

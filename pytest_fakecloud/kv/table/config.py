@@ -22,7 +22,7 @@ from ..errors import (
     config_failed,
     unknown_config,
 )
-from ..table.syntax import try_int
+from .syntax import try_int
 
 __all__ = ["Config", "memory_bytes"]
 

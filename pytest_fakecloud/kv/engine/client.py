@@ -1,0 +1,199 @@
+"""One client as the engine's parts see it: a state, and a way to push to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..model import Transport, User
+    from ..table.registry import CommandSpec
+    from .keyspace import Keyspace
+
+__all__ = ["Client", "Monitor", "TrackingOptions"]
+
+_BUFFERS = dict.fromkeys(
+    ("qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
+)
+
+
+@dataclass(slots=True)
+class TrackingOptions:
+    """What a session asked for; ``caching`` is its last CLIENT CACHING, for one command."""
+
+    redirect: int = 0
+    prefixes: list[bytes] = field(default_factory=list)
+    words: frozenset[str] = frozenset()
+    caching: bool | None = None
+
+
+class Client:
+    """One client: who runs commands, on which database, in which state.
+
+    ``transport`` says where the commands come from: ``"local"`` (the tester), ``"rest"`` or
+    ``"port"``. ``resp`` is the protocol version replies are shaped for. ``deliver`` receives what
+    is pushed to the session (pub/sub messages), where the transport can carry it.
+    """
+
+    __slots__ = (
+        "aborted",
+        "address",
+        "closing",
+        "created_us",
+        "db",
+        "deliver",
+        "id",
+        "in_exec",
+        "in_script",
+        "last_command",
+        "last_us",
+        "library",
+        "local_address",
+        "monitor",
+        "name",
+        "no_evict",
+        "no_touch",
+        "queue",
+        "reply_mode",
+        "resp",
+        "subscriptions",
+        "tracking",
+        "transport",
+        "user",
+        "wake",
+        "watch_broken",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        user: User,
+        db: Keyspace,
+        transport: Transport,
+        resp: int,
+        address: str,
+        id: int,
+        created_us: int,
+    ) -> None:
+        self.user = user
+        self.db = db
+        self.transport = transport
+        self.resp = resp
+        self.address = address
+        self.local_address = "127.0.0.1:6379"
+        self.id = id
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        self.queue: list[tuple[CommandSpec, list[bytes]]] | None = None
+        self.aborted = False
+        self.watched: list[tuple[Keyspace, bytes, bool]] = []
+        self.watch_broken = False
+        self.in_exec = False
+        self.in_script = False
+        self.subscriptions: dict[str, dict[bytes, None]] = {
+            "channel": {},
+            "pattern": {},
+            "shard": {},
+        }
+        self.monitor: Monitor | None = None
+        self.reply_mode = "on"
+        """What CLIENT REPLY chose for a port: "on", "off", or "skip" for the next reply only."""
+        self.wake: Callable[[], None] | None = None
+        """What the transport wants called when the session is to be closed from elsewhere."""
+        self.closing = False
+        """Whether the transport is to end the connection after the present reply."""
+        self.tracking: TrackingOptions | None = None
+        self.no_evict = False
+        self.no_touch = False
+        self.created_us = created_us
+        self.last_us = self.created_us
+        self.last_command = ""
+        self.deliver: Callable[[list[Any]], None] | None = None
+
+    def push(self, message: list[Any]) -> None:
+        """Give the session something it did not ask for, where its transport can carry it."""
+        if self.deliver is not None:
+            self.deliver(message)
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, fixed during a command, script or transaction."""
+        return self.db.now_ms
+
+    @property
+    def may_block(self) -> bool:
+        """Whether a blocking command may wait here."""
+        return self.transport == "port" and not self.in_exec and not self.in_script
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def unwatch(self) -> None:
+        """Forget every key the client watches."""
+        for db, key, _ in self.watched:
+            watching = db.watchers.get(key)
+            if watching is not None and self in watching:
+                watching.remove(self)
+                if not watching:
+                    del db.watchers[key]
+        self.watched.clear()
+        self.watch_broken = False
+
+    def discard_transaction(self) -> None:
+        """Leave the transaction, and stop watching."""
+        self.queue = None
+        self.aborted = False
+        self.unwatch()
+
+    # -- as others see it ------------------------------------------------------------------------
+
+    def describe(self, now_us: int, *, waits: bool, running: str = "") -> bytes:
+        """Write its line of CLIENT LIST, with the fields of Redis 7.2 in their order.
+
+        Decided here: buffers and their memory are 0, as there are none to measure.
+        """
+        subscriptions, tracking = self.subscriptions, self.tracking
+        fields = {
+            "id": self.id,
+            "addr": self.address,
+            "laddr": self.local_address,
+            "fd": 8,
+            "name": self.name.decode("latin-1"),
+            "age": (now_us - self.created_us) // 1_000_000,
+            "idle": (now_us - self.last_us) // 1_000_000,
+            "flags": self._flags(waits),
+            "db": self.db.index,
+            "sub": len(subscriptions["channel"]),
+            "psub": len(subscriptions["pattern"]),
+            "ssub": len(subscriptions["shard"]),
+            "multi": -1 if self.queue is None else len(self.queue),
+            **_BUFFERS,
+            "events": "r",
+            "cmd": running or self.last_command or "NULL",
+            "user": self.user.name,
+            "redir": -1 if tracking is None else tracking.redirect,
+            "resp": self.resp,
+            "lib-name": self.library.get("lib-name", b"").decode("latin-1"),
+            "lib-ver": self.library.get("lib-ver", b"").decode("latin-1"),
+        }
+        text = " ".join(f"{key}={value}" for key, value in fields.items())
+        return text.encode("latin-1") + b"\n"
+
+    def _flags(self, waits: bool) -> str:
+        tracking = self.tracking
+        found = {
+            "O": self.monitor is not None,
+            "P": any(self.subscriptions.values()),
+            "x": self.queue is not None,
+            "b": waits,
+            "t": tracking is not None,
+            "B": tracking is not None and "bcast" in tracking.words,
+            "d": self.watch_broken,
+            "e": self.no_evict,
+            "T": self.no_touch,
+        }
+        return "".join(letter for letter, holds in found.items() if holds) or "N"
+
+
+Monitor = Callable[[int, Client, list[bytes]], None]
+"""Called with each command that runs: the instant in microseconds, who, the line."""

@@ -1,0 +1,82 @@
+"""What a key-value server can be told: its dialect, its limits, the keywords of ``KVServer``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+__all__ = [
+    "DIALECTS",
+    "MAX_KEY_SIZE",
+    "VERSION",
+    "Dialect",
+    "IntText",
+    "Isolation",
+    "KVSettings",
+    "Limits",
+]
+
+Dialect = Literal["vendor", "redis"]
+"""The REST service, or stock behaviour for comparisons."""
+DIALECTS: tuple[Dialect, ...] = ("vendor", "redis")
+IntText = Literal["integer", "int"]
+"""The word in the error about values that are no integers: of stock servers, of the vendor's pages."""
+Isolation = Literal["prefix", "database", "none"]
+"""A handle's share of a real server."""
+
+MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
+"""The bytes a key may have whatever the plan."""
+VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
+"""The version each dialect reports of itself (vendor: the documentation)."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan of the vendor's bounds; None means no bound.
+
+    ``max_request_size`` in bytes (one command of a pipeline counts by itself), ``daily_limit`` in
+    commands per UTC day and ``max_requests_per_second`` in commands per second on the clock,
+    ``max_pipeline_length`` in commands of one request, ``max_connections`` in connections of the
+    database port and event streams together, ``max_pending_entries`` of one consumer of a stream.
+    In bytes: ``max_key_size``, ``max_record_size`` of one value, ``max_data_size`` of the database.
+    """
+
+    max_request_size: int | None = 10_000_000
+    daily_limit: int | None = None
+    max_pipeline_length: int | None = None
+    max_requests_per_second: int | None = None
+    max_key_size: int | None = None
+    max_record_size: int | None = None
+    max_data_size: int | None = None
+    max_connections: int | None = None
+    max_pending_entries: int | None = 1000
+
+    @property
+    def bounds_requests(self) -> bool:
+        """Whether commands have to be counted."""
+        return (self.daily_limit, self.max_requests_per_second) != (None, None)
+
+    @property
+    def bounds_data(self) -> bool:
+        """Whether commands that write have to be measured."""
+        return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
+
+
+class KVSettings(TypedDict, total=False):
+    """The keywords of ``KVServer``, which are told there."""
+
+    name: str | None
+    dialect: Dialect
+    max_request_size: int | None
+    daily_limit: int | None
+    max_pipeline_length: int | None
+    max_requests_per_second: int | None
+    max_key_size: int | Literal["dialect"] | None
+    max_record_size: int | None
+    max_data_size: int | None
+    max_connections: int | None
+    max_pending_entries: int | None
+    documented_only: bool
+    int_text: IntText
+    engine: str | None
+    isolation: Isolation
