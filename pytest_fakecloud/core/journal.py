@@ -437,9 +437,10 @@ class NamesOf(list[str]):
         self.call = call
         commands = call.facts.get("command")
         self.shown = commands or call.route or call.path
-        super().__init__(
-            each for each in (commands if isinstance(commands, list) else [commands]) if each
-        )
+        for each in commands if isinstance(commands, list) else [commands]:
+            if each:
+                # A command with sub-commands is meant by its own name too.
+                self += dict.fromkeys((each, each.partition(" ")[0]))
         self += [call.route, call.path, call.target]
         self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]
 

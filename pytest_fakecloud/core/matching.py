@@ -69,7 +69,8 @@ Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
 ABSENT: Any = object()
 """Stands for the value of a field that an item does not have."""
 _MOST_DIFFERENCES = 3
-_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "RESP")
+"""RESP stands where a command came over the database port of a key-value server."""
 
 
 # -- what kinds of values there are ----------------------------------------------------------------
@@ -198,7 +199,7 @@ class _Method(_Text):
         super().check(name, wanted)
         if isinstance(wanted, str) and wanted not in _METHODS and wanted.upper() in _METHODS:
             raise ContractError(
-                f"{name}={wanted!r} is no HTTP method: methods have capital letters, "
+                f"{name}={wanted!r} is no method: methods have capital letters, "
                 f"give {wanted.upper()!r}"
             )
 

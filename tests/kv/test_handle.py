@@ -334,38 +334,3 @@ class TestBetween:
             assert isinstance(problem.exception, ContractError)
             assert "what between(run=…) runs after 2 command(s) failed" in problem.text
             assert told in problem.text
-
-
-class TestNamesOfCommands:
-    @pytest.fixture(autouse=True)
-    def asked(self, server: KVServer) -> None:
-        lines = [["set", "k", "v"], ["XGROUP", "Create", "s", "g", "$", "MKSTREAM"]]
-        httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
-
-    @pytest.mark.parametrize("name", ["set", "SET", "xgroup", "XGROUP", "xgroup create"])
-    def test_in_any_case_and_with_sub_commands(self, server: KVServer, name: str) -> None:
-        assert len(server.assert_called(name)) == 1
-        assert len(server.assert_called(command=name, times=1)) == 1
-        assert len(server.journal.calls(command=name)) == 1
-        for arguments, where in (((name,), {}), ((), {"command": name})):
-            with pytest.raises(AssertionError, match="0 time"):
-                server.assert_not_called(*arguments, **where)
-
-    @pytest.mark.parametrize("name", ["get", "create", "xgroup destroy", "set k"])
-    def test_others_are_not_meant(self, server: KVServer, name: str) -> None:
-        server.assert_not_called(name)
-        server.assert_not_called(command=name)
-
-    @pytest.mark.parametrize("name", ["xgroup create", "XGROUP", "Set"])
-    def test_faults_go_by_them_too(self, server: KVServer, name: str) -> None:
-        with server.faults.answer(503, command=name) as fault:
-            lines = [["SET", "k", "v"], ["XGROUP", "CREATE", "s", "h", "$"]]
-            httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
-        assert fault.hits == 1
-
-    def test_shown_as_they_are(self, server: KVServer) -> None:
-        facts = server.journal.calls().only().facts
-        assert facts["command"] == ["SET", "XGROUP"]
-        assert [*map(str, facts["command"])] == ["SET", "XGROUP"]
-        assert facts["command"] != ["SET", "GET"]
-        assert facts["command"][1] != "GET"

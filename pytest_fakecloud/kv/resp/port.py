@@ -38,7 +38,7 @@ from ..reply import (
     Status,
     to_resp,
 )
-from ..rest.requests import CommandName
+from ..rest.requests import command_name
 from ..table.config import memory_bytes
 from ..table.registry import LOOKUP, CommandSpec
 from .answers import Raw, as_resp, written
@@ -584,7 +584,7 @@ def _outbox_limits(text: str) -> tuple[int, int, int]:
 
 def _facts(body: bytes) -> dict[str, Any]:
     words: list[str] = orjson.loads(body)
-    return {"command": [CommandName(words)], "words": [words], "encoding": ""}
+    return {"command": [command_name(words)], "words": [words], "encoding": ""}
 
 
 def _chooses_replies(argv: list[bytes]) -> bool:

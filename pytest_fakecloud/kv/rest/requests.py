@@ -1,6 +1,6 @@
 """Reading command lines out of HTTP requests: path segments, query parameters, JSON bodies.
 
-And what the journal keeps of a command line: its words as text, and its name.
+And what the journal tells of a command line, its words as text and its name, and how tests ask for it.
 """
 
 from __future__ import annotations
@@ -13,46 +13,25 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ...core.errors import ContractError
-from ...core.matching import TEXT, Sort, nearest
+from ...core.matching import TEXT, Question, Sort, nearest
 from .. import errors
 from ..errors import RestError
 from ..table.registry import COMMANDS
 
-__all__ = ["CommandName", "command_of_body", "command_of_path", "commands_of_body"]
-
-
-class CommandName(str):
-    """A command's name in upper case, which equals what a tester may write for it.
-
-    That is the name in any case, and for a command with sub-commands its name with that of the one
-    given too: ``"XGROUP"`` and ``"xgroup create"`` are both the name of ``XGROUP CREATE s g $``. An
-    ``assert_not_called`` that compared exactly would hold whatever was called.
-    """
-
-    __slots__ = ("full_name",)
-    full_name: str
-
-    def __new__(cls, words: Sequence[str]) -> CommandName:
-        name = words[0].upper()
-        made = super().__new__(cls, name)
-        spec = COMMANDS.get(name)
-        has_child = spec is not None and spec.subcommands is not None and len(words) > 1
-        made.full_name = f"{name} {words[1].upper()}" if has_child else name
-        return made
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, str) and other.upper() in (str(self), self.full_name)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = str.__hash__
+__all__ = [
+    "COMMAND",
+    "LINE",
+    "command_name",
+    "command_of_body",
+    "command_of_path",
+    "commands_of_body",
+]
 
 
 class _Command(Sort):
-    """A command by its name, in any case, alone or with that of its sub-command."""
+    """A command's name in any case, with or without the sub-command's."""
 
-    expected = "a command's name, a pattern"
+    expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
 
     def accepts(self, wanted: Any) -> bool:
         return TEXT.accepts(wanted)
@@ -61,17 +40,41 @@ class _Command(Sort):
         super().check(name, wanted)
         if isinstance(wanted, str) and not any(self.equals(known, wanted) for known in COMMANDS):
             raise ContractError(
-                f"{name}={wanted!r} is no command{nearest(wanted, COMMANDS)}: give {self.expected}"
+                f"{name}={wanted!r} is no command{nearest(wanted, COMMANDS)}: give {self.expected}. "
+                "Ask with a pattern for what clients sent that is none"
             )
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        if found == wanted:
-            return True
-        name = found.full_name if isinstance(found, CommandName) else str(found)
-        return super().equals(name, wanted.upper())
+        if not (isinstance(found, str) and isinstance(wanted, str)):
+            return super().equals(found, wanted)
+        wanted = wanted.upper()
+        return super().equals(found, wanted) or super().equals(found.partition(" ")[0], wanted)
 
 
-COMMAND = _Command()
+class _Line(Sort):
+    """A command line: each of its words is asked as a text."""
+
+    expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, list | tuple)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        return len(found) == len(wanted) and all(
+            Question("word", one, TEXT).why_not(word) is None
+            for word, one in zip(found, wanted, strict=True)
+        )
+
+
+COMMAND, LINE = _Command(), _Line()
+
+
+def command_name(words: Sequence[str]) -> str:
+    """The name of a command line in upper case, with that of the sub-command where it has one."""
+    name = words[0].upper()
+    spec = COMMANDS.get(name)
+    has_child = spec is not None and spec.subcommands is not None and len(words) > 1
+    return f"{name} {words[1].upper()}" if has_child else name
 
 
 class _Number(str):

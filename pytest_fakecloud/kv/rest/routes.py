@@ -33,7 +33,8 @@ from ..settings import Limits
 from ..table.registry import COMMANDS
 from .requests import (
     COMMAND,
-    CommandName,
+    LINE,
+    command_name,
     command_of_body,
     command_of_path,
     commands_of_body,
@@ -76,7 +77,7 @@ class KVApp(App):
     service: ClassVar[str] = "kv"
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "command": Field(COMMAND, several=True),
-        "words": Field(),
+        "words": Field(LINE, several=True),
         "encoding": Field(TEXT),
     }
 
@@ -141,9 +142,10 @@ class KVApp(App):
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """What a request is about: ``command``, the upper-case names of its commands, and ``words``.
+        """What a request is about: ``command``, the names of its commands, ``words`` and ``encoding``.
 
-        ``words`` are the whole command lines as text; ``encoding`` is that of the answer's strings.
+        A name is in upper case, with the sub-command's (``"XGROUP CREATE"``). ``words`` are the whole
+        command lines as text, ``encoding`` is that of the answer's strings.
         Nothing when the method is none of the service's: that is no command.
         """
         if not request.route:
@@ -158,7 +160,7 @@ class KVApp(App):
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
         return {
-            "command": [CommandName(line) for line in words],
+            "command": [command_name(line) for line in words],
             "words": words,
             "encoding": (_header(request, "Encoding") or "").strip().lower(),
         }
