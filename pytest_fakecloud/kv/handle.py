@@ -16,6 +16,7 @@ from .engine.engine import Engine, Session
 from .errors import CommandError
 from .python_values import (
     Scalar,
+    Word,
     commands_for,
     encode,
     plain,
@@ -27,6 +28,9 @@ from .rest.routes import Credentials, KVApp
 from .settings import DIALECTS, MAX_KEY_SIZE, Dialect, IntText, Isolation, Limits
 
 if TYPE_CHECKING:
+    from upstash_redis import Redis
+    from upstash_redis.asyncio import Redis as AsyncRedis
+
     from .redis.engine import RedisEngine
     from .resp.port import DatabasePort
 
@@ -156,7 +160,7 @@ class KVServer(Handle):
 
     @property
     def read_only_token(self) -> str:
-        """The token that may only read; safe to show in public (seed)."""
+        """The token that may only read; safe to show in public (specification)."""
         return self._credentials.read_only
 
     def rotate_token(self) -> str:
@@ -166,7 +170,7 @@ class KVServer(Handle):
         return self.token
 
     def reset_password(self) -> str:
-        """Reset the database password, which revokes both default tokens (seed); the new token.
+        """Reset the database password, which revokes both default tokens (specification); the new token.
 
         Connections of the database port that have logged in stay, as with any change of a password.
         """
@@ -179,7 +183,7 @@ class KVServer(Handle):
         """Where the native protocol is spoken: ``redis://default:<password>@127.0.0.1:<port>``.
 
         The port opens when this is first asked for. It answers REST there too, over plain HTTP
-        (seed). ``ContractError`` in front of a real server, which has a port of its own.
+        (specification). ``ContractError`` in front of a real server, which has a port of its own.
         """
         if not isinstance(self.engine, Engine):
             raise ContractError(
@@ -247,25 +251,43 @@ class KVServer(Handle):
             "KV_REST_API_READ_ONLY_TOKEN": self.read_only_token,
         }
 
-    def _make_client(self, **options: Any) -> Any:
-        """``upstash_redis.Redis`` for this server."""
+    # -- clients ---------------------------------------------------------------------------------
+
+    def client(self, **options: Any) -> Redis:
+        """Make an ``upstash_redis.Redis`` for this server; ``options`` are its own keywords.
+
+        It closes with the handle. Raises ``ContractError`` where the package is not installed.
+        """
+        __tracebackhide__ = True
+        return cast("Redis", super().client(**options))
+
+    def async_client(self, **options: Any) -> AsyncRedis:
+        """Make an ``upstash_redis.asyncio.Redis``, as ``client()`` does."""
+        __tracebackhide__ = True
+        return cast("AsyncRedis", super().async_client(**options))
+
+    def _make_client(self, **options: Any) -> Redis:
         from upstash_redis import Redis
 
-        return Redis(**{"url": self.url, "token": self.token, "allow_telemetry": False, **options})
+        return Redis(**{**self._client_defaults(), **options})
 
-    def _make_async_client(self, **options: Any) -> Any:
-        """``upstash_redis.asyncio.Redis`` for this server."""
+    def _make_async_client(self, **options: Any) -> AsyncRedis:
         from upstash_redis.asyncio import Redis
 
-        return Redis(**{"url": self.url, "token": self.token, "allow_telemetry": False, **options})
+        return Redis(**{**self._client_defaults(), **options})
+
+    def _client_defaults(self) -> dict[str, Any]:
+        return {"url": self.url, "token": self.token, "allow_telemetry": False}
 
     # -- commands and contents -------------------------------------------------------------------
 
     def execute(self, *command: Scalar) -> Any:
         """Run a command as the tester: no request, no faults, no limits.
 
-        Strings come back as text (as bytes where they are no UTF-8). Raises ``CommandError``.
+        Returns what the command replies, strings as text (as bytes where they are no UTF-8). Raises
+        ``CommandError`` where the server answers with an error.
         """
+        __tracebackhide__ = True
         if not command:
             raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
         line = [encode(word) for word in command]
@@ -283,7 +305,7 @@ class KVServer(Handle):
         return plain(reply)
 
     def value(self, key: str | bytes) -> Any:
-        """What a key holds, as a plain value; None when there is no such key.
+        """Read what a key holds, as a plain value; None when there is no such key.
 
         Text (bytes where it is no UTF-8) for a string, a list, a set, a dict for a hash, a list of
         ``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the parsed
@@ -292,19 +314,19 @@ class KVServer(Handle):
         with self.engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
 
-    def values(self) -> dict[Any, Any]:
-        """Every key and what it holds, as ``value()`` gives it."""
+    def values(self) -> dict[Word, Any]:
+        """Read every key and what it holds, as ``value()`` gives it."""
         with self.engine.reading() as keyspace:
             return {plain(key): python_value(keyspace.peek(key)) for key in keyspace}
 
-    def keys(self, pattern: str | bytes = "*") -> list[Any]:
-        """The keys that match a glob pattern, in order of creation."""
+    def keys(self, pattern: str | bytes = "*") -> list[Word]:
+        """Read the keys that match a glob pattern of the server's (``user:[0-9]*``), oldest first."""
         matches = matcher(encode(pattern))
         with self.engine.reading() as keyspace:
             return [plain(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> int:
-        """The seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
+        """Read the seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
         return cast("int", self.engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
     def load(self, data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> None:
@@ -317,6 +339,7 @@ class KVServer(Handle):
         ``[["ZADD", "board", 1, "ann"], …]``. Raises ``ContractError``, before anything is changed,
         for what is neither, and ``CommandError`` when a command fails.
         """
+        __tracebackhide__ = True
         lines = list(commands_for(data))
         session = self._new_session()
         for line in lines:
@@ -329,7 +352,7 @@ class KVServer(Handle):
                 raise
 
     def reset(self) -> None:
-        """Back to the baseline: its data, no faults, no interruptions, a full daily limit.
+        """Go back to the baseline: its data, no faults, no interruptions, a full daily limit.
 
         What ``execute()`` left open, such as a transaction or a subscription, ends, and so does
         CLIENT PAUSE; logs (ACL LOG, SLOWLOG, LATENCY) and the figures of INFO begin anew.
@@ -351,7 +374,9 @@ class KVServer(Handle):
         ``commands`` chooses the place: after how many commands, or between which two neighbours
         (``("GET", "SET")``); without it, every place in turn. ``run`` is called there, or a command
         to execute there. Returns the interruption: a context manager, or iterated for every place.
+        Names of commands are asked as ``assert_called(command=…)`` does.
         """
+        __tracebackhide__ = True
         if callable(run):
             return Between(self._app.betweens, commands, run)
         if not isinstance(run, list | tuple) or not run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.errors import ContractError
 from .reply import Reply, to_json
@@ -18,6 +18,8 @@ from .values.zset import SortedSet
 __all__ = ["Scalar", "commands_for", "encode", "plain", "python_value"]
 
 Scalar = str | bytes | int | float
+Word: TypeAlias = "str | Any"
+"""Text, or bytes where the server holds what is no UTF-8; as ``Any`` nobody has to rule those out."""
 """What a tester may give as one argument of a command."""
 
 

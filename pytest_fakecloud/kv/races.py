@@ -5,14 +5,18 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import Any, Self
 
 from ..core.errors import ContractError
+from ..core.matching import Question
+from .rest.requests import COMMAND, command_name
 
 __all__ = ["Between", "Betweens", "Place"]
 
-Place = int | tuple[str, str] | None
-"""After how many commands, between which two neighbours, or (None) at every place in turn."""
+Place = int | tuple[Any, Any] | None
+"""After how many commands, between which two neighbours, or (None) at every place in turn.
+
+Neighbours are told by their commands' names, with all that ``core.matching`` knows."""
 
 
 class Betweens:
@@ -39,12 +43,12 @@ class Betweens:
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
         """Take a pipeline's commands; returns what to call before each but the first."""
-        places = [(between, between.places(lines)) for between in self._planned]
+        places = [(between, between._places(lines)) for between in self._planned]
 
         def at(index: int) -> None:
             for between, chosen in places:
                 if index in chosen:
-                    between.happen(index)
+                    between._happen(index)
 
         return at
 
@@ -53,9 +57,10 @@ class Between:
     """An interruption of pipelines: ``run()`` is called between two of their commands.
 
     ``commands`` is a number (after that many commands of each pipeline), a pair of command names
-    (between those neighbours), or None: every place in turn, one per pipeline, beginning after the
-    first command. A with-block ends it. With ``commands=None`` it can be iterated: the body runs
-    once per place, as long as its pipelines have places left::
+    (between those neighbours; each a name, a glob, a pattern or a function), or None: every place in
+    turn, one per pipeline, beginning after the first command. A with-block ends it. With
+    ``commands=None`` it can be iterated: the body runs once per place, as long as its pipelines have
+    places left::
 
         for place in kv_server.between(run=steal):
             kv_server.restore(before)
@@ -65,7 +70,7 @@ class Between:
     """
 
     def __init__(self, plan: Betweens, commands: Place, run: Callable[[], object]) -> None:
-        _check_place(commands)
+        self._neighbours = _neighbours(commands)
         if inspect.iscoroutinefunction(run):
             raise ContractError(
                 f"run={run!r} is asynchronous, and a pipeline does not wait for a loop: "
@@ -81,17 +86,18 @@ class Between:
         self.place = 0
         plan.add(self)
 
-    def places(self, lines: list[list[bytes]]) -> set[int]:
+    def _places(self, lines: list[list[bytes]]) -> set[int]:
         """Where it happens in a pipeline of these commands."""
         if isinstance(self._commands, int):
             return {self._commands}
         if self._commands is None:
             return self._next_place(len(lines) - 1)
-        first, second = (name.upper().encode() for name in self._commands)
+        first, second = self._neighbours
+        names = [_name(line) for line in lines]
         return {
             at
             for at in range(1, len(lines))
-            if lines[at - 1][0].upper() == first and lines[at][0].upper() == second
+            if first.why_not(names[at - 1]) is None and second.why_not(names[at]) is None
         }
 
     def _next_place(self, gaps: int) -> set[int]:
@@ -103,7 +109,7 @@ class Between:
         self._passed += gaps
         return {place} if 1 <= place <= gaps else set()
 
-    def happen(self, place: int) -> None:
+    def _happen(self, place: int) -> None:
         """Run what was given, as if another client had been quicker.
 
         Raises ``ContractError`` when it fails: the pipeline is answered 500, the test is told why.
@@ -143,17 +149,21 @@ class Between:
         self.remove()
 
 
-def _check_place(commands: object) -> None:
+def _neighbours(commands: object) -> tuple[Question, ...]:
     if commands is None:
-        return
+        return ()
     if type(commands) is int:
         if commands < 1:
             raise ContractError(f"commands={commands}: the first place is after 1 command")
-        return
+        return ()
     names = commands if isinstance(commands, tuple | list) else ()
-    if len(names) == 2 and all(isinstance(name, str) for name in names):
-        return
+    if len(names) == 2 and not any(name is None for name in names):
+        return tuple(Question("commands", name, COMMAND) for name in names)
     raise ContractError(
         f"commands={commands!r}: give a number of commands, the names of two neighbours such as "
         "('GET', 'SET'), or leave it out for every place in turn"
     )
+
+
+def _name(line: list[bytes]) -> str:
+    return command_name([word.decode("utf-8", "replace") for word in line[:2]])

@@ -197,8 +197,8 @@ Reply: TypeAlias = (
 def to_json(reply: Reply, base64: bool = False) -> Any:
     """The reply as a value ``json`` can write, in RESP2 shapes.
 
-    Bytes that are not UTF-8 become U+FFFD (seed); with ``base64`` every string is encoded, except
-    the literal OK reply (seed), numbers and error texts.
+    Bytes that are not UTF-8 become U+FFFD; with ``base64`` every string is encoded, except the
+    literal OK reply, numbers and error texts (specification).
     """
     kind = type(reply)
     if kind is bytes:

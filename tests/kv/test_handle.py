@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -263,6 +265,25 @@ class TestBetween:
             assert self.send(server) == [None, "OK", None, "1"]
         assert between.hits == 1
 
+    @pytest.mark.parametrize(
+        "names", [("G*", "G*"), (re.compile("^GET$"), "get"), (ANY, lambda name: name == "GET")]
+    )
+    def test_between_two_that_are_asked_for(self, server: KVServer, names: Any) -> None:
+        server.execute("SET", "n", 0)
+        with server.between(names, run=["INCR", "n"]) as between:
+            lines = [["GET", "n"], ["GET", "n"]]
+            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+        assert answer.json() == [{"result": "0"}, {"result": "1"}]
+        assert between.hits == 1
+
+    @pytest.mark.parametrize(
+        "names", [("GTE", "SET"), ("GET", "SETT*"), (1, "SET"), (b"GET", "SET")]
+    )
+    def test_names_of_no_command_are_refused(self, server: KVServer, names: Any) -> None:
+        with pytest.raises(ContractError, match="commands="):
+            server.between(names, run=["INCR", "n"])
+        assert not server._app.betweens
+
     def test_every_place_in_turn(self, server: KVServer) -> None:
         before = server.snapshot()
         seen = []
@@ -297,7 +318,7 @@ class TestBetween:
 
     @pytest.mark.parametrize(
         "commands",
-        [True, 1.5, "GET", ("GET",), ("GET", "SET", "GET"), (1, 2), [], {"GET", "SET"}],
+        [True, 1.5, "GET", ("GET",), ("GET", "SET", "GET"), ("GET", None), [], {"GET", "SET"}],
     )
     def test_a_place_that_is_none(self, server: KVServer, commands: Any) -> None:
         with pytest.raises(ContractError, match="two neighbours"):

@@ -416,7 +416,7 @@ def _reads() -> Selector:
 
 
 def read_only_user(dialect: Dialect) -> AclUser:
-    """The user ``default_ro``: read commands only, without the powerful ones (seed).
+    """The user ``default_ro``: read commands only, without the powerful ones (specification).
 
     Refused besides writes: KEYS, SCAN and scripts (the vendor's documentation and user reports),
     PUBLISH, and whatever administers the server (decided here). No password lets anybody in: only

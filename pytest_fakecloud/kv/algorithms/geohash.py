@@ -40,7 +40,7 @@ def _spread(number: int) -> int:
 
 
 def _squeeze(number: int) -> int:
-    """Undo `_spread`, ignoring the odd bits."""
+    """Undo ``_spread``, ignoring the odd bits."""
     number &= 0x5555555555555555
     number = (number | number >> 1) & 0x3333333333333333
     number = (number | number >> 2) & 0x0F0F0F0F0F0F0F0F
@@ -110,7 +110,7 @@ def decode(score: float) -> tuple[float, float]:
 
 
 def text(score: float) -> bytes:
-    """The standard 11-character geohash of a stored position (its last character is always `0`)."""
+    """The standard 11-character geohash of a stored position (its last character is always ``0``)."""
     bits = _encode(*decode(score), latitudes=_STANDARD_LATITUDE)
     letters = [_ALPHABET[bits >> (52 - 5 * i) & 31] for i in range(1, 11)]
     return bytes((*letters, _ALPHABET[0]))
@@ -138,9 +138,9 @@ def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a search covers around a centre: a circle (`radius`) or a box (`width`, `height`).
+    """What a search covers around a centre: a circle (``radius``) or a box (``width``, ``height``).
 
-    Lengths are in units of `unit` metres.
+    Lengths are in units of ``unit`` metres.
     """
 
     longitude: float

@@ -1,11 +1,11 @@
 """HyperLogLog in the real server's own bytes: MurmurHash64A, sparse and dense registers.
 
-A HyperLogLog is a string value, so everything here takes and returns `bytes`: GET after PFADD gives
-what the real server gives. Layout: `HYLL`, encoding (0 dense, 1 sparse), 3 zero bytes, the cached
+A HyperLogLog is a string value, so everything here takes and returns ``bytes``: GET after PFADD gives
+what the real server gives. Layout: ``HYLL``, encoding (0 dense, 1 sparse), 3 zero bytes, the cached
 cardinality (8 bytes, little endian; the top bit says stale), then the registers.
 
 Dense: 16,384 registers of 6 bits, least significant bit first. Sparse: run-length opcodes
-ZERO `00llllll` (length - 1), XZERO `01llllll llllllll`, VAL `1vvvvvll` (value - 1, length - 1).
+ZERO ``00llllll`` (length - 1), XZERO ``01llllll llllllll``, VAL ``1vvvvvll`` (value - 1, length - 1).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CorruptHyperLogLog(ValueError):
 
 
 def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
-    """MurmurHash64A of `key`, little endian on every machine, as the server computes it."""
+    """MurmurHash64A of ``key``, little endian on every machine, as the server computes it."""
     length = len(key)
     h = (seed ^ (length * _M)) & _MASK
     whole = length & ~7
@@ -343,7 +343,7 @@ def maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """`target` with its registers raised to `largest`, made dense first when `dense`."""
+    """``target`` with its registers raised to ``largest``, made dense first when ``dense``."""
     if dense:
         target = to_dense(target)
     start = _FIRST
@@ -359,7 +359,7 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
 
 
 def describe(value: bytes) -> str:
-    """The opcodes of a sparse value in words: `Z:n`, `z:n` (XZERO) and `v:value,length`."""
+    """The opcodes of a sparse value in words: ``Z:n``, ``z:n`` (XZERO) and ``v:value,length``."""
     words = []
     at = HEADER_SIZE
     while at < len(value):
@@ -379,7 +379,7 @@ def describe(value: bytes) -> str:
 def self_test(seed: bytes, elements: int = 1024) -> str | None:
     """What is wrong with this module, or None.
 
-    Adds elements derived from `seed` to a sparse and a dense value and to plain registers; the
+    Adds elements derived from ``seed`` to a sparse and a dense value and to plain registers; the
     three must agree, and the estimates stay within four standard errors (0.81 % each).
     """
     sparse, dense = empty(), to_dense(empty())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class Positions:
-    """A Fenwick tree over block lengths: `add`, `before` and `find` in O(log blocks).
+    """A Fenwick tree over block lengths: ``add``, ``before`` and ``find`` in O(log blocks).
 
     The owner drops it when blocks are split, merged or removed, and builds a new one at the
     next question; between those moments single insertions and removals keep it current.
@@ -24,7 +24,7 @@ class Positions:
         self._highest = 1 << (len(tree) - 1).bit_length() >> 1 if len(tree) > 1 else 0
 
     def add(self, block: int, delta: int) -> None:
-        """Record that `block` (from 0) grew by `delta` items."""
+        """Record that ``block`` (from 0) grew by ``delta`` items."""
         tree = self._tree
         i = block + 1
         while i < len(tree):
@@ -32,7 +32,7 @@ class Positions:
             i += i & -i
 
     def before(self, block: int) -> int:
-        """The number of items in all blocks before `block`."""
+        """The number of items in all blocks before ``block``."""
         tree = self._tree
         total = 0
         while block > 0:
@@ -41,7 +41,7 @@ class Positions:
         return total
 
     def find(self, position: int) -> tuple[int, int]:
-        """The (block, offset in it) of the item at `position`; `position` must exist."""
+        """The (block, offset in it) of the item at ``position``; ``position`` must exist."""
         tree = self._tree
         block = 0
         step = self._highest

@@ -21,13 +21,13 @@ class SortedBlocks(Generic[T]):
     """Distinct comparable items in ascending order.
 
     Items are compared as Python compares them; callers use tuples and integers. Searching with a
-    shorter tuple (`(score,)`) finds the place before every item with that prefix.
+    shorter tuple (``(score,)``) finds the place before every item with that prefix.
     """
 
     __slots__ = ("_blocks", "_lasts", "_length", "_positions")
 
     def __init__(self, items: Iterable[T] = ()) -> None:
-        """Build from `items` in any order (they are sorted once)."""
+        """Build from ``items`` in any order (they are sorted once)."""
         ordered: list[Any] = sorted(items)
         self._blocks: list[list[Any]] = [
             ordered[i : i + LOAD] for i in range(0, len(ordered), LOAD)
@@ -124,7 +124,7 @@ class SortedBlocks(Generic[T]):
         return self._positions
 
     def position(self, bound: Any) -> int:
-        """How many items are less than `bound`: the rank of an item that is there."""
+        """How many items are less than ``bound``: the rank of an item that is there."""
         i = bisect_left(self._lasts, bound)
         if i == len(self._lasts):
             return self._length
@@ -132,7 +132,7 @@ class SortedBlocks(Generic[T]):
         return before + bisect_left(self._blocks[i], bound)
 
     def at(self, position: int) -> T:
-        """The item at `position` (0 <= position < length)."""
+        """The item at ``position`` (0 <= position < length)."""
         if len(self._blocks) == 1:
             return self._blocks[0][position]  # type: ignore[no-any-return]
         i, j = self._tree().find(position)
@@ -153,7 +153,7 @@ class SortedBlocks(Generic[T]):
         return found
 
     def iterate(self, start: int = 0) -> Iterator[T]:
-        """The items from position `start` on; the sequence must not change meanwhile."""
+        """The items from position ``start`` on; the sequence must not change meanwhile."""
         if start >= self._length:
             return
         i, j = self._tree().find(start)

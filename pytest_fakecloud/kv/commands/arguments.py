@@ -80,7 +80,7 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
 
 
 def parse_counted_keys(args: Args, at: int) -> tuple[list[bytes], int]:
-    """`numkeys key [key ...]` of LMPOP and its kin: the keys and the place of what follows."""
+    """``numkeys key [key ...]`` of LMPOP and its kin: the keys and the place of what follows."""
     numkeys = parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     following = at + 1 + numkeys
     if following >= len(args):
@@ -89,7 +89,7 @@ def parse_counted_keys(args: Args, at: int) -> tuple[list[bytes], int]:
 
 
 def parse_pop_count(args: Args, at: int) -> int:
-    """The `[COUNT n]` that ends LMPOP and its kin; 1 when absent."""
+    """The ``[COUNT n]`` that ends LMPOP and its kin; 1 when absent."""
     if at == len(args):
         return 1
     if at + 2 != len(args) or args[at].upper() != b"COUNT":
@@ -116,7 +116,7 @@ def fits_a_page(session: Session, value: Scanned, cursor: int, count: int) -> bo
 
 
 def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
-    """`[MATCH pattern] [COUNT n]`: how many elements to visit, and what they must match."""
+    """``[MATCH pattern] [COUNT n]``: how many elements to visit, and what they must match."""
     count, match = DEFAULT_PAGE[session.engine.dialect], None
     for at in range(0, len(args), 2):
         word = args[at].upper()
@@ -168,9 +168,9 @@ def try_or_wait(
     attempt: Callable[[], Reply],
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
-    """What a blocking command answers: at once, `empty` where waiting is impossible, or later.
+    """What a blocking command answers: at once, ``empty`` where waiting is impossible, or later.
 
-    `attempt` returns None while there is nothing. A first attempt may fail with WRONGTYPE; one that
+    ``attempt`` returns None while there is nothing. A first attempt may fail with WRONGTYPE; one that
     already waits goes on waiting when a key turns up with another type, as on the server.
     """
     reply = attempt()

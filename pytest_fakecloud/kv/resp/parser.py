@@ -34,7 +34,7 @@ class ProtocolFault(Exception):
 
 
 def way_in(begun: bytes) -> Literal["native", "http", "inline"] | None:
-    """What the first bytes of a connection announce; None while that cannot be told yet (seed).
+    """What the first bytes of a connection announce; None while that cannot be told yet (specification).
 
     ``*`` begins the native protocol, a first line that ends in `` HTTP/1.x`` is REST, anything else
     is an inline command.

@@ -1,8 +1,8 @@
 """The database port: the same data over the native protocol, and over REST as plain HTTP.
 
-A connection's first bytes decide what it is (seed). One that speaks commands has a session of its
-own, a thread that reads and runs them in order, and an outbox that also takes what others push to
-it. Every command is a call in the journal and passes through the faults, like a request:
+A connection's first bytes decide what it is (specification). One that speaks commands has a session
+of its own, a thread that reads and runs them in order, and an outbox that also takes what others
+push to it. Every command is a call in the journal and passes through the faults, like a request:
 
 - ``answer(status, body)`` sends an error (a body ``{"result": …}`` sends that as a reply),
 - ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` do to the connection what they do
@@ -321,7 +321,7 @@ class PortConnection:
             with contextlib.suppress(CommandError):
                 refusal = self._refusal(engine.resolve(argv), argv)
                 if refusal is not None:
-                    # What is refused while a transaction is put together discards it (seed).
+                    # What is refused while a transaction is put together discards it (specification).
                     session.aborted = True
                     return refusal
             return (engine.run_beside if beside else engine.execute)(session, argv)

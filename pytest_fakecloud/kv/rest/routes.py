@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import orjson
 
@@ -29,7 +29,7 @@ from ..reply import (
     to_json,
     to_resp,
 )
-from ..settings import Limits
+from ..settings import IntText, Limits
 from ..table.registry import COMMANDS
 from .requests import (
     COMMAND,
@@ -87,7 +87,7 @@ class KVApp(App):
         clock: Clock,
         credentials: Credentials,
         limits: Limits,
-        int_text: Literal["integer", "int"] = "integer",
+        int_text: IntText = "integer",
     ) -> None:
         self._find_engine = engine
         self.int_text = int_text
@@ -137,7 +137,7 @@ class KVApp(App):
         return Answer({"error": error.message}, error.status, error.headers)
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Anything but HEAD, GET, POST and PUT is a 405 (seed)."""
+        """Anything but HEAD, GET, POST and PUT is a 405 (specification)."""
         headers = [("Allow", ", ".join(METHODS.split()))]
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
 
@@ -233,7 +233,7 @@ class KVApp(App):
     # -- several commands ------------------------------------------------------------------------
 
     def pipeline(self, request: Request) -> Answer:
-        """Commands one after the other; those of others may come between (seed)."""
+        """Commands one after the other; those of others may come between (specification)."""
         wanted = _format(request)
         lines = self._lines(request)
         session = self._session(request)
@@ -259,7 +259,7 @@ class KVApp(App):
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
     def multi_exec(self, request: Request) -> Answer:
-        """Commands as one transaction, or a single error when it is discarded (seed)."""
+        """Commands as one transaction, or a single error when it is discarded (specification)."""
         wanted = _format(request)
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)

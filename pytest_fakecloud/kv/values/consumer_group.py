@@ -75,7 +75,7 @@ class PendingList:
 class Consumer:
     """A consumer of a group: what it was given, when it last tried and last got something.
 
-    `active_ms` is -1 until it was given an entry.
+    ``active_ms`` is -1 until it was given an entry.
     """
 
     name: bytes
@@ -98,7 +98,7 @@ class Group:
         return [self.consumers[name] for name in sorted(self.consumers)]
 
     def deliver(self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1) -> None:
-        """Make an entry pending for `consumer`, whoever had it before."""
+        """Make an entry pending for ``consumer``, whoever had it before."""
         before = self.pending.get(entry_id)
         if before is not None:
             before.consumer.pending.pop(entry_id)

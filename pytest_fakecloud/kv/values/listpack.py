@@ -36,7 +36,7 @@ def integer_size(number: int) -> int:
 
 
 def entry_size(item: bytes) -> int:
-    """The bytes `item` takes in a listpack, as an integer where it is the canonical text of one."""
+    """The bytes ``item`` takes in a listpack, as an integer where it is the canonical text of one."""
     length = len(item)
     if length <= 20 and item[:1] <= b"9":
         number = canonical_integer(item)

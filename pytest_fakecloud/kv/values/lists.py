@@ -51,7 +51,7 @@ class QuickList:
             yield from reversed(block)
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers: `listpack` within one node's limit, else `quicklist`.
+        """The word OBJECT ENCODING answers: ``listpack`` within one node's limit, else ``quicklist``.
 
         As the servers since 7.2 do it; 7.0 has only the second word.
         """
@@ -77,7 +77,7 @@ class QuickList:
 
     @classmethod
     def load(cls, reader: Reader) -> QuickList:
-        """Read what `dump` wrote."""
+        """Read what ``dump`` wrote."""
         return cls(reader.blob() for _ in range(reader.count(least=1)))
 
     def _grew(self, item: bytes) -> None:
@@ -167,7 +167,7 @@ class QuickList:
         self._grew(item)
 
     def insert(self, index: int, item: bytes) -> None:
-        """Put an item before the one at `index` (0..length)."""
+        """Put an item before the one at ``index`` (0..length)."""
         if index >= self._length:
             self.push_right((item,))
             return
@@ -215,9 +215,9 @@ class QuickList:
         return removed
 
     def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
-        """The indexes of the items equal to `item`, from the head (or tail, with `reverse`).
+        """The indexes of the items equal to ``item``, from the head (or tail, with ``reverse``).
 
-        At most `maxlen` items are compared; 0 means all.
+        At most ``maxlen`` items are compared; 0 means all.
         """
         compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
         last = self._length - 1
@@ -226,7 +226,7 @@ class QuickList:
                 yield last - steps if reverse else steps
 
     def remove(self, item: bytes, count: int) -> int:
-        """Remove up to |count| items equal to `item`, from the tail when count < 0; 0 means all.
+        """Remove up to |count| items equal to ``item``, from the tail when count < 0; 0 means all.
 
         Returns how many were removed.
         """

@@ -74,7 +74,7 @@ class ScoreOrder:
         return i
 
     def _place(self, i: int, score: float, member: bytes) -> int:
-        """Where in block `i` this item is, or would be."""
+        """Where in block ``i`` this item is, or would be."""
         scores = self._scores[i]
         j = bisect_left(scores, score)
         if j < len(scores) and scores[j] == score:
@@ -152,7 +152,7 @@ class ScoreOrder:
             self._positions.add(i, -1)
 
     def _merge(self, i: int) -> None:
-        """Merge block `i` with the next one."""
+        """Merge block ``i`` with the next one."""
         self._scores[i].extend(self._scores.pop(i + 1))
         self._members[i] += self._members.pop(i + 1)
         del self._last_scores[i]
@@ -189,7 +189,7 @@ class ScoreOrder:
     # -- reading ---------------------------------------------------------------------------------
 
     def at(self, position: int) -> Item:
-        """The item at `position` (0 <= position < length)."""
+        """The item at ``position`` (0 <= position < length)."""
         i, j = (0, position) if len(self._members) == 1 else self._tree().find(position)
         return self._scores[i][j], self._members[i][j]
 

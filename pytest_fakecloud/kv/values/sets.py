@@ -45,10 +45,10 @@ class SetValue:
         return iter(self._members)
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers: `intset`, `listpack` or `hashtable`.
+        """The word OBJECT ENCODING answers: ``intset``, ``listpack`` or ``hashtable``.
 
-        As the servers since 7.2 do it; for 7.0, which has no `listpack` here, the stock dialect's
-        `set-max-listpack-entries` is 0.
+        As the servers since 7.2 do it; for 7.0, which has no ``listpack`` here, the stock dialect's
+        ``set-max-listpack-entries`` is 0.
         """
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"
@@ -76,7 +76,7 @@ class SetValue:
 
     @classmethod
     def load(cls, reader: Reader) -> SetValue:
-        """Read what `dump` wrote."""
+        """Read what ``dump`` wrote."""
         count = reader.count(least=1)
         members = cls(reader.blob() for _ in range(count))
         if len(members) < count:
@@ -84,7 +84,7 @@ class SetValue:
         return members
 
     def add(self, member: bytes) -> bool:
-        """Add `member`; whether it is new."""
+        """Add ``member``; whether it is new."""
         places = self._places
         if member in places:
             return False
@@ -99,7 +99,7 @@ class SetValue:
         return True
 
     def remove(self, member: bytes) -> bool:
-        """Remove `member`; whether it was there."""
+        """Remove ``member``; whether it was there."""
         place = self._places.pop(member, None)
         if place is None:
             return False
@@ -114,7 +114,7 @@ class SetValue:
         return self._members[place]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """At least `count` members from `cursor` on and the next cursor (0 at the end).
+        """At least ``count`` members from ``cursor`` on and the next cursor (0 at the end).
 
         The cursor is the number of places still to visit, from the end of the array downwards;
         0 begins. Members added meanwhile may be missed, members that stay are not.

@@ -2,7 +2,7 @@
 
 An entry id is one integer, milliseconds in the high and the sequence number in the low 64 bits, so
 ids compare, count up and sort as numbers. Nodes are those of the real server (at most 100 entries
-or 4,096 bytes), because trimming with `~` in the stock dialect and XINFO show them.
+or 4,096 bytes), because trimming with ``~`` in the stock dialect and XINFO show them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def make_id(milliseconds: int, sequence: int) -> int:
 
 
 def format_id(entry_id: int) -> bytes:
-    """The id as clients see it: `milliseconds-sequence`."""
+    """The id as clients see it: ``milliseconds-sequence``."""
     return b"%d-%d" % (entry_id >> 64, entry_id & SEQUENCE_MAX)
 
 
@@ -82,8 +82,8 @@ class Node:
 class Stream:
     """Entries in ascending order of id, and the groups that read them.
 
-    A stream stays when its last entry goes. `last_id` is the highest id ever added,
-    `max_deleted_id` the highest ever deleted by name, `entries_added` counts all additions.
+    A stream stays when its last entry goes. ``last_id`` is the highest id ever added,
+    ``max_deleted_id`` the highest ever deleted by name, ``entries_added`` counts all additions.
     """
 
     type_name: ClassVar[str] = "stream"
@@ -201,9 +201,9 @@ class Stream:
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
     ) -> list[Entry]:
-        """The entries with start <= id <= end, ascending (descending with `reverse`).
+        """The entries with start <= id <= end, ascending (descending with ``reverse``).
 
-        At most `count` of them, unless it is negative.
+        At most ``count`` of them, unless it is negative.
         """
         found: list[Entry] = []
         if start > end or count == 0:
@@ -238,10 +238,10 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Remove the oldest entries beyond `max_length`, or with ids below `min_id`.
+        """Remove the oldest entries beyond ``max_length``, or with ids below ``min_id``.
 
-        Returns the ids removed. `whole_nodes` removes only complete nodes, as `~` does on the stock
-        server; `limit` (0 for none) bounds how many entries go.
+        Returns the ids removed. ``whole_nodes`` removes only complete nodes, as ``~`` does on the stock
+        server; ``limit`` (0 for none) bounds how many entries go.
         """
         removed: list[int] = []
         whole = 0
@@ -270,7 +270,7 @@ class Stream:
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
-        """How many entries are beyond `max_length`, or have ids below `min_id`."""
+        """How many entries are beyond ``max_length``, or have ids below ``min_id``."""
         if max_length is not None:
             return max(self.length - max_length, 0)
         at = bisect_left(self._keys, min_id)
@@ -285,9 +285,9 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """As `trim`, for what no group awaits only: an awaited entry stays, those behind it may go.
+        """As ``trim``, for what no group awaits only: an awaited entry stays, those behind it may go.
 
-        `whole_nodes` leaves every node in which an entry has to stay.
+        ``whole_nodes`` leaves every node in which an entry has to stay.
         """
         end = ID_MAX if max_length is not None else min_id - 1
         end = min([end, *(group.last_id for group in self.groups.values())])
@@ -403,7 +403,7 @@ class Stream:
 
     @classmethod
     def load(cls, reader: Reader) -> Stream:
-        """Read what `dump` wrote; ValueError when it is no possible stream."""
+        """Read what ``dump`` wrote; ValueError when it is no possible stream."""
         stream = cls()
         length = reader.count()
         last_id, max_deleted_id = reader.number(0, ID_MAX), reader.number(0, ID_MAX)
@@ -431,7 +431,7 @@ class Stream:
 
 
 def _radix_nodes(keys: list[bytes], depth: int) -> int:
-    """Nodes of a compressed radix tree over sorted keys of equal length, from `depth` on."""
+    """Nodes of a compressed radix tree over sorted keys of equal length, from ``depth`` on."""
     if not keys:
         return 0
     if len(keys) == 1:

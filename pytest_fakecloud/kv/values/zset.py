@@ -17,7 +17,7 @@ __all__ = ["Item", "LexRange", "ScoreRange", "SortedSet"]
 
 
 class ScoreRange(NamedTuple):
-    """An interval of scores; each end may be exclusive, as `(1` says in a command."""
+    """An interval of scores; each end may be exclusive, as ``(1`` says in a command."""
 
     low: float
     high: float
@@ -26,9 +26,9 @@ class ScoreRange(NamedTuple):
 
 
 class LexRange(NamedTuple):
-    """An interval of members; None is `-` as the low end and `+` as the high end.
+    """An interval of members; None is ``-`` as the low end and ``+`` as the high end.
 
-    `reversed_infinity` marks `+` as the low end or `-` as the high end: nothing is inside.
+    ``reversed_infinity`` marks ``+`` as the low end or ``-`` as the high end: nothing is inside.
     """
 
     low: bytes | None
@@ -38,13 +38,13 @@ class LexRange(NamedTuple):
     reversed_infinity: bool = False
 
     def above_low(self, member: bytes) -> bool:
-        """Whether `member` is not below the low end."""
+        """Whether ``member`` is not below the low end."""
         if self.low is None:
             return True
         return member > self.low if self.low_exclusive else member >= self.low
 
     def below_high(self, member: bytes) -> bool:
-        """Whether `member` is not above the high end."""
+        """Whether ``member`` is not above the high end."""
         if self.high is None:
             return True
         return member < self.high if self.high_exclusive else member <= self.high
@@ -93,7 +93,7 @@ class SortedSet:
         return reversed(self._order)
 
     def encoding(self, config: Config) -> str:
-        """The word OBJECT ENCODING answers: `listpack` while small, else `skiplist`."""
+        """The word OBJECT ENCODING answers: ``listpack`` while small, else ``skiplist``."""
         if self._peak <= config.number(
             "zset-max-listpack-entries"
         ) and self._longest <= config.number("zset-max-listpack-value"):
@@ -123,7 +123,7 @@ class SortedSet:
 
     @classmethod
     def load(cls, reader: Reader) -> SortedSet:
-        """Read what `dump` wrote."""
+        """Read what ``dump`` wrote."""
         scores: dict[bytes, float] = {}
         count = reader.count(least=1)
         for _ in range(count):
@@ -134,7 +134,7 @@ class SortedSet:
         return cls(scores)
 
     def score(self, member: bytes) -> float | None:
-        """The score of `member`, or None."""
+        """The score of ``member``, or None."""
         return self._scores.get(member)
 
     @property
@@ -143,7 +143,7 @@ class SortedSet:
         return self._scores
 
     def set(self, member: bytes, score: float) -> bool:
-        """Give `member` this score, whether it was there or not; whether that changed anything."""
+        """Give ``member`` this score, whether it was there or not; whether that changed anything."""
         scores = self._scores
         if not score and self._fits_listpack(member):
             score = 0.0
@@ -181,7 +181,7 @@ class SortedSet:
         return self
 
     def remove(self, member: bytes) -> bool:
-        """Remove `member`; whether it was there."""
+        """Remove ``member``; whether it was there."""
         score = self._scores.pop(member, None)
         if score is None:
             return False
@@ -189,7 +189,7 @@ class SortedSet:
         return True
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
-        """How many members are before this one (after it, with `reverse`), or None."""
+        """How many members are before this one (after it, with ``reverse``), or None."""
         score = self._scores.get(member)
         if score is None:
             return None
@@ -273,7 +273,7 @@ class SortedSet:
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
-        """At most `count` items from a cursor on and the cursor to go on with (0 at the end).
+        """At most ``count`` items from a cursor on and the cursor to go on with (0 at the end).
 
         A member that stays is met whatever is added, removed or rescored between two calls.
         """

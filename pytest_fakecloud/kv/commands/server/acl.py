@@ -147,7 +147,7 @@ def _random_digits(args: Args, subcommand: bytes) -> bytes:
         if not 0 < bits <= 4096:
             raise CommandError(errors.ACL_GENPASS_BITS)
     digits = (bits + 3) // 4
-    # Credentials are never from the seed: who knows a test must not know its passwords.
+    # Credentials are never from the random seed: who knows a test must not know its passwords.
     return secrets.token_hex((digits + 1) // 2)[:digits].encode()
 
 
@@ -173,7 +173,7 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
 
 @command("ACL RESTTOKEN")
 def acl_resttoken(session: Session, args: Args) -> Reply:
-    """A REST token for a user, given its password (seed).
+    """A REST token for a user, given its password (specification).
 
     It follows every later change of the user, and ends with the user, with its password, and while
     the user is off (decided here).

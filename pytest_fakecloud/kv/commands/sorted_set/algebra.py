@@ -91,7 +91,7 @@ def _parse(
     storing: bool,
     counting: bool = False,
 ) -> _Request:
-    """`numkeys key [key ...]` and options; which of them depends on what the command does."""
+    """``numkeys key [key ...]`` and options; which of them depends on what the command does."""
     numkeys = parse_int(args[0])
     if numkeys < 1:
         raise CommandError(input_key_needed(name))

@@ -160,7 +160,7 @@ _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
 
 
 def _read_common(search: _Search, args: Args, at: int) -> int:
-    """Read one option every search has; the place of the next, or `at` when it is another one."""
+    """Read one option every search has; the place of the next, or ``at`` when it is another one."""
     word = args[at].upper()
     if word in _WITH:
         search.with_words.add(word)

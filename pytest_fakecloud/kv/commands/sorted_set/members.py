@@ -103,7 +103,7 @@ def add_scores(
 ) -> Reply:
     """ZADD of (score, member) pairs under the conditions NX, XX, GT, LT; CH counts moved ones too.
 
-    With `increment` the reply is the new score, or nil when a condition forbade it.
+    With ``increment`` the reply is the new score, or nil when a condition forbade it.
     """
     members = session.db.get(key, SortedSet)
     if members is None:

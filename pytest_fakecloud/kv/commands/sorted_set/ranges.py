@@ -28,7 +28,7 @@ RangeKind = Literal["rank", "score", "lex"]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What ZRANGE and its kin ask for; `limit` is (offset, count), a negative count is all."""
+    """What ZRANGE and its kin ask for; ``limit`` is (offset, count), a negative count is all."""
 
     interval: tuple[int, int] | ScoreRange | LexRange
     reverse: bool
@@ -37,7 +37,7 @@ class Range:
 
 
 def _read_bound(text: bytes) -> float:
-    """A score as `strtod` reads it: unlike a score to be stored it may overflow or be empty."""
+    """A score as ``strtod`` reads it: unlike a score to be stored it may overflow or be empty."""
     if not text:
         return 0.0
     text = text.lstrip(b" \t\n\v\f\r")
@@ -56,7 +56,7 @@ def _read_bound(text: bytes) -> float:
 
 
 def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
-    """An interval of scores; `(` before an end excludes it."""
+    """An interval of scores; ``(`` before an end excludes it."""
     return ScoreRange(
         _read_bound(low.removeprefix(b"(")),
         _read_bound(high.removeprefix(b"(")),
@@ -66,7 +66,7 @@ def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
 
 
 def parse_lex_range(low: bytes, high: bytes) -> LexRange:
-    """An interval of names: `[` includes, `(` excludes the end; `-` and `+` are the extremes."""
+    """An interval of names: ``[`` includes, ``(`` excludes the end; ``-`` and ``+`` are the extremes."""
     low_end, low_exclusive = _lex_end(low)
     high_end, high_exclusive = _lex_end(high)
     return LexRange(
@@ -97,7 +97,7 @@ def parse_range(
     *,
     storing: bool = False,
 ) -> Range:
-    """`key start stop` and the options behind; kind and direction are None where options say them.
+    """``key start stop`` and the options behind; kind and direction are None where options say them.
 
     The vendor's dialect takes LIMIT with ranks too.
     """

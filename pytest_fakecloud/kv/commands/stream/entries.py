@@ -36,9 +36,9 @@ _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
 # -- adding and trimming -------------------------------------------------------------------------
 
 _ROUGHLY = 100
-"""How many entries must be too many before the vendor's `~` trims: fewer are left, all of them.
+"""How many entries must be too many before the vendor's ``~`` trims: fewer are left, all of them.
 
-Derived from what the official clients' tests observe: of 1,000 entries `MAXLEN ~ 30` leaves about
+Derived from what the official clients' tests observe: of 1,000 entries ``MAXLEN ~ 30`` leaves about
 30, of 111 and of 120 it leaves (nearly) all.
 """
 
@@ -58,7 +58,7 @@ class _Trim:
     def apply(self, session: Session, stream: Stream) -> int:
         """Trim a stream; how many entries went.
 
-        Where `~` asks for roughly, the vendor trims to the threshold or not at all; the stock
+        Where ``~`` asks for roughly, the vendor trims to the threshold or not at all; the stock
         server removes whole nodes, and looks at a hundred of them at most.
         """
         stock = session.engine.dialect == "redis"
@@ -285,7 +285,7 @@ def xrevrange(session: Session, args: Args) -> Reply:
 
 @dataclass(slots=True)
 class ReadWords:
-    """The options of XREAD and XREADGROUP; `block_ms` is None when absent, `count` 0 for all."""
+    """The options of XREAD and XREADGROUP; ``block_ms`` is None when absent, ``count`` 0 for all."""
 
     keys: list[bytes]
     ids: list[bytes]
@@ -297,7 +297,7 @@ class ReadWords:
 
 
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
-    """Read the options of XREAD, or of XREADGROUP with `grouped`."""
+    """Read the options of XREAD, or of XREADGROUP with ``grouped``."""
     words = ReadWords([], [])
     at = 0
     while at < len(args):
@@ -372,7 +372,7 @@ def xread(session: Session, args: Args) -> Reply:
 
 
 def _start(session: Session, stream: Stream | None, text: bytes) -> int:
-    """The first id to be read; the vendor's `+` stands for the last entry."""
+    """The first id to be read; the vendor's ``+`` stands for the last entry."""
     if text == b"$":
         return (stream.last_id if stream is not None else 0) + 1
     if text == b">":
@@ -388,7 +388,7 @@ DELETED, ABSENT, KEPT = 1, -1, 2
 
 
 def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
-    """`[KEEPREF|DELREF|ACKED] IDS numids id [id ...]`."""
+    """``[KEEPREF|DELREF|ACKED] IDS numids id [id ...]``."""
     policy = b"KEEPREF"
     if args[at].upper() in _POLICIES:
         policy = args[at].upper()

@@ -169,7 +169,7 @@ def xgroup_help(session: Session, args: Args) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """One stream of an XREADGROUP: `after` is None for `>`, else where the history begins."""
+    """One stream of an XREADGROUP: ``after`` is None for ``>``, else where the history begins."""
 
     key: bytes
     after: int | None

@@ -40,13 +40,13 @@ def _halves(text: bytes) -> tuple[int, bytes | None]:
 
 
 def parse_id(text: bytes, sequence: int = 0) -> int:
-    """An id; `sequence` is taken where only milliseconds are given."""
+    """An id; ``sequence`` is taken where only milliseconds are given."""
     milliseconds, given = _halves(text)
     return make_id(milliseconds, sequence if given is None else _number(given))
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """An id for XADD, and whether its sequence number was given (not so in `5-*`)."""
+    """An id for XADD, and whether its sequence number was given (not so in ``5-*``)."""
     milliseconds, given = _halves(text)
     if given == b"*":
         return make_id(milliseconds, 0), False
@@ -54,7 +54,7 @@ def parse_new_id(text: bytes) -> tuple[int, bool]:
 
 
 def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
-    """An id, or `-` and `+` for the lowest and the highest."""
+    """An id, or ``-`` and ``+`` for the lowest and the highest."""
     if text == b"-":
         return 0
     if text == b"+":
@@ -63,7 +63,7 @@ def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_start(text: bytes) -> int:
-    """The start of an interval: an id, `-`, `+`, or `(id` for the one after."""
+    """The start of an interval: an id, ``-``, ``+``, or ``(id`` for the one after."""
     if len(text) > 1 and text.startswith(b"("):
         start = parse_id(text[1:])
         if start == ID_MAX:
@@ -73,7 +73,7 @@ def parse_start(text: bytes) -> int:
 
 
 def parse_end(text: bytes) -> int:
-    """The end of an interval: an id, `-`, `+`, or `(id` for the one before."""
+    """The end of an interval: an id, ``-``, ``+``, or ``(id`` for the one before."""
     if len(text) > 1 and text.startswith(b"("):
         end = parse_id(text[1:], SEQUENCE_MAX)
         if end == 0:

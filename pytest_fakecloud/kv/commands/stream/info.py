@@ -55,7 +55,7 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
 
 @command("XINFO CONSUMERS")
 def xinfo_consumers(session: Session, args: Args) -> Reply:
-    """The consumers of a group; `inactive` is -1 for one that never got anything.
+    """The consumers of a group; ``inactive`` is -1 for one that never got anything.
 
     For a group that is not there the vendor answers none, the stock server NOGROUP.
     """
