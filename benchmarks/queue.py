@@ -252,7 +252,7 @@ def large_group() -> bool:
     costs: dict[str, dict[int, float]] = {"add": {}, "publish": {}, "remove": {}}
     for size in (1_000, 20_000):
         queue = Queue(Context.alone(now=START))
-        groups = queue.engine.groups
+        groups = queue.engine.url_groups
         wanted = [(f"https://e{number}.example.com/", None) for number in range(size)]
         items = [{"url": url} for url, _ in wanted]
         gc.collect()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .queue.delivery.replies import DeliveredRequest, Reply
     from .queue.handle import Queue
     from .queue.model import Attempt
-    from .queue.settings import Loop
+    from .queue.errors import Loop
     from .queue.views import PublishedMessage
     from .vector.handle import VectorIndex
 
@@ -63,7 +63,7 @@ _HOMES = {
     "DeliveredRequest": "queue.delivery.replies",
     "Destination": "queue.capture.handle",
     "KVServer": "kv.handle",
-    "Loop": "queue.settings",
+    "Loop": "queue.errors",
     "NotIdle": "queue.delivery.drivers",
     "PublishedMessage": "queue.views",
     "Queue": "queue.handle",

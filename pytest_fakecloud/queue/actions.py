@@ -12,23 +12,23 @@ from .arguments import (
     body_of,
     forwarded_pairs,
     labels_of,
-    one_of,
     setting_pairs,
     text,
     whole_seconds,
 )
 from .engine.engine import Engine
-from .engine.publishing import Api
+from .model import Api
+from .settings import one_of
 from .views import DeadLetterView, PublishedMessage, ScheduleView
 
 
-class ByHand:
+class QueueActions:
     """The part of a queue's handle that does what clients do; it does not count as their calls."""
 
     engine: Engine
 
     def _check_open(self) -> None:
-        """Raise `ContractError` once the queue is closed."""
+        """Raise ``ContractError`` once the queue is closed."""
         raise NotImplementedError
 
     def publish(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json as jsonlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..core.errors import ContractError
@@ -31,22 +31,6 @@ def text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ContractError(f"{name}={value!r} is not text: give a str")
     return as_wire(value)
-
-
-def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Refuse a setting that is none of those that have a meaning."""
-    if value not in allowed:
-        shown = ", ".join(repr(one) for one in allowed if one is not None)
-        raise ContractError(f"{name}={value!r} is unknown: give one of {shown}")
-
-
-def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
-    """Refuse what is no number of at least `least`."""
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    # Written so that a float that is not a number is refused as well.
-    if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
-        kind = "whole number" if whole else "number"
-        raise ContractError(f"{name}={value!r}: give a {kind} of at least {least}")
 
 
 def whole_seconds(name: str, value: Duration) -> int:
@@ -151,7 +135,8 @@ def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any
 
 def keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
     """Return the keywords for a call, refusing unknown ones and the lack of needed ones."""
-    parameters = inspect.signature(method).parameters
+    parameters = dict(inspect.signature(method).parameters)
+    parameters.pop("self", None)
     found = known_keys(where, given, parameters)
     missing = [
         name

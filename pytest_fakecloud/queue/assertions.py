@@ -23,7 +23,7 @@ from .views import (
 )
 
 
-class Looking:
+class QueueAssertions:
     """The part of a queue's handle that looks and asserts."""
 
     engine: Engine

@@ -15,6 +15,14 @@ class QueueError(ServiceError):
     """An error answer of the queue: `{"error": "<text>"}` with a status."""
 
 
+class Loop(AssertionError):
+    """Messages publish each other without end; what was about to go out stays pending.
+
+    Raised by the driving call, which would never return: by default after 1,000 deliveries that
+    caused each other at one instant (the setting `loop_limit`), or ten times as many in one call.
+    """
+
+
 def bad_request(text: str) -> QueueError:
     """Return the 400 for a malformed request."""
     return QueueError(400, text)

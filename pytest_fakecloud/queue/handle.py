@@ -14,14 +14,12 @@ from ..core.errors import ContractError
 from ..core.ids import BASE62
 from ..core.timeparse import Duration, Instant, duration_us
 from ..handle import Context, Handle, Snapshot
-from .actions import ByHand
+from .actions import QueueActions
 from .arguments import (
     bytes_of,
-    number,
-    one_of,
     text,
 )
-from .assertions import Looking
+from .assertions import QueueAssertions
 from .delivery.destinations import Destinations
 from .delivery.drivers import (
     Attempts,
@@ -33,7 +31,7 @@ from .delivery.faults import PlannedMishaps, QueueFaults
 from .delivery.sender import Sender, SignatureClock, Unstubbed
 from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
-from .engine.limits import plan
+from .errors import Loop
 from .loading import load
 from .model import (
     Attempt,
@@ -45,7 +43,7 @@ from .model import (
 from .rest.routes import QueueApp
 from .rest.workflow import WorkflowRoutes
 from .rest.workflow_history import WorkflowHistoryRoutes
-from .settings import Loop, Settings
+from .settings import EngineSettings, number, one_of, plan
 from .timeline import attempt_note, handler_traceback
 from .wire.headers import as_text
 from .wire.signing import Signer, explain
@@ -70,7 +68,7 @@ def _new_key() -> str:
     return "sig_" + "".join(secrets.choice(BASE62) for _ in range(28))
 
 
-class Queue(Looking, ByHand, Handle):
+class Queue(QueueAssertions, QueueActions, Handle):
     """A fake of the HTTP message queue.
 
     Who delivers, and where: `delivery` is `"driven"` (one attempt at a time, by the driving calls) or
@@ -92,8 +90,8 @@ class Queue(Looking, ByHand, Handle):
     On the wire: `dev_credentials` uses the vendor's public development token and keys;
     `header_prefix` of what goes out is `"Upstash"` or `"Service"`, `region` its region;
     `signature_clock` is `"receiver"`, `"real"` or `"virtual"`; `source_id` writes callbacks with
-    `"both"` spellings of the source's id, the `"service"`'s or the `"seed"`'s; `no_answer_status`
-    stands in callbacks and records where no HTTP answer came.
+    `"both"` spellings of the source's id, the `"service"`'s or the `"specification"`'s;
+    `no_answer_status` stands in callbacks and records where no HTTP answer came.
 
     `read_only_token` may only GET; any change with it is refused with 403.
 
@@ -128,7 +126,7 @@ class Queue(Looking, ByHand, Handle):
         message_grace: Duration = "30s",
         history: Duration | None = None,
         no_answer_status: int = 0,
-        source_id: Literal["both", "service", "seed"] = "both",
+        source_id: Literal["both", "service", "specification"] = "both",
         production_checks: bool = False,
         loop_limit: int = 1000,
         attempt_cap: float = 5.0,
@@ -136,7 +134,7 @@ class Queue(Looking, ByHand, Handle):
     ) -> None:
         one_of("delivery", delivery, (None, "driven", "background"))
         one_of("header_prefix", header_prefix, ("Upstash", "Service"))
-        one_of("source_id", source_id, ("both", "service", "seed"))
+        one_of("source_id", source_id, ("both", "service", "specification"))
         one_of("leak_check", leak_check, LEAKS)
         number("retries", retries)
         if callback_retries != "inherit":
@@ -184,7 +182,7 @@ class Queue(Looking, ByHand, Handle):
             new_key=_new_key,
             name=name,
             limits=allowed,
-            settings=Settings(
+            settings=EngineSettings(
                 header_prefix=header_prefix,
                 region=region,
                 default_retries=retries,
@@ -203,7 +201,7 @@ class Queue(Looking, ByHand, Handle):
         )
         self.engine.on_attempt = self._attempted
         self.engine.on_loop = self._looped
-        self._driver = Driver(self)
+        self._driver = Driver(self.engine, self._check_open, self.sender.release)
         faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self.engine.mishaps = PlannedMishaps(faults)
         runs = WorkflowRoutes(self.engine, workflow)

@@ -6,53 +6,39 @@ Everything is put into a copy first, so that of data with one bad item nothing i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.clock import Clock
 from ..core.ids import Ids
-from .actions import ByHand
+from .actions import QueueActions
 from .arguments import (
     keywords,
     known_keys,
-    number,
-    one_of,
     section,
     text,
 )
 from .engine.engine import Engine
+from .settings import number, one_of
 from .workflow.runs import WorkflowRuns
 
-if TYPE_CHECKING:
-    from .handle import Queue
-
-_Step = Callable[[ByHand], object]
+_Step = Callable[[QueueActions], object]
 
 
-def load(queue: Queue, data: Mapping[str, Any]) -> None:
-    """Put URL groups, queues, schedules and messages into a queue; see `Queue.load`."""
-    steps = list(_steps(queue, data))
+def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
+    """Put URL groups, queues, schedules and messages into a queue; see ``Queue.load``."""
+    steps = list(_steps(data))
     with queue.engine.lock:
         for place in (_Trial(queue.engine), queue):
             for step in steps:
                 step(place)
 
 
-class _Trial(ByHand):
+class _Trial(QueueActions):
     """A copy of a queue's data under its rules, on a clock that nobody moves."""
 
     def __init__(self, engine: Engine) -> None:
         runs = WorkflowRuns()
-        self.engine = Engine(
-            Clock(now=engine.clock.now()),
-            Ids(0),
-            perform=engine.perform,
-            sign=engine.sign,
-            keys=engine.keys,
-            new_key=engine.new_key,
-            limits=engine.limits,
-            settings=engine.settings,
-            workflow=runs,
-        )
+        self.engine = engine.twin(Clock(now=engine.clock.now()), Ids(0), runs)
         runs.attach(self.engine)
         self.engine.restore(engine.snapshot())
 
@@ -60,25 +46,25 @@ class _Trial(ByHand):
         """Nothing: the trial ends with the load."""
 
 
-def _steps(queue: Queue, data: Mapping[str, Any]) -> Iterator[_Step]:
+def _steps(data: Mapping[str, Any]) -> Iterator[_Step]:
     known_keys("the data", data, ("url_groups", "queues", "schedules", "messages"))
     for name, endpoints in section(data, "url_groups", dict).items():
         yield _group(name, endpoints)
     for name, settings in section(data, "queues", dict).items():
         yield _queue(name, settings)
     for schedule in section(data, "schedules", list):
-        yield _schedule(keywords("a schedule", schedule, queue.schedule))
+        yield _schedule(keywords("a schedule", schedule, QueueActions.schedule))
     for message in section(data, "messages", list):
-        yield _message(keywords("a message", message, queue.publish))
+        yield _message(keywords("a message", message, QueueActions.publish))
 
 
 def _group(name: str, endpoints: object) -> _Step:
     text("url_groups name", name)
     listed = [_endpoint(name, one) for one in section({name: endpoints}, name, list)]
 
-    def step(place: ByHand) -> None:
+    def step(place: QueueActions) -> None:
         engine = place.engine
-        engine.groups.add_all(name, listed, engine.clock.now_us())
+        engine.url_groups.add_all(name, listed, engine.clock.now_us())
 
     return step
 
@@ -101,7 +87,7 @@ def _queue(name: str, settings: object) -> _Step:
     number("parallelism", given.setdefault("parallelism", 1), least=1)
     one_of("paused", given.setdefault("paused", False), (True, False))
     given["paused"] = bool(given["paused"])
-    return lambda place: place.engine.gates.upsert_queue(name, **given)
+    return lambda place: place.engine.admission.upsert_queue(name, **given)
 
 
 def _schedule(given: dict[str, Any]) -> _Step:

@@ -18,6 +18,7 @@ from ..core.timeparse import to_datetime
 
 Headers = list[tuple[str, str]]
 Kind = Literal["message", "callback", "failure_callback"]
+Api = Literal["v1", "v2"]
 
 #: Kinds of a message: published by a client, or the queue's own report about another message.
 MESSAGE: Kind = "message"
@@ -220,6 +221,20 @@ class LogEntry:
 FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
 
 
+@dataclass(frozen=True, slots=True)
+class WorkflowPart:
+    """The place of a message in a workflow run.
+
+    `url` is the workflow's; `call_type` is lower case, `step` where none was given; `created_ms` is
+    when the run began, None where no run is known.
+    """
+
+    run_id: str
+    url: str
+    call_type: str
+    created_ms: int | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Message:
     """A message and where it stands.
@@ -230,6 +245,12 @@ class Message:
     clients and destinations see; only the tasks of a v1 topic message share one.  `open_children`
     counts the callbacks about it that have not come to an end.  `depth` is how many messages
     published each other at one instant to get here, `chain` how many within driving call `drive`.
+
+    `lost_callbacks` are the reasons why callbacks about it were not published. `retry_of` is the id
+    of the dead letter's message that it repeats. `settled` says that what waited for its end was
+    freed, `overtaken_at` at which retry a fault let others overtake it. `workflow` is its place in
+    a workflow run; `failure_of` the id of the step whose failure it reports, and
+    `failure_function_state` how the failure callback about it fares.
     """
 
     id: str
@@ -251,7 +272,7 @@ class Message:
     endpoint_id: str | None = None
     queue_name: str | None = None
     schedule_id: str | None = None
-    api: Literal["v1", "v2"] = "v2"
+    api: Api = "v2"
     source_id: str | None = None
     dlq_id: str | None = None
     finished_us: int | None = None
@@ -267,8 +288,13 @@ class Message:
     drive: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
-    #: What a feature beyond plain delivery keeps with the message (workflow run id, call type ...).
-    extra: dict[str, Any] = field(default_factory=dict)
+    lost_callbacks: list[str] = field(default_factory=list)
+    retry_of: str | None = None
+    settled: bool = False
+    overtaken_at: int | None = None
+    workflow: WorkflowPart | None = None
+    failure_of: str | None = None
+    failure_function_state: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -281,11 +307,28 @@ class Message:
             replace(attempt) if attempt.state == "in flight" else attempt
             for attempt in self.attempts
         ]
-        extra = {
-            name: list(value) if isinstance(value, list) else value
-            for name, value in self.extra.items()
-        }
-        return replace(self, attempts=attempts, log=list(self.log), extra=extra)
+        return replace(
+            self,
+            attempts=attempts,
+            log=list(self.log),
+            lost_callbacks=list(self.lost_callbacks),
+        )
+
+
+class Mishaps:
+    """What goes wrong with a delivery on purpose; the faults of a queue subclass it."""
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        """Return the names of the faults that hit this delivery."""
+        return ()
+
+    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+        """Whether this callback gets lost before it is published."""
+        return False
+
+    def overtaken(self, message: Message) -> bool:
+        """Whether the next delivery comes before this one, out of order."""
+        return False
 
 
 class WorkflowHooks(Protocol):

@@ -1,27 +1,79 @@
-"""How a queue behaves, what may go wrong on purpose, and the end of an endless loop."""
+"""What a queue may be told: how it behaves, and what its plan allows.
+
+Numbers of the plans: the vendor's pricing pages and error texts seen by users. Decided here: without
+a profile nothing is limited but 20 retries, 50 MB messages, two hours for one answer, and a week in
+which a dead letter is kept.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypedDict
 
-from .model import (
-    SECOND,
-    Delivery,
-    Kind,
-    Message,
-)
+from ..core.errors import ContractError, shown
+from ..core.timeparse import Duration
+from .model import DAY, HOUR, MINUTE, SECOND
+
+DeliveryMode = Literal["driven", "background"]
+Unstubbed = Literal["refuse", "accept"]
+SignatureClock = Literal["receiver", "real", "virtual"]
+SourceSpelling = Literal["both", "service", "specification"]
+LeakCheck = Literal["off", "pending", "dead_letters", "all"]
+
+
+class QueueSettings(TypedDict, total=False):
+    """The settings of a ``Queue``, which says what each of them means."""
+
+    delivery: DeliveryMode | None
+    unstubbed: Unstubbed
+    raise_exceptions: bool
+    dev_credentials: bool
+    profile: str | None
+    limits: Mapping[str, int | None] | None
+    header_prefix: Literal["Upstash", "Service"]
+    signature_clock: SignatureClock
+    region: str
+    retries: int
+    callback_retries: Literal["inherit"] | int
+    delayed_callbacks: bool
+    dedup_window: Duration
+    dlq_retention: Duration | None
+    message_grace: Duration
+    history: Duration | None
+    no_answer_status: int
+    source_id: SourceSpelling
+    production_checks: bool
+    loop_limit: int
+    attempt_cap: float
+    leak_check: LeakCheck
+
+
+def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Raise ``ContractError`` for a setting that is none of those that have a meaning."""
+    if value not in allowed:
+        words = ", ".join(repr(one) for one in allowed if one is not None)
+        raise ContractError(f"{name}={shown(value)} is unknown: give one of {words}")
+
+
+def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
+    """Raise ``ContractError`` for what is no number of at least ``least``."""
+    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    # Written so that a float that is not a number is refused as well.
+    if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
+        kind = "whole number" if whole else "number"
+        raise ContractError(f"{name}={shown(value)}: give a {kind} of at least {least}")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """How a queue behaves, apart from its plan.  Durations in microseconds.
 
-    `no_answer_status` stands for the status where no HTTP answer came.  `source_spelling` is
-    `both`, `service` or `seed`.  `callback_retries` is `inherit` (from the message) or a number.
-    `grace_us` is how long a finished message can still be read, `history_us` how long the queue
-    remembers it at all (None: for ever).  `loop_limit` is how many messages
-    may publish each other at one instant before the queue calls it an endless loop.
+    ``no_answer_status`` stands for the status where no HTTP answer came. ``source_spelling`` is
+    ``both``, ``service`` or ``specification``. ``callback_retries`` is ``inherit`` (from the message)
+    or a number. ``grace_us`` is how long a finished message can still be read, ``history_us`` how
+    long the queue remembers it at all (None: for ever). ``loop_limit`` is how many messages may
+    publish each other at one instant before the queue calls it an endless loop.
     """
 
     header_prefix: str = "Upstash"
@@ -30,7 +82,7 @@ class Settings:
     callback_retries: Literal["inherit"] | int = "inherit"
     delayed_callbacks: bool = False
     no_answer_status: int = 0
-    source_spelling: str = "both"
+    source_spelling: SourceSpelling = "both"
     grace_us: int = 30 * SECOND
     history_us: int | None = None
     deduplication_us: int = 600 * SECOND
@@ -38,25 +90,81 @@ class Settings:
     loop_limit: int = 1000
 
 
-class Mishaps:
-    """What goes wrong with a delivery on purpose; the faults of a queue subclass it."""
-
-    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-        """Return the names of the faults that hit this delivery."""
-        return ()
-
-    def callback(self, message: Message, kind: Kind, url: str) -> bool:
-        """Whether this callback gets lost before it is published."""
-        return False
-
-    def overtaken(self, message: Message) -> bool:
-        """Whether the next delivery comes before this one, out of order."""
-        return False
+MEGABYTE = 1024 * 1024
 
 
-class Loop(AssertionError):
-    """Messages publish each other without end; what was about to go out stays pending.
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """The limits of a plan; None means unlimited.  Sizes in bytes, spans in microseconds.
 
-    Raised by the driving call, which would never return: by default after 1,000 deliveries that
-    caused each other at one instant (the setting `loop_limit`), or ten times as many in one call.
+    `daily_messages` counts every message created since midnight UTC, callbacks included;
+    `burst` counts publish requests per second, `parallelism` deliveries in flight.
     """
+
+    message_size: int = 50 * MEGABYTE
+    batch_size: int = 100 * MEGABYTE
+    delay_us: int | None = None
+    retries: int = 20
+    timeout_us: int = 2 * HOUR
+    retention_us: int = 7 * DAY
+    schedules: int | None = None
+    groups: int | None = None
+    endpoints_per_group: int | None = None
+    queues: int | None = None
+    queue_parallelism: int | None = None
+    daily_messages: int | None = None
+    burst: int | None = None
+    parallelism: int | None = None
+
+
+PROFILES: Mapping[str, PlanLimits] = {
+    "free": PlanLimits(
+        message_size=MEGABYTE,
+        delay_us=7 * DAY,
+        retries=5,
+        timeout_us=15 * MINUTE,
+        retention_us=3 * DAY,
+        schedules=10,
+        groups=1,
+        endpoints_per_group=100,
+        queues=10,
+        queue_parallelism=2,
+        daily_messages=1000,
+    ),
+    "payg": PlanLimits(
+        message_size=10 * MEGABYTE,
+        delay_us=365 * DAY,
+        timeout_us=2 * HOUR,
+        retention_us=7 * DAY,
+        schedules=1000,
+        groups=100,
+        endpoints_per_group=100,
+        queues=100,
+        queue_parallelism=100,
+    ),
+}
+
+
+def plan(profile: str | None, overrides: Mapping[str, Any] | None = None) -> PlanLimits:
+    """Return the limits of a profile (None: the default), some of them replaced.
+
+    Raises `ContractError` naming the known profiles or limits for an unknown one, and for a limit
+    that is no whole number of at least 0 (or None, where a plan may be without it).
+    """
+    if profile is not None and not (isinstance(profile, str) and profile in PROFILES):
+        raise ContractError(f"unknown profile {profile!r}, expected one of {', '.join(PROFILES)}")
+    if not isinstance(overrides, Mapping | None):
+        raise ContractError(f"limits={overrides!r}: give a dict of limits, such as {{'burst': 10}}")
+    limits = PlanLimits() if profile is None else PROFILES[profile]
+    known = {field.name for field in fields(PlanLimits)}
+    unknown = set(overrides or {}) - known
+    if unknown:
+        raise ContractError(
+            f"unknown limit {', '.join(sorted(map(str, unknown)))},"
+            f" expected one of {', '.join(sorted(known))}"
+        )
+    optional = {field.name for field in fields(PlanLimits) if field.default is None}
+    for name, value in (overrides or {}).items():
+        if value is not None or name not in optional:
+            number(name, value)
+    return replace(limits, **(overrides or {}))

@@ -44,10 +44,7 @@ def timeline(message: Message) -> str:
             moment = to_datetime(entry.time_us).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
             after = span(entry.time_us - message.created_us)
             lines.append(f"  {moment}  +{after:<20}  {text}")
-    lines += [
-        f"  a callback was not published: {text}"
-        for text in message.extra.get("lost_callbacks", ())
-    ]
+    lines += [f"  a callback was not published: {text}" for text in message.lost_callbacks]
     if not message.finished and message.state != "CANCEL_REQUESTED":
         lines.append(f"  {waiting_text(message)}")
     return "\n".join(lines)

@@ -9,10 +9,10 @@ from typing import Any
 from ..core.errors import ContractError
 from ..core.journal import Found
 from ..core.timeparse import to_datetime
-from .arguments import number
 from .engine.cron import Schedule
 from .engine.engine import Engine
 from .model import Attempt, Kind, Message
+from .settings import number
 from .timeline import timeline
 from .wire.callback import source_headers
 from .wire.headers import as_text, header_map

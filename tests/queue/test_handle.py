@@ -338,7 +338,7 @@ def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
     schedule = queue.schedule("news", "0 * * * *")
     queue.destinations.accept()
     with queue.engine.lock:
-        queue.engine.groups.remove(queue.engine.groups.get("news"))
+        queue.engine.url_groups.remove(queue.engine.url_groups.get("news"))
     queue.advance("1h")
     assert "invalid destination url" in str(schedule.record.error)
     queue.load({"url_groups": {"news": [DEST]}})
@@ -510,7 +510,7 @@ def test_running_until_idle_has_an_end(queue: Queue) -> None:
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
     with Cloud(now=NOW, delivery="driven") as cloud:
         queue, other = cloud.queue(), cloud.queue()
-        queue.engine.gates.upsert_queue("paused", parallelism=1, paused=True)
+        queue.engine.admission.upsert_queue("paused", parallelism=1, paused=True)
         held = queue.publish(DEST, queue="paused")
         far = other.publish(DEST, delay="60d")
         other.destinations.accept()
@@ -742,7 +742,7 @@ def test_uses_without_meaning(queue: Queue, use: Callable[[Queue], Any], text: s
 def test_loading_what_nobody_could_have_sent(queue: Queue, data: Any, text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
         queue.load(data)
-    assert queue.engine.groups.by_name == {}
+    assert queue.engine.url_groups.by_name == {}
     assert queue.engine.queues.by_name == {}
 
 

@@ -34,7 +34,7 @@ def contents(queue: Queue) -> object:
     return (
         {
             name: [one.url for one in group.endpoints]
-            for name, group in engine.groups.by_name.items()
+            for name, group in engine.url_groups.by_name.items()
         },
         {
             name: (one.parallelism, one.paused, list(one.waiting))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.queue.engine.limits import Limits
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.settings import PlanLimits
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "queue.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", PAGE, re.M | re.S))
@@ -31,5 +31,5 @@ def test_no_block_is_left_out() -> None:
 def test_every_setting_and_limit_is_named() -> None:
     settings = inspect.signature(Queue.__init__).parameters.values()
     names = {setting.name for setting in settings if setting.kind is setting.KEYWORD_ONLY}
-    names |= {field.name for field in fields(Limits)}
+    names |= {field.name for field in fields(PlanLimits)}
     assert [name for name in sorted(names - {"name"}) if f"`{name}`" not in PAGE] == []

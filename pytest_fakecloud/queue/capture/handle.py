@@ -21,10 +21,10 @@ from ...core.aio import drive, in_thread
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic, to_datetime
 from ...handle import Context, Snapshot
-from ..arguments import number
 from ..delivery.destination_server import Destination
 from ..delivery.sender import real_time
 from ..model import DAY, first
+from ..settings import number
 from ..wire.signing import explain
 from .callbacks import (
     DEFAULT_TIMEOUT,

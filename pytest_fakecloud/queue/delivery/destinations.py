@@ -20,6 +20,7 @@ from ...core.errors import ContractError
 from ...core.journal import Found
 from ...core.timeparse import Duration
 from ..model import Delivery, Outcome
+from ..wire.named import named_url
 from ..wire.signing import published_text
 from .deadlines import Deadlines
 from .gateway import (
@@ -31,7 +32,6 @@ from .gateway import (
     call_wsgi,
     failed,
 )
-from .named import named_url
 from .replies import (
     Answer,
     DeliveredRequest,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...core.aio import drive
 from ...core.clock import Clock
@@ -16,12 +15,9 @@ from ...core.timeparse import (
     to_datetime,
 )
 from ...core.timers import Fired
+from ..engine.engine import Engine
 from ..model import Attempt
 from ..timeline import timeline, waiting_text
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..handle import Queue
 
 
 class Attempts(Found[Attempt]):
@@ -38,34 +34,43 @@ class NotIdle(AssertionError):
 
 
 Target = Callable[[], int]
-Step = Generator[Target, list[Fired], Attempts]
+Plan = Generator[Target, list[Fired], Attempts]
 """Yields the instant to move to, worked out when the move begins; receives what fired."""
 
 
 class Driver:
-    """The driving calls of one queue; each exists as a plan that both forms run."""
+    """The driving calls of one queue; each exists as a plan that both forms run.
 
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
+    ``check_open`` is called before each and raises once the queue is closed; ``release`` is called
+    after it, to let go of what only its deliveries needed.
+    """
 
-    def deliver_due(self) -> Step:
+    def __init__(
+        self, engine: Engine, check_open: Callable[[], object], release: Callable[[], object]
+    ) -> None:
+        self._engine = engine
+        self._clock = engine.clock
+        self._check_open = check_open
+        self._release = release
+
+    def deliver_due(self) -> Plan:
         """Plan for what is due now."""
-        fired = yield self._queue.clock.now_us
+        fired = yield self._clock.now_us
         return self._report(fired)
 
-    def advance(self, duration: Duration) -> Step:
+    def advance(self, duration: Duration) -> Plan:
         """Plan for everything due within a span."""
-        fired = yield self._queue.clock.after(duration)
+        fired = yield self._clock.after(duration)
         return self._report(fired)
 
-    def move_to(self, instant: Instant) -> Step:
+    def move_to(self, instant: Instant) -> Plan:
         """Plan for everything due up to an instant."""
-        fired = yield self._queue.clock.until(instant)
+        fired = yield self._clock.until(instant)
         return self._report(fired)
 
-    def run_until_idle(self, within: Duration) -> Step:
+    def run_until_idle(self, within: Duration) -> Plan:
         """Plan for everything until no message is undelivered.  Raises `NotIdle` beyond `within`."""
-        engine, clock = self._queue.engine, self._queue.clock
+        engine, clock = self._engine, self._clock
         end = clock.now_us() + duration_us(within)
         fired = yield clock.now_us
         while engine.pending:
@@ -78,18 +83,18 @@ class Driver:
         return self._report(fired)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:
-        own = self._queue.engine.messages
+        own = self._engine.messages
         attempts = Attempts(
             one.result
             for one in fired
             if isinstance(one.result, Attempt) and one.result.message_id in own
         )
-        attempts.waiting = waiting(self._queue.engine)
-        self._queue.sender.release()
+        attempts.waiting = waiting(self._engine)
+        self._release()
         return attempts
 
     def _not_idle(self, within: Duration, end_us: int) -> str:
-        pending = list(self._queue.engine.pending.values())
+        pending = list(self._engine.pending.values())
         lines = [
             f"the queue is not idle within {within!r}, that is by {to_datetime(end_us).isoformat()}:"
             f" {len(pending)} message(s) undelivered. Allow more with within=, or cancel them"
@@ -100,27 +105,27 @@ class Driver:
     # -- running a plan --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._queue._check_open()
-        self._queue.engine.drive += 1
+        self._check_open()
+        self._engine.drive += 1
 
-    def run(self, plan: Step) -> Attempts:
+    def run(self, plan: Plan) -> Attempts:
         """Run a plan in this thread."""
         self._begin()
         try:
             target = next(plan)
             while True:
-                target = plan.send(_fire(self._queue.clock, target))
+                target = plan.send(_fire(self._clock, target))
         except StopIteration as end:
             result: Attempts = end.value
             return result
 
-    async def run_async(self, plan: Step) -> Attempts:
+    async def run_async(self, plan: Plan) -> Attempts:
         """Run a plan in the running loop; attempts are awaited in it."""
         self._begin()
         try:
             target = next(plan)
             while True:
-                target = plan.send(await drive(self._queue.clock, target))
+                target = plan.send(await drive(self._clock, target))
         except StopIteration as end:
             result: Attempts = end.value
             return result

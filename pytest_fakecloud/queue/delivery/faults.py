@@ -20,15 +20,15 @@ from ...core.matching import TEXT, Field, Question
 from ...faults.kinds import AnswerFault
 from ...faults.plan import Fault, FaultPlan
 from ...http.messages import Answer, Request
-from ..arguments import number
 from ..errors import QueueError, burst_limited, daily_limited
 from ..model import (
     KINDS,
     Delivery,
     Kind,
     Message,
+    Mishaps,
 )
-from ..settings import Mishaps
+from ..settings import number
 from ..wire.headers import as_text
 
 #: Faults that change a delivery that is about to be made, in this order.
@@ -210,7 +210,7 @@ class PlannedMishaps(Mishaps):
         subject.call.facts["kind"] = kind
         if self._plan.claim("drop_callback", subject) is None:
             return False
-        message.extra.setdefault("lost_callbacks", []).append(
+        message.lost_callbacks.append(
             f"the fault drop_callback lost it on its way to {subject.url}"
         )
         return True

@@ -5,12 +5,11 @@ Deliveries are performed with no lock held, because a handler may call back into
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ..errors import Loop
 from ..model import (
     CALLBACK,
     FAILURE_CALLBACK,
@@ -22,22 +21,22 @@ from ..model import (
     Kind,
     Message,
     Outcome,
+    Perform,
+    Sign,
+    SigningKeys,
     first,
 )
-from ..settings import Loop
 from ..wire.callback import callback_body, failure_text
 from ..wire.headers import as_text
 from ..wire.retry import next_wait
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .admission import Admission
+from .dead_letters import DeadLetters
+from .lifecycle import Lifecycle, causing
+from .publishing import Publisher
+from .state import State
 
 #: How much longer than at one instant a chain of messages may be within one driving call.
 CHAIN_FACTOR = 10
-
-
-#: The message whose delivery is made here, in whatever thread or task of its handler.
-_causing: ContextVar[Message | None] = ContextVar("causing", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,33 @@ class Begun:
     delivery: Delivery
 
 
-class Attempting:
+class AttemptRunner:
     """Makes the attempts of an engine: plain, awaitable, and begun here to be ended elsewhere."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._under_way: dict[str, Message] = {}
+    def __init__(
+        self,
+        state: State,
+        lifecycle: Lifecycle,
+        admission: Admission,
+        dead_letters: DeadLetters,
+        publisher: Publisher,
+        *,
+        perform: Perform,
+        perform_async: Callable[[Delivery], Awaitable[Outcome]] | None,
+        sign: Sign,
+        keys: SigningKeys,
+        new_key: Callable[[], str],
+    ) -> None:
+        self._state = state
+        self._lifecycle = lifecycle
+        self._admission = admission
+        self._dead_letters = dead_letters
+        self._publisher = publisher
+        self.perform = perform
+        self.perform_async = perform_async
+        self.sign_with = sign
+        self._keys = keys
+        self._new_key = new_key
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the attempt that is due, in this thread; None when it does not start now."""
@@ -75,70 +95,52 @@ class Attempting:
         return partial(self._make, begun, claimed=True)
 
     def _start(self, message_id: str) -> Begun | None:
-        return None if self._engine.gates.step_aside(message_id) else self.begin(message_id)
+        return None if self._admission.step_aside(message_id) else self.begin(message_id)
 
     def _claim(self, begun: Begun) -> None:
-        begun.attempt.faults = self._engine.mishaps.before(begun.message, begun.delivery)
+        begun.attempt.faults = self._state.mishaps.before(begun.message, begun.delivery)
 
     def _make(self, begun: Begun, *, claimed: bool = False) -> Attempt:
-        engine = self._engine
-        token = _causing.set(begun.message)
+        state = self._state
+        token = causing.set(begun.message)
         try:
             if not claimed:
                 self._claim(begun)
             delivery = self.sign(begun)
-            outcome = engine.perform(delivery)
+            outcome = self.perform(delivery)
             if "duplicate" in begun.attempt.faults:
-                outcome = engine.perform(delivery)
+                outcome = self.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
             # In the background nobody could catch it, and there is more to deliver.
-            alone = not engine.clock.driving
-            if engine.lane == "background" and (alone or isinstance(error, Exception)):
+            alone = not state.clock.driving
+            if state.lane == "background" and (alone or isinstance(error, Exception)):
                 return begun.attempt
             raise
         finally:
-            _causing.reset(token)
+            causing.reset(token)
         return self.finish(begun, outcome)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the attempt that is due, in the running loop."""
-        engine = self._engine
-        if engine.perform_async is None:
+        if self.perform_async is None:
             return self.run(message_id, due_us)
         begun = self._start(message_id)
         if begun is None:
             return None
-        token = _causing.set(begun.message)
+        token = causing.set(begun.message)
         try:
             self._claim(begun)
             delivery = self.sign(begun)
-            outcome = await engine.perform_async(delivery)
+            outcome = await self.perform_async(delivery)
             if "duplicate" in begun.attempt.faults:
-                outcome = await engine.perform_async(delivery)
+                outcome = await self.perform_async(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
             raise
         finally:
-            _causing.reset(token)
+            causing.reset(token)
         return self.finish(begun, outcome)
-
-    def cause(self) -> tuple[Message | None, bool]:
-        """Return the message whose delivery publishes right now, and whether that is certain.
-
-        It is where the handler runs in this process.  What comes by HTTP may come from any of the
-        destinations under way, or from none: then it is the one that least looks like a loop.
-        """
-        message = _causing.get()
-        if message is not None and self._under_way.get(message.id) is message:
-            return message, True
-        if len(self._under_way) > 1:
-            return min(self._under_way.values(), key=lambda one: (one.chain, one.depth)), False
-        return next(iter(self._under_way.values()), None), False
-
-    def forget(self) -> None:
-        """Drop what was under way: the data it belongs to is no more."""
-        self._under_way.clear()
 
     def begin(self, message_id: str) -> Begun | None:
         """Start the attempt that is due; None when it must not start now.
@@ -147,16 +149,16 @@ class Attempting:
         again by whatever opens the way.  Raises `Loop` when messages publish each other without
         end; the message stays pending.
         """
-        engine = self._engine
-        with engine.lock:
-            message = engine.messages.get(message_id)
-            if message is None or message.id not in engine.pending or message.state == "ACTIVE":
+        state = self._state
+        with state.lock:
+            message = state.messages.get(message_id)
+            if message is None or message.id not in state.pending or message.state == "ACTIVE":
                 return None
-            if engine.closed:
+            if state.closed:
                 return None
-            engine.timers.pop(message_id, None)
-            now = engine.clock.now_us()
-            if not engine.gates.may_start(message, now):
+            state.timers.pop(message_id, None)
+            now = state.clock.now_us()
+            if not self._admission.may_start(message, now):
                 return None
             if message.attempts and message.attempts[-1].at_us == now:
                 message.depth += 1
@@ -170,28 +172,28 @@ class Attempting:
                 url=as_text(message.url),
                 kind=message.kind,
                 number=len(message.attempts) + 1,
-                sequence=engine.next_sequence(),
+                sequence=state.next_sequence(),
                 at_us=now,
                 waited_us=now - message.waiting_since_us,
                 wait_reason=message.wait_reason,
             )
             message.state = "ACTIVE"
             message.due_us = None
-            engine.active.add(message.id)
+            state.active.add(message.id)
             message.attempts.append(attempt)
-            engine.log(message, "ACTIVE", now)
-            self._under_way[message.id] = message
+            state.log(message, "ACTIVE", now)
+            self._lifecycle.under_way[message.id] = message
             return Begun(message, attempt, self._delivery(message, now))
 
     def _endless(self, message: Message) -> bool:
-        engine = self._engine
-        limit = engine.settings.loop_limit
-        in_drive = message.drive == engine.drive and message.chain > limit * CHAIN_FACTOR
+        state = self._state
+        limit = state.settings.loop_limit
+        in_drive = message.drive == state.drive and message.chain > limit * CHAIN_FACTOR
         return message.depth > limit or in_drive
 
     def _cut_loop(self, message: Message, now: int) -> None:
-        engine = self._engine
-        limit = engine.settings.loop_limit
+        state = self._state
+        limit = state.settings.loop_limit
         span = "at one instant" if message.depth > limit else "in one driving call"
         count = limit if message.depth > limit else limit * CHAIN_FACTOR
         text = (
@@ -199,23 +201,23 @@ class Attempting:
             f" {message.public_id} to {message.url}. A handler that publishes again must come to"
             " an end, or use a delay and be driven step by step; the message stays pending"
         )
-        engine.gates.leave_flow(message)
-        engine.gates.leave_crowd(message)
+        self._admission.leave_flow(message)
+        self._admission.leave_crowd(message)
         message.depth = message.chain = 0
-        if engine.lane == "background":
+        if state.lane == "background":
             # Nobody stands there to catch an error.
             message.due_us = None
             message.wait_reason = "cut off from an endless loop, cancel it or publish it anew"
-            if engine.on_loop is not None:
-                engine.on_loop(text)
+            if state.on_loop is not None:
+                state.on_loop(text)
             return
-        engine.plan(message, now, message.wait_reason)
+        state.plan(message, now, message.wait_reason)
         raise Loop(text)
 
     def _delivery(self, message: Message, now: int) -> Delivery:
-        engine = self._engine
-        body = engine.workflow.body(message, now)
-        prefix = engine.settings.header_prefix
+        state = self._state
+        body = state.workflow.body(message, now)
+        prefix = state.settings.header_prefix
         settings = message.settings
         own: Headers = list(settings.workflow)
         if settings.content_type is not None:
@@ -224,7 +226,7 @@ class Attempting:
             (f"{prefix}-Message-Id", message.public_id),
             (f"{prefix}-Retried", str(message.retried)),
             (f"{prefix}-Caller-Ip", message.caller_ip),
-            (f"{prefix}-Region", engine.settings.region),
+            (f"{prefix}-Region", state.settings.region),
         ]
         if message.topic_name is not None:
             own.append((f"{prefix}-Topic-Name", message.topic_name))
@@ -251,18 +253,17 @@ class Attempting:
 
     def sign(self, begun: Begun) -> Delivery:
         """Return the delivery with its signature, spoiled where a fault says so."""
-        engine = self._engine
         delivery = begun.delivery
         faults = begun.attempt.faults
         if "unsigned" in faults:
             return replace(delivery, signed=False)
         key: str | None = None
         if "wrong_key" in faults:
-            key = engine.new_key()
+            key = self._new_key()
         elif "next_key" in faults:
-            key = engine.keys.next
+            key = self._keys.next
         age = 3600 * SECOND if "expired" in faults else 0
-        signature = engine.sign(delivery, key=key, age_us=age)
+        signature = self.sign_with(delivery, key=key, age_us=age)
         body = delivery.body + b"tampered" if "tamper" in faults else delivery.body
         return replace(delivery, headers=delivery.headers + signature, body=body)
 
@@ -271,7 +272,7 @@ class Attempting:
 
         Nothing happens when the queue was reset or restored meanwhile.
         """
-        engine = self._engine
+        state = self._state
         message, attempt = begun.message, begun.attempt
         timeout_us = begun.delivery.timeout_us
         if outcome.virtual_us > timeout_us:
@@ -279,45 +280,43 @@ class Attempting:
             outcome = Outcome(
                 exception=TimeoutError(text), virtual_us=timeout_us, where=outcome.where
             )
-        with engine.lock:
-            if self._under_way.get(message.id) is message:
-                del self._under_way[message.id]
-            if engine.messages.get(message.id) is not message:
+        with state.lock:
+            if self._lifecycle.under_way.get(message.id) is message:
+                del self._lifecycle.under_way[message.id]
+            if state.messages.get(message.id) is not message:
                 return attempt
             attempt.where = outcome.where
             if outcome.virtual_us > 0:
                 end = attempt.at_us + outcome.virtual_us
-                engine.in_flight[message.id] = (end, outcome)
+                state.in_flight[message.id] = (end, outcome)
                 self.await_end(message.id, end)
             else:
-                self._apply(message, outcome, max(attempt.at_us, engine.clock.now_us()))
-        for held in list(engine.overtaken):
-            engine.gates.let_go(held, 0)
-        engine.changed.notify()
-        if engine.on_attempt is not None:
-            engine.on_attempt(message, attempt, begun.delivery, outcome)
+                self._apply(message, outcome, max(attempt.at_us, state.clock.now_us()))
+        for held in list(state.overtaken):
+            self._admission.let_go(held, 0)
+        state.changed.notify()
+        if state.on_attempt is not None:
+            state.on_attempt(message, attempt, begun.delivery, outcome)
         return attempt
 
     def await_end(self, message_id: str, end_us: int) -> None:
         """Apply an outcome that takes virtual time when that has passed."""
-        engine = self._engine
-        engine.timers[message_id] = engine.clock.call_at(
-            end_us, partial(self._ended, message_id), lane=engine.own_lane, label="answer"
-        )
+        state = self._state
+        state.plan_own(message_id, end_us, partial(self._ended, message_id), "answer")
 
     def _ended(self, message_id: str, at_us: int) -> Attempt | None:
-        engine = self._engine
-        with engine.lock:
-            found = engine.in_flight.pop(message_id, None)
+        state = self._state
+        with state.lock:
+            found = state.in_flight.pop(message_id, None)
             if found is None:
                 return None
-            engine.timers.pop(message_id, None)
-            self._apply(engine.messages[message_id], found[1], at_us)
-        engine.changed.notify()
+            state.timers.pop(message_id, None)
+            self._apply(state.messages[message_id], found[1], at_us)
+        state.changed.notify()
         return None
 
     def _apply(self, message: Message, outcome: Outcome, at_us: int) -> None:
-        engine = self._engine
+        state = self._state
         attempt = message.attempts[-1]
         attempt.status, attempt.headers, attempt.body = (
             outcome.status,
@@ -326,8 +325,8 @@ class Attempting:
         )
         attempt.exception = outcome.exception
         attempt.ended_us = at_us
-        engine.active.discard(message.id)
-        key = engine.gates.flow_key(message)
+        state.active.discard(message.id)
+        key = self._admission.flow_key(message)
         if key is not None:
             key.active.discard(message.id)
         if "crash_after_answer" in attempt.faults:
@@ -338,71 +337,71 @@ class Attempting:
             message.last_outcome = outcome
             self._conclude(message, attempt, outcome, at_us)
         if key is not None:
-            engine.gates.pump_flow(key)
-        engine.gates.pump_crowd()
+            self._admission.pump_flow(key)
+        self._admission.pump_crowd()
 
     def _again(self, message: Message, at_us: int, reason: str) -> None:
-        engine = self._engine
+        state = self._state
         if message.state == "CANCEL_REQUESTED":
-            engine.finish(message, "CANCELED", at_us)
+            self._lifecycle.finish(message, "CANCELED", at_us)
             return
         message.state = "RETRY"
         message.waiting_since_us = at_us
-        engine.plan(message, at_us, reason)
+        state.plan(message, at_us, reason)
 
     def _conclude(self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int) -> None:
-        engine = self._engine
+        state = self._state
         retried = message.retried
         if outcome.delivered:
             attempt.is_final = True
             self._report(message, CALLBACK, outcome, retried, at_us)
-            engine.finish(message, "DELIVERED", at_us, outcome=outcome)
+            self._lifecycle.finish(message, "DELIVERED", at_us, outcome=outcome)
             return
         message.last_error_us = at_us
         error = failure_text(outcome)
         cancelled = message.state == "CANCEL_REQUESTED"
         message.state = "CANCEL_REQUESTED" if cancelled else "ERROR"
-        engine.log(message, "ERROR", at_us, error=error, outcome=outcome)
+        state.log(message, "ERROR", at_us, error=error, outcome=outcome)
         attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
         self._report(message, CALLBACK, outcome, retried, at_us)
         if cancelled:
             attempt.is_final = True
-            engine.finish(message, "CANCELED", at_us)
+            self._lifecycle.finish(message, "CANCELED", at_us)
         elif attempt.is_final:
-            message.dlq_id = engine.dead_letters.add(message, outcome, at_us)
+            message.dlq_id = self._dead_letters.add(message, outcome, at_us)
             if message.api != "v1":
                 self._report(message, FAILURE_CALLBACK, outcome, retried, at_us)
-            engine.finish(message, "FAILED", at_us, error=error, outcome=outcome)
+            self._lifecycle.finish(message, "FAILED", at_us, error=error, outcome=outcome)
         else:
             wait, reason = next_wait(message.retry_delay, retried, outcome.headers, at_us)
             message.retried += 1
             message.state = "RETRY"
             message.waiting_since_us = at_us
-            engine.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
-            engine.plan(message, at_us + wait, reason)
+            state.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
+            state.plan(message, at_us + wait, reason)
 
     def _report(
         self, message: Message, kind: Kind, outcome: Outcome, retried: int, at_us: int
     ) -> None:
-        engine = self._engine
+        state = self._state
         settings = message.settings
         if kind == CALLBACK:
             url, nested = settings.callback, settings.callback_headers
         else:
             url, nested = settings.failure_callback, settings.failure_callback_headers
-        if url is None or engine.mishaps.callback(message, kind, url):
+        if url is None or state.mishaps.callback(message, kind, url):
             return
         body = callback_body(
             message,
             outcome,
             retried=retried,
             dlq_id=message.dlq_id if kind == FAILURE_CALLBACK else None,
-            no_answer_status=engine.settings.no_answer_status,
-            size=engine.limits.message_size,
-            spelling=engine.settings.source_spelling,
-            more=engine.workflow.callback_fields(message),
+            no_answer_status=state.settings.no_answer_status,
+            size=state.limits.message_size,
+            spelling=state.settings.source_spelling,
+            more=state.workflow.callback_fields(message),
         )
-        engine.publisher.publish_callback(message, kind, url, nested, body, at_us)
+        self._publisher.publish_callback(message, kind, url, nested, body, at_us)
 
 
 def _non_retryable(outcome: Outcome) -> bool:

@@ -15,14 +15,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
 from ...core.timeparse import to_datetime
 from ..errors import bad_request
-from ..model import MINUTE, SECOND, PublishSettings
+from ..model import MINUTE, SECOND, Api, Headers, PublishSettings
 from ..wire.headers import LATEST_US
 from ..wire.retry import go_duration_us
 
@@ -204,7 +203,10 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
 
 @dataclass(slots=True, eq=False)
 class Schedule:
-    """One schedule; `settings` are those of the messages it creates."""
+    """One schedule; ``settings`` are those of the messages it creates.
+
+    ``sent`` are the headers and the query it was created with, ``api`` the era of that request.
+    """
 
     id: str
     cron: str
@@ -218,11 +220,12 @@ class Schedule:
     last_us: int | None = None
     last_ids: list[str] = field(default_factory=list)
     error: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    sent: Headers = field(default_factory=list)
+    api: Api = "v2"
 
     def copy(self) -> Schedule:
         """Return an independent copy."""
-        return replace(self, last_ids=list(self.last_ids), extra=dict(self.extra))
+        return replace(self, last_ids=list(self.last_ids))
 
     def next_runs(self, count: int, after_us: int) -> list[datetime]:
         """Return the next instants at which it fires, paused or not."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import not_found
 from ..model import Message, Outcome
 from ..wire.filters import Filters, page
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +29,8 @@ class DeadLetter:
 class DeadLetters:
     """The rows in the order they came; expired ones are forgotten when anybody looks."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, state: State) -> None:
+        self._state = state
         self.rows: dict[str, DeadLetter] = {}
         self._count = 0
 
@@ -46,8 +43,8 @@ class DeadLetters:
 
     def all(self) -> list[DeadLetter]:
         """Return the rows that have not expired, oldest first."""
-        with self._engine.lock:
-            oldest = self._engine.clock.now_us() - self._engine.limits.retention_us
+        with self._state.lock:
+            oldest = self._state.clock.now_us() - self._state.limits.retention_us
             for row in list(self.rows.values()):
                 if row.at_us > oldest:
                     break
@@ -64,17 +61,17 @@ class DeadLetters:
 
     def message(self, row: DeadLetter) -> Message:
         """Return the message of a row."""
-        return self._engine.messages[row.message_id]
+        return self._state.messages[row.message_id]
 
     def select(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
         """Return one page of the matching rows and the cursor to the next."""
-        with self._engine.lock:
-            no_answer = self._engine.settings.no_answer_status
+        with self._state.lock:
+            no_answer = self._state.settings.no_answer_status
             rows = []
             runs_only = filters.fields.get("source") == ["workflow"]
             for row in self.all():
                 message = self.message(row)
-                if runs_only and "failure_of" in message.extra:
+                if runs_only and message.failure_of is not None:
                     continue
                 outcome = message.last_outcome
                 status = no_answer
@@ -86,5 +83,5 @@ class DeadLetters:
 
     def delete(self, rows: Iterable[DeadLetter]) -> int:
         """Forget rows; returns how many were there."""
-        with self._engine.lock:
+        with self._state.lock:
             return sum(self.rows.pop(row.id, None) is not None for row in rows)

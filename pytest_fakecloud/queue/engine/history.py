@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ..model import SECOND, Message
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .dead_letters import DeadLetters
+from .state import State
 
 #: Rows of forgotten messages below which the lists that hold them are left alone.
 _COMPACT = 256
 
 
 class History:
-    """Forgets for an engine, `span_us` after an end; None: never.  The engine's lock is held."""
+    """Forgets for an engine, the setting ``history_us`` after an end (None: never), its lock held."""
 
-    def __init__(self, engine: Engine, span_us: int | None) -> None:
-        self._engine = engine
-        self._span_us = span_us
+    def __init__(self, state: State, dead_letters: DeadLetters) -> None:
+        self._state = state
+        self._dead_letters = dead_letters
+        self._span_us = state.settings.history_us
         self._due: list[tuple[int, str]] = []
         self._rows = 0
         self._users: Counter[str] = Counter()
@@ -48,17 +47,17 @@ class History:
         self._due, self._rows = [], 0
         self._users.clear()
         if self._span_us is not None:
-            for message in self._engine.messages.values():
+            for message in self._state.messages.values():
                 self.began(message)
                 self.ended(message)
 
     def sweep(self) -> None:
         """Forget what ended too long ago."""
-        if not self._due or self._engine.clock.driving:
+        if not self._due or self._state.clock.driving:
             return
-        now = self._engine.clock.now_us()
+        now = self._state.clock.now_us()
         while self._due and self._due[0][0] <= now:
-            message = self._engine.messages.get(heapq.heappop(self._due)[1])
+            message = self._state.messages.get(heapq.heappop(self._due)[1])
             if message is None:
                 continue
             again = self._needed_until(message, now)
@@ -69,34 +68,34 @@ class History:
         self._compact()
 
     def _needed_until(self, message: Message, now: int) -> int | None:
-        together = self._engine.workflow.companions(message)
+        together = self._state.workflow.companions(message)
         latest = max(self._expires_us(one) for one in (message, *together))
         # What holds it may be taken away before that: a dead letter, most of all.
         return min(latest, self._later_us()) if latest > now else None
 
     def _later_us(self) -> int:
-        return self._engine.clock.now_us() + max(self._span_us or 0, SECOND)
+        return self._state.clock.now_us() + max(self._span_us or 0, SECOND)
 
     def _expires_us(self, message: Message) -> int:
-        engine = self._engine
+        state = self._state
         if message.finished_us is None or message.open_children:
             return self._later_us()
         expires = message.finished_us + (self._span_us or 0)
-        letter = engine.dead_letters.rows.get(message.dlq_id or "")
+        letter = self._dead_letters.rows.get(message.dlq_id or "")
         if letter is None:
             return expires
-        return max(expires, letter.at_us + engine.limits.retention_us)
+        return max(expires, letter.at_us + state.limits.retention_us)
 
     def _forget(self, message: Message) -> None:
-        engine = self._engine
-        del engine.messages[message.id]
-        engine.dead_letters.rows.pop(message.dlq_id or "", None)
-        tasks = engine.groups_of_tasks.get(message.public_id)
+        state = self._state
+        del state.messages[message.id]
+        self._dead_letters.rows.pop(message.dlq_id or "", None)
+        tasks = state.groups_of_tasks.get(message.public_id)
         if tasks is not None:
             tasks.remove(message.id)
             if not tasks:
-                del engine.groups_of_tasks[message.public_id]
-        engine.workflow.forget(message)
+                del state.groups_of_tasks[message.public_id]
+        state.workflow.forget(message)
         if message.settings.flow is not None:
             self._leave(message.settings.flow.key)
         self._rows += len(message.log)
@@ -106,13 +105,13 @@ class History:
         if self._users[name]:
             return
         del self._users[name]
-        key = self._engine.flow.keys.get(name)
+        key = self._state.flow.keys.get(name)
         if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
-            del self._engine.flow.keys[name]
+            del self._state.flow.keys[name]
 
     def _compact(self) -> None:
-        engine = self._engine
-        if self._rows > _COMPACT and 2 * self._rows > len(engine.logs.entries):
-            messages = engine.messages
-            engine.logs.entries = [one for one in engine.logs.entries if one.message_id in messages]
+        state = self._state
+        if self._rows > _COMPACT and 2 * self._rows > len(state.logs.entries):
+            messages = state.messages
+            state.logs.entries = [one for one in state.logs.entries if one.message_id in messages]
             self._rows = 0

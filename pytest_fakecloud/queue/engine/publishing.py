@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from ..delivery.named import LLM_URL, NAMED, named_url
 from ..errors import INVALID_SCHEME, QueueError, bad_request
 from ..model import (
     MESSAGE,
+    Api,
     Headers,
     Kind,
     Message,
@@ -28,14 +28,14 @@ from ..wire.headers import (
     read_given,
     read_settings,
 )
+from ..wire.named import LLM_URL, NAMED, named_url
 from .cron import Schedule, as_scheduled
-from .quota import check_public
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .lifecycle import Lifecycle
+from .quota import Quota, check_public
+from .schedules import Schedules
+from .state import State
 
 Pairs = Sequence[tuple[str, str]]
-Api = Literal["v1", "v2"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,15 @@ class Published:
 
 
 class Publisher:
-    """Accepts messages for an engine."""
+    """Accepts messages for an state."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, state: State, lifecycle: Lifecycle, quota: Quota, schedules: Schedules
+    ) -> None:
+        self._state = state
+        self._lifecycle = lifecycle
+        self._quota = quota
+        self._schedules = schedules
         self.seen: dict[str, tuple[int, str]] = {}
 
     # -- the ways in -----------------------------------------------------------------------------
@@ -100,24 +105,24 @@ class Publisher:
 
         Raises `QueueError`: 400 malformed, 412 beyond a quota, 413 too large, 429 rate limited.
         """
-        engine = self._engine
-        with engine.lock:
+        state = self._state
+        with state.lock:
             group = self._group(destination)
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
             if counted:
-                engine.allowance.count_request()
+                self._quota.count_request()
             if queue_name is not None:
                 settings = replace(settings, queue_name=queue_name)
-            engine.allowance.check(settings, body)
+            self._quota.check(settings, body)
             targets = self._targets(destination, settings)
             if settings.cron is not None or schedule_only:
                 published = self._schedule(destination, settings, body, caller_ip, api)
                 if not published.repeated:
-                    created = engine.schedules.get(str(published.schedule_id))
-                    created.extra["sent"] = [*headers, *query]
+                    created = self._schedules.get(str(published.schedule_id))
+                    created.sent = [*headers, *query]
                 return published
-            now = engine.clock.now_us()
+            now = state.clock.now_us()
             drafts = [
                 self._draft(target, settings, body, now, caller_ip=caller_ip, api=api)
                 for target in targets
@@ -127,15 +132,14 @@ class Publisher:
     def _schedule(
         self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str, api: Api
     ) -> Published:
-        engine = self._engine
         self._forget_seen()
         mark = self._mark(None, destination, settings, body, False)
         mark = None if mark is None else f"schedule:{mark}"
         repeated = self._repeated(mark)
-        if repeated in engine.schedules.by_id:
+        if repeated in self._schedules.by_id:
             return Published(schedule_id=repeated, repeated=True)
-        schedule = engine.schedules.create(destination, settings, body, caller_ip)
-        schedule.extra["api"] = api
+        schedule = self._schedules.create(destination, settings, body, caller_ip)
+        schedule.api = api
         self._remember(mark, schedule.id)
         return Published(schedule_id=schedule.id)
 
@@ -145,11 +149,11 @@ class Publisher:
         group = self._group(schedule.destination)
         if group is not None:
             # The defaults of now, as for any publish to the group.
-            given = read_given(schedule.extra["sent"], defaults=group.headers)
+            given = read_given(schedule.sent, defaults=group.headers)
             settings = as_scheduled(PublishSettings(**given))
             settings = replace(settings, queue_name=schedule.settings.queue_name)
-            self._engine.allowance.check(settings, schedule.body)
-        api: Api = schedule.extra.get("api", "v2")
+            self._quota.check(settings, schedule.body)
+        api = schedule.api
         drafts = [
             self._draft(
                 target, settings, schedule.body, at_us, caller_ip=schedule.caller_ip, api=api
@@ -171,29 +175,29 @@ class Publisher:
         at_us: int,
     ) -> None:
         """Publish a callback about a message, with the settings nested in its headers."""
-        engine = self._engine
+        state = self._state
         settings = replace(read_settings(nested), content_type="application/json")
-        if not engine.settings.delayed_callbacks:
+        if not state.settings.delayed_callbacks:
             settings = replace(settings, delay_us=0, not_before_us=None)
-        retries = engine.allowance.callback_retries(settings, source.max_retries)
+        retries = self._quota.callback_retries(settings, source.max_retries)
         draft = self._draft(
             Target(url), replace(settings, retries=retries), body, at_us, caller_ip=source.caller_ip
         )
         draft.kind = kind
         draft.source_id = source.id
-        engine.trace_back(draft, source, True, engine.clock.now_us())
-        engine.allowance.count_message()
+        self._lifecycle.trace_back(draft, source, True, state.clock.now_us())
+        self._quota.count_message()
         try:
             self._check_queues([draft])
-            repeats = engine.workflow.accept(draft, at_us)
+            repeats = state.workflow.accept(draft, at_us)
         except QueueError as error:
             # Nobody is there to hear it; the message's timeline keeps it.
-            source.extra.setdefault("lost_callbacks", []).append(error.message)
+            source.lost_callbacks.append(error.message)
             return
         if repeats is None:
             source.open_children += draft.queue_name is None
             self._queue(draft)
-            engine.accept(draft)
+            self._lifecycle.accept(draft)
 
     def retry_dead_letters(
         self, messages: Iterable[Message], headers: Pairs = ()
@@ -204,7 +208,7 @@ class Publisher:
         """
         given = read_given(headers)
         given.pop("content_type", None)
-        with self._engine.lock:
+        with self._state.lock:
             drafts = [self._retry(message, given) for message in messages]
             return self._store(drafts, False, "v2").accepted
 
@@ -220,18 +224,18 @@ class Publisher:
         settings = PublishSettings(**merge_given(kept, given))
         if settings.retries is None:
             settings = replace(settings, retries=message.max_retries)
-        self._engine.allowance.check(settings, message.body)
+        self._quota.check(settings, message.body)
         draft = self._draft(
             Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
             settings,
             message.body,
-            self._engine.clock.now_us(),
+            self._state.clock.now_us(),
             caller_ip=message.caller_ip,
             api=message.api,
         )
         draft.kind = message.kind
         draft.schedule_id = message.schedule_id
-        draft.extra["retry_of"] = message.id
+        draft.retry_of = message.id
         return draft
 
     # -- destinations ----------------------------------------------------------------------------
@@ -239,7 +243,7 @@ class Publisher:
     def _group(self, destination: str) -> Any:
         if destination.lower().startswith(("http://", "https://")):
             return None
-        return self._engine.groups.find(destination)
+        return self._state.url_groups.find(destination)
 
     def _targets(self, destination: str, settings: PublishSettings) -> list[Target]:
         group = self._group(destination)
@@ -256,7 +260,7 @@ class Publisher:
                 f" are {' and '.join(NAMED)}"
             )
         check_url(destination, "destination")
-        if self._engine.settings.production_checks:
+        if self._state.settings.production_checks:
             check_public(destination)
         return [Target(destination)]
 
@@ -272,19 +276,19 @@ class Publisher:
         caller_ip: str,
         api: Api = "v2",
     ) -> Message:
-        engine = self._engine
+        state = self._state
         not_before = now_us + settings.delay_us
         if settings.not_before_us is not None:
             not_before = max(now_us, settings.not_before_us)
-        ceiling = engine.limits.timeout_us
+        ceiling = state.limits.timeout_us
         return Message(
-            id=engine.new_message_id(),
+            id=state.new_message_id(),
             url=target.url,
             body=body,
             settings=settings,
             created_us=now_us,
             not_before_us=not_before,
-            max_retries=engine.allowance.retries(settings),
+            max_retries=self._quota.retries(settings),
             retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
             caller_ip=caller_ip,
@@ -297,13 +301,13 @@ class Publisher:
         )
 
     def _store(self, drafts: list[Message], group: bool, api: Api) -> Published:
-        engine = self._engine
+        state = self._state
         self._forget_seen()
         marks = [
             self._mark(one.topic_name, one.url, one.settings, one.body, group) for one in drafts
         ]
         new = {mark or draft.id for mark, draft in zip(marks, drafts, strict=True)}
-        engine.allowance.check_room(sum(self._repeated(one) is None for one in new))
+        self._quota.check_room(sum(self._repeated(one) is None for one in new))
         self._check_queues(drafts)
         result = Published(group=group)
         stored: list[Message] = []
@@ -313,10 +317,10 @@ class Publisher:
             repeated = self._repeated(mark) or fresh.get(mark or "")
             if repeated is None:
                 try:
-                    repeated = engine.workflow.accept(draft, engine.clock.now_us())
+                    repeated = state.workflow.accept(draft, state.clock.now_us())
                 except QueueError:
                     if saved is not None:
-                        engine.workflow.restore(saved)
+                        state.workflow.restore(saved)
                     raise
             if repeated is not None:
                 result.accepted.append(Accepted(repeated, draft.url, True))
@@ -330,33 +334,33 @@ class Publisher:
         if api == "v1" and group and stored:
             self._join(stored)
         for draft in stored:
-            engine.allowance.count_message()
+            self._quota.count_message()
             self._queue(draft)
-            engine.accept(draft)
+            self._lifecycle.accept(draft)
         return result
 
     def _workflow_saved(self, drafts: list[Message]) -> object:
         # Of several steps the first ones are accepted before a later one may be refused.
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
-            return self._engine.workflow.snapshot()
+            return self._state.workflow.snapshot()
         return None
 
     def _join(self, stored: list[Message]) -> None:
         # In the first era a message to a topic was one message with a task for each endpoint.
-        shared = self._engine.new_message_id()
-        self._engine.groups_of_tasks[shared] = [draft.id for draft in stored]
+        shared = self._state.new_message_id()
+        self._state.groups_of_tasks[shared] = [draft.id for draft in stored]
         for draft in stored:
             draft.public_id = shared
 
     def _check_queues(self, drafts: Iterable[Message]) -> None:
         names = {one.queue_name for one in drafts if one.queue_name is not None}
-        self._engine.queues.check(names, self._engine.limits.queues)
+        self._state.queues.check(names, self._state.limits.queues)
 
     def _queue(self, draft: Message) -> None:
         # Only now: what is refused must not leave an empty queue behind.
-        queues, name = self._engine.queues, draft.queue_name
+        queues, name = self._state.queues, draft.queue_name
         if name is not None and name not in queues.by_name:
-            queues.upsert(name, self._engine.clock.now_us())
+            queues.upsert(name, self._state.clock.now_us())
 
     def _mark(
         self,
@@ -383,7 +387,7 @@ class Publisher:
 
     def _remember(self, mark: str | None, given_id: str) -> None:
         if mark is not None:
-            expires = self._engine.clock.now_us() + self._engine.settings.deduplication_us
+            expires = self._state.clock.now_us() + self._state.settings.deduplication_us
             self.seen.pop(mark, None)
             self.seen[mark] = (expires, given_id)
 
@@ -391,11 +395,11 @@ class Publisher:
         if mark is None or mark not in self.seen:
             return None
         expires, message_id = self.seen[mark]
-        return message_id if expires > self._engine.clock.now_us() else None
+        return message_id if expires > self._state.clock.now_us() else None
 
     def _forget_seen(self) -> None:
         # Every mark lives equally long, so the oldest are in front.
-        now = self._engine.clock.now_us()
+        now = self._state.clock.now_us()
         expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
         for mark in expired:
             del self.seen[mark]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from .. import errors
@@ -21,9 +20,7 @@ from ..model import (
 )
 from ..wire.headers import read_settings
 from ..wire.retry import RetryDelay
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .state import State
 
 _DEEPEST = 5
 
@@ -38,21 +35,21 @@ class Usage:
     requests: int = 0
 
 
-class Allowance:
+class Quota:
     """The plan of an engine, applied; what counts or checks is called with its lock held."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, state: State) -> None:
+        self._state = state
         self.usage = Usage()
 
     # -- quotas ----------------------------------------------------------------------------------
 
     def count_request(self) -> None:
         """Count a publish request towards the burst limit; 429 beyond it."""
-        limit = self._engine.limits.burst
+        limit = self._state.limits.burst
         if limit is None:
             return
-        now = self._engine.clock.now_us()
+        now = self._state.clock.now_us()
         second = now // SECOND
         if self.usage.second != second:
             self.usage.second, self.usage.requests = second, 0
@@ -62,14 +59,14 @@ class Allowance:
 
     def daily_headers(self) -> Headers:
         """Return the headers that tell how much of the daily limit is left; none without one."""
-        limit = self._engine.limits.daily_messages
+        limit = self._state.limits.daily_messages
         if limit is None:
             return []
         now = self._today()
         return errors.daily_headers(limit, max(0, limit - self.usage.messages), now)
 
     def _today(self) -> int:
-        now = self._engine.clock.now_us()
+        now = self._state.clock.now_us()
         if self.usage.day != now // DAY:
             self.usage.day, self.usage.messages = now // DAY, 0
         return now
@@ -81,7 +78,7 @@ class Allowance:
 
     def check_room(self, count: int) -> None:
         """Refuse more messages than are left of the day's; 429."""
-        limit = self._engine.limits.daily_messages
+        limit = self._state.limits.daily_messages
         if limit is not None:
             now = self._today()
             if self.usage.messages + count > limit:
@@ -91,7 +88,7 @@ class Allowance:
 
     def check(self, settings: PublishSettings, body: bytes) -> None:
         """Refuse what the plan does not allow, in the settings of callbacks too; 400, 412 or 413."""
-        limits = self._engine.limits
+        limits = self._state.limits
         if len(body) > limits.message_size:
             raise errors.too_large(limits.message_size)
         retries = self.retries(settings)
@@ -100,10 +97,10 @@ class Allowance:
             self._check_nested(nested, retries, 1)
 
     def _check_settings(self, settings: PublishSettings, retries: int) -> None:
-        limits = self._engine.limits
+        limits = self._state.limits
         if settings.retries is not None and settings.retries > limits.retries:
             raise quota("maxRetries")
-        now = self._engine.clock.now_us()
+        now = self._state.clock.now_us()
         delay = settings.delay_us
         if settings.not_before_us is not None:
             delay = settings.not_before_us - now
@@ -125,7 +122,7 @@ class Allowance:
         retries = self.callback_retries(settings, source_retries)
         self._check_settings(settings, retries)
         delayed = settings.delay_us or settings.not_before_us is not None
-        if delayed and not self._engine.settings.delayed_callbacks:
+        if delayed and not self._state.settings.delayed_callbacks:
             raise bad_request("invalid callback headers: a callback cannot be delayed")
         if settings.cron is not None:
             raise bad_request("invalid callback headers: a callback cannot be scheduled")
@@ -136,14 +133,14 @@ class Allowance:
         """Return how many retries a callback may have."""
         if settings.retries is not None:
             return settings.retries
-        inherited = self._engine.settings.callback_retries
+        inherited = self._state.settings.callback_retries
         return source_retries if inherited == "inherit" else inherited
 
     def retries(self, settings: PublishSettings) -> int:
         """Return how many retries a message may have."""
         if settings.retries is not None:
             return settings.retries
-        return min(self._engine.settings.default_retries, self._engine.limits.retries)
+        return min(self._state.settings.default_retries, self._state.limits.retries)
 
 
 def check_public(url: str) -> None:

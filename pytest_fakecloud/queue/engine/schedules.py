@@ -10,8 +10,8 @@ run that cannot create its messages leaves its reason in `error` and the schedul
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...core.timers import Timer
 from ..errors import (
@@ -22,16 +22,19 @@ from ..errors import (
 )
 from ..model import PublishSettings
 from .cron import Cron, Schedule, as_scheduled
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .state import State
 
 
 class Schedules:
-    """All schedules by id."""
+    """All schedules by id.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    ``publish`` creates the messages of one run and returns their ids; the engine sets it.
+    """
+
+    publish: Callable[[Schedule, int], list[str]]
+
+    def __init__(self, state: State) -> None:
+        self._state = state
         self.by_id: dict[str, Schedule] = {}
         self._timers: dict[str, Timer] = {}
 
@@ -54,14 +57,14 @@ class Schedules:
             raise bad_request("invalid schedule: the Upstash-Cron header is missing")
         if settings.not_before_us is not None:
             raise bad_request("invalid schedule: Upstash-Not-Before cannot be used with a schedule")
-        engine = self._engine
+        state = self._state
         cron = Cron(settings.cron)
-        now = engine.clock.now_us()
+        now = state.clock.now_us()
         first_run = cron.next_us(now)
         if first_run is None:
             raise bad_request(f"invalid cron expression {settings.cron!r}: it never fires")
-        schedule_id = settings.schedule_id or engine.new_id("scd_")
-        most = engine.limits.schedules
+        schedule_id = settings.schedule_id or state.new_id("scd_")
+        most = state.limits.schedules
         if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
             raise quota("maxSchedules", most)
         schedule = Schedule(
@@ -81,17 +84,17 @@ class Schedules:
         """Set the instant of the next run."""
         schedule.next_us = due_us
         self.unplan(schedule)
-        if due_us is not None and not self._engine.closed:
-            self._timers[schedule.id] = self._engine.clock.call_at(
+        if due_us is not None and not self._state.closed:
+            self._timers[schedule.id] = self._state.clock.call_at(
                 due_us,
                 partial(self._fire, schedule.id),
-                lane=self._engine.own_lane,
+                lane=self._state.own_lane,
                 label=f"schedule {schedule.id}",
             )
 
     def plan_on(self, schedule: Schedule) -> None:
         """Set the next run of a schedule that was away; runs it missed are not caught up."""
-        due, now = schedule.next_us, self._engine.clock.now_us()
+        due, now = schedule.next_us, self._state.clock.now_us()
         if due is not None and due < now:
             due = Cron(schedule.cron).next_us(now)
         self.plan(schedule, due)
@@ -104,21 +107,21 @@ class Schedules:
 
     def delete(self, schedule_id: str) -> None:
         """Forget a schedule; 404 when there is none.  Messages it created live on."""
-        with self._engine.lock:
+        with self._state.lock:
             schedule = self.get(schedule_id)
             self.plan(schedule, None)
             del self.by_id[schedule.id]
 
     def pause(self, schedule_id: str, paused: bool) -> None:
         """Stop a schedule from creating messages, or let it; 404 when there is none."""
-        with self._engine.lock:
+        with self._state.lock:
             self.get(schedule_id).paused = paused
 
     def fire(self, schedule_id: str) -> list[str]:
         """Create the messages of a run at once, apart from its plan; returns their ids."""
-        with self._engine.lock:
+        with self._state.lock:
             schedule = self.get(schedule_id)
-            self._create(schedule, self._engine.clock.now_us())
+            self._create(schedule, self._state.clock.now_us())
             return list(schedule.last_ids)
 
     def states(self, schedule: Schedule) -> dict[str, str]:
@@ -126,14 +129,14 @@ class Schedules:
         words = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
         found = {}
         for message_id in schedule.last_ids:
-            message = self._engine.messages.get(message_id)
+            message = self._state.messages.get(message_id)
             if message is not None:
                 found[message.public_id] = words.get(message.state, "IN_PROGRESS")
         return found
 
     def _fire(self, schedule_id: str, at_us: int) -> None:
-        engine = self._engine
-        with engine.lock:
+        state = self._state
+        with state.lock:
             schedule = self.by_id.get(schedule_id)
             if schedule is None:
                 return
@@ -145,7 +148,7 @@ class Schedules:
     def _create(self, schedule: Schedule, at_us: int) -> None:
         schedule.last_us = at_us
         try:
-            accepted = self._engine.publisher.publish_scheduled(schedule, at_us)
+            accepted = self.publish(schedule, at_us)
         except QueueError as error:
             schedule.error = error.message
             schedule.last_ids = []

@@ -102,7 +102,7 @@ class AdministrationRoutes:
     def _queue(self, name: str) -> records.Record:
         with self.engine.lock:
             queue = self.engine.queues.get(name)
-            return records.queue_record(queue, self.engine.gates.lag(queue))
+            return records.queue_record(queue, self.engine.admission.lag(queue))
 
     def list_queues(self, request: Request) -> object:
         with self.engine.lock:
@@ -121,39 +121,39 @@ class AdministrationRoutes:
             raise bad_request("invalid queue: parallelism must be a number of at least 1")
         if paused is not None and not isinstance(paused, bool):
             raise bad_request("invalid queue: paused must be true or false")
-        self.engine.gates.upsert_queue(name, parallelism=parallelism, paused=paused)
+        self.engine.admission.upsert_queue(name, parallelism=parallelism, paused=paused)
         return empty()
 
     def get_queue(self, request: Request) -> object:
         return self._queue(segment(request, "name"))
 
     def delete_queue(self, request: Request) -> Answer:
-        self.engine.gates.delete_queue(segment(request, "name"))
+        self.engine.lifecycle.delete_queue(segment(request, "name"))
         return empty()
 
     def pause_queue(self, request: Request) -> Answer:
-        self.engine.gates.pause_queue(segment(request, "name"))
+        self.engine.admission.pause_queue(segment(request, "name"))
         return empty()
 
     def resume_queue(self, request: Request) -> Answer:
-        self.engine.gates.resume_queue(segment(request, "name"))
+        self.engine.admission.resume_queue(segment(request, "name"))
         return empty()
 
     # -- URL groups ------------------------------------------------------------------------------
 
     def list_groups(self, request: Request) -> object:
         with self.engine.lock:
-            return [records.group_record(one) for one in self.engine.groups.by_name.values()]
+            return [records.group_record(one) for one in self.engine.url_groups.by_name.values()]
 
     def get_group(self, request: Request) -> object:
         with self.engine.lock:
-            return records.group_record(self.engine.groups.get(segment(request, "name")))
+            return records.group_record(self.engine.url_groups.get(segment(request, "name")))
 
     def delete_group(self, request: Request) -> Answer:
         with self.engine.lock:
-            group = self.engine.groups.find(segment(request, "name"))
+            group = self.engine.url_groups.find(segment(request, "name"))
             if group is not None:
-                self.engine.groups.remove(group)
+                self.engine.url_groups.remove(group)
         return empty()
 
     def change_group(self, request: Request) -> Answer:
@@ -172,7 +172,7 @@ class AdministrationRoutes:
         ]
         read_given(defaults)
         with self.engine.lock:
-            group = self.engine.groups.get(segment(request, "name"))
+            group = self.engine.url_groups.get(segment(request, "name"))
             group.headers = defaults
             group.updated_us = self.engine.clock.now_us()
         return empty()
@@ -184,7 +184,7 @@ class AdministrationRoutes:
                 raise bad_request("invalid endpoint: url must be a string")
         engine = self.engine
         with engine.lock:
-            engine.groups.add_all(
+            engine.url_groups.add_all(
                 segment(request, "name"),
                 [(as_wire(item["url"]), item.get("name") or None) for item in wanted],
                 engine.clock.now_us(),
@@ -199,8 +199,8 @@ class AdministrationRoutes:
             if item.get("url") is not None:
                 item["url"] = as_wire(item["url"])
         with self.engine.lock:
-            group = self.engine.groups.get(segment(request, "name"))
-            self.engine.groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
+            group = self.engine.url_groups.get(segment(request, "name"))
+            self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
         return empty()
 
     # -- flow control ----------------------------------------------------------------------------
@@ -208,11 +208,11 @@ class AdministrationRoutes:
     def list_flow_controls(self, request: Request) -> object:
         with self.engine.lock:
             found = self.engine.flow.search(request.query("search"))
-            return [self.engine.gates.flow_record(key) for key in found]
+            return [self.engine.admission.flow_record(key) for key in found]
 
     def get_flow_control(self, request: Request) -> object:
         with self.engine.lock:
-            return self.engine.gates.flow_record(self.engine.flow.get(segment(request, "key")))
+            return self.engine.admission.flow_record(self.engine.flow.get(segment(request, "key")))
 
     def pause_flow(self, request: Request) -> Answer:
         return self._set_flow_paused(request, True)
@@ -226,8 +226,8 @@ class AdministrationRoutes:
             key = engine.flow.configure(segment(request, "key"), engine.clock.now_us())
             key.paused = paused
             if paused:
-                engine.gates.recall_flow(key)
-            engine.gates.pump_flow(key)
+                engine.admission.recall_flow(key)
+            engine.admission.pump_flow(key)
         return empty()
 
     def pin_flow(self, request: Request) -> Answer:
@@ -253,8 +253,8 @@ class AdministrationRoutes:
 
     def _begin_period(self, key: FlowKey) -> None:
         # Who was let through and has not started does so in the fresh period, and counts there.
-        self.engine.gates.recall_flow(key)
-        self.engine.gates.pump_flow(key)
+        self.engine.admission.recall_flow(key)
+        self.engine.admission.pump_flow(key)
 
     def unpin_flow(self, request: Request) -> Answer:
         flags = {"parallelism": False, "rate": False}

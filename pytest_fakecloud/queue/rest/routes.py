@@ -18,7 +18,6 @@ from ...http.messages import Answer, Request
 from ...http.readers import decode_segment, json_value
 from ...http.routing import Route
 from .. import errors
-from ..delivery.named import LLM_URL
 from ..engine.engine import Engine
 from ..engine.publishing import Published, error_item
 from ..errors import QueueError, bad_request
@@ -37,6 +36,7 @@ from ..wire.headers import (
     check_name,
     first_setting,
 )
+from ..wire.named import LLM_URL
 from .admin import SCHEDULES, AdministrationRoutes
 from .history import HistoryRoutes
 from .payloads import (
@@ -159,9 +159,7 @@ class QueueApp(App):
         body: Any = [accepted_record(one) for one in result.accepted]
         if not result.group:
             body = body[0]
-        return Answer(
-            body, 202 if result.duplicate else status, self.engine.allowance.daily_headers()
-        )
+        return Answer(body, 202 if result.duplicate else status, self.engine.quota.daily_headers())
 
     # -- publishing ------------------------------------------------------------------------------
 
@@ -199,10 +197,10 @@ class QueueApp(App):
             raise bad_request("invalid batch: expected a JSON array")
         # One step: a run that ends meanwhile refuses the whole batch or nothing of it.
         with self.engine.lock:
-            self.engine.allowance.count_request()
+            self.engine.quota.count_request()
             self.engine.workflow.refuse(map(_headers_of, items))
             answers = [self._batch_item(item, request) for item in items]
-        return Answer(answers, 200, self.engine.allowance.daily_headers())
+        return Answer(answers, 200, self.engine.quota.daily_headers())
 
     def _batch_item(self, item: Any, request: Request) -> object:
         try:
@@ -242,7 +240,7 @@ class QueueApp(App):
             ]
             if chosen.count is not None:
                 found = found[: chosen.count]
-            return {"cancelled": self.engine.cancel_all(found)}
+            return {"cancelled": self.engine.lifecycle.cancel_all(found)}
 
     def _candidates(self, chosen: filters.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
@@ -282,7 +280,7 @@ class QueueApp(App):
 
     def _perform(self, delivery: Delivery) -> Outcome:
         try:
-            return self.engine.perform(delivery)
+            return self.engine.runner.perform(delivery)
         except Exception:
             raise
         except BaseException as error:

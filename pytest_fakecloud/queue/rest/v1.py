@@ -84,7 +84,7 @@ class FirstEra:
 
     def list_endpoints(self, request: Request) -> object:
         with self.engine.lock:
-            return [records.endpoint_record(*found) for found in self.engine.groups.endpoints()]
+            return [records.endpoint_record(*found) for found in self.engine.url_groups.endpoints()]
 
     def create_endpoint(self, request: Request) -> object:
         body = _object(request)
@@ -99,18 +99,20 @@ class FirstEra:
             if topic_id is not None:
                 group = self._topic(_text(body, "topicId"))
             else:
-                group = engine.groups.create(_text(body, "topicName"), now)
-            endpoint = engine.groups.add(group, as_wire(url), None, now, by_id=topic_id is not None)
+                group = engine.url_groups.create(_text(body, "topicName"), now)
+            endpoint = engine.url_groups.add(
+                group, as_wire(url), None, now, by_id=topic_id is not None
+            )
             return records.endpoint_record(group, endpoint)
 
     def get_endpoint(self, request: Request) -> object:
         with self.engine.lock:
-            return records.endpoint_record(*self.engine.groups.endpoint(segment(request, "id")))
+            return records.endpoint_record(*self.engine.url_groups.endpoint(segment(request, "id")))
 
     def change_endpoint(self, request: Request) -> object:
         engine = self.engine
         with engine.lock:
-            group, endpoint = engine.groups.endpoint(segment(request, "id"))
+            group, endpoint = engine.url_groups.endpoint(segment(request, "id"))
             url = as_wire(_text(_object(request), "url"))
             group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
             group.updated_us = engine.clock.now_us()
@@ -118,24 +120,26 @@ class FirstEra:
 
     def delete_endpoint(self, request: Request) -> object:
         with self.engine.lock:
-            group, endpoint = self.engine.groups.endpoint(segment(request, "id"))
+            group, endpoint = self.engine.url_groups.endpoint(segment(request, "id"))
             group.endpoints.remove(endpoint)
             group.updated_us = self.engine.clock.now_us()
         return OK
 
     def _topic(self, name_or_id: str) -> UrlGroup:
-        return self.engine.groups.get(name_or_id)
+        return self.engine.url_groups.get(name_or_id)
 
     def list_topics(self, request: Request) -> object:
         with self.engine.lock:
-            return [records.topic_record(one) for one in self.engine.groups.by_name.values()]
+            return [records.topic_record(one) for one in self.engine.url_groups.by_name.values()]
 
     def create_topic(self, request: Request) -> object:
         name = check_name(_text(_object(request), "name"), "topic name")
         with self.engine.lock:
-            if name in self.engine.groups.by_name:
+            if name in self.engine.url_groups.by_name:
                 raise bad_request(f"invalid topic name: {name!r} is taken")
-            return records.topic_record(self.engine.groups.create(name, self.engine.clock.now_us()))
+            return records.topic_record(
+                self.engine.url_groups.create(name, self.engine.clock.now_us())
+            )
 
     def get_topic(self, request: Request) -> object:
         with self.engine.lock:
@@ -145,12 +149,12 @@ class FirstEra:
         with self.engine.lock:
             group = self._topic(segment(request, "name"))
             name = _text(_object(request), "name")
-            self.engine.groups.rename(group, name, self.engine.clock.now_us())
+            self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
             return records.topic_record(group)
 
     def delete_topic(self, request: Request) -> object:
         with self.engine.lock:
-            self.engine.groups.remove(self._topic(segment(request, "name")))
+            self.engine.url_groups.remove(self._topic(segment(request, "name")))
         return OK
 
     # -- messages --------------------------------------------------------------------------------

@@ -241,7 +241,8 @@ class WorkflowRoutes:
         if accepted.deduplicated:
             # By its deduplication id: the run is the one that the first message started.
             started = self.engine.messages.get(accepted.message_id)
-            run_id = run_id if started is None else started.extra.get("workflow_run_id", run_id)
+            if started is not None and started.workflow is not None:
+                run_id = started.workflow.run_id
         run = self.runs.runs.get(run_id)
         record: dict[str, object] = {"workflowRunId": run_id, "messageId": accepted.message_id}
         if run is not None:

@@ -106,7 +106,7 @@ class WorkflowHistoryRoutes:
                 engine.dead_letters.rows.pop(failure.dlq_id or "", None)
                 run.failure_message_id = None
             else:
-                engine.cancel_all([failure])
+                engine.lifecycle.cancel_all([failure])
             return {"deleted": 1}
 
     def _again(self, request: Request, make: Callable[[Message, Headers], Run]) -> object:
@@ -123,7 +123,7 @@ class WorkflowHistoryRoutes:
                 refuse_empty_id(request, "dlq message")
                 rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
             # Of a selection that the day has no room for, none is started anew.
-            self.engine.allowance.check_room(len(rows))
+            self.engine.quota.check_room(len(rows))
             runs = []
             for row in rows:
                 runs.append(make(self.engine.dead_letters.message(row), plain))
@@ -193,11 +193,11 @@ class WorkflowHistoryRoutes:
         self.engine.publisher.publish(message.url, sent, body, counted=False)
 
     def _run_of(self, message: Message) -> Run:
-        return self.runs.get(str(message.extra.get("workflow_run_id")))
+        return self.runs.run_of(message)
 
     def _row(self, dlq_id: str) -> DeadLetter:
         row = self.engine.dead_letters.get(dlq_id)
-        if "workflow_run_id" not in self.engine.dead_letters.message(row).extra:
+        if self.engine.dead_letters.message(row).workflow is None:
             raise not_found("dlq message", dlq_id)
         return row
 

@@ -1,9 +1,9 @@
-"""The bodies of callbacks and failure callbacks: every field of the seed.
+"""The bodies of callbacks and failure callbacks: every field of the specification.
 
 A callback is published after every attempt, a failure callback after the last one (never for a v1
 publish); both are messages of their own.  `notBefore` and `createdAt` are texts of Unix
 milliseconds.  The id of the message appears as `sourceMessageId` (the service's name) and as
-`sourceMessasgeId` (the seed's spelling).
+`sourceMessasgeId` (the specification's spelling).
 
 Decided here: `status` is 0 when no HTTP answer came; the destination's body is cut to the plan's
 message size; redacted parts are sent in clear, as in any delivery.
@@ -23,7 +23,7 @@ from .headers import as_text, header_map
 SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "both": ("sourceMessageId", "sourceMessasgeId"),
     "service": ("sourceMessageId",),
-    "seed": ("sourceMessasgeId",),
+    "specification": ("sourceMessasgeId",),
 }
 
 

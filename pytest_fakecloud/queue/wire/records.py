@@ -106,6 +106,7 @@ def message_record(message: Message) -> Record:
     """Return a message as `GET /v2/messages/<id>` shows it."""
     settings = message.settings
     redaction = settings.redaction
+    part = message.workflow
     record: Record = {
         "messageId": message.public_id,
         "url": as_text(message.url),
@@ -125,9 +126,9 @@ def message_record(message: Message) -> Record:
         ("endpointName", message.endpoint_name),
         ("queueName", message.queue_name),
         ("scheduleId", message.schedule_id),
-        ("workflowRunId", message.extra.get("workflow_run_id")),
-        ("workflowUrl", message.extra.get("workflow_url")),
-        ("workflowCreatedAt", message.extra.get("workflow_created_ms")),
+        ("workflowRunId", part and part.run_id),
+        ("workflowUrl", part and part.url),
+        ("workflowCreatedAt", part and part.created_ms),
     ):
         if value is not None:
             record[name] = value

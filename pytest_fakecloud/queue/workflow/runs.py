@@ -27,6 +27,7 @@ from ..model import (
     Headers,
     Message,
     PublishSettings,
+    WorkflowPart,
     first,
 )
 from ..wire.headers import (
@@ -92,17 +93,16 @@ class WorkflowRuns:
         run_id = first(control, "Upstash-Workflow-RunId")
         if not run_id:
             return None
-        message.extra["workflow_run_id"] = run_id
-        message.extra["workflow_url"] = first(control, "Upstash-Workflow-Url") or message.url
+        url = first(control, "Upstash-Workflow-Url") or message.url
         call_type = (first(control, "Upstash-Workflow-CallType") or "step").lower()
-        message.extra["workflow_call_type"] = call_type
+        message.workflow = WorkflowPart(run_id, url, call_type)
         run = self.runs.get(run_id)
         if (first(control, "Upstash-Workflow-Init") or "").lower() == "true":
             if run is not None and run.live:
                 return run.first_message_id
-            self._begin(run_id, message, at_us)
+            self._begin(message.workflow, message, at_us)
             return None
-        retry_of = message.extra.get("retry_of")
+        retry_of = message.retry_of
         if run is not None and retry_of is not None and retry_of == run.failed_message_id:
             self._reopen(run, retry_of, message.id)
         elif message.kind != MESSAGE:
@@ -114,7 +114,7 @@ class WorkflowRuns:
             raise _is_over(run)
         if run is not None:
             run.message_ids.append(message.id)
-            message.extra["workflow_created_ms"] = run.created_ms
+            message.workflow = replace(message.workflow, created_ms=run.created_ms)
             self._inherit(message, run, step=call_type not in _RAW_CALLS)
         return None
 
@@ -133,8 +133,8 @@ class WorkflowRuns:
 
     def body(self, message: Message, at_us: int) -> bytes:
         """Return the list of steps up to this message, or the message's own body."""
-        run = self.runs.get(str(message.extra.get("workflow_run_id")))
-        if run is None or message.extra.get("workflow_call_type") in _RAW_CALLS:
+        run = self._run_of(message)
+        if run is None or _call_type(message) in _RAW_CALLS:
             return message.body
         position = _position(run, message.id)
         if position is None:
@@ -148,7 +148,7 @@ class WorkflowRuns:
 
     def callback_fields(self, message: Message) -> dict[str, object]:
         """Return what callbacks about a message of a run carry beyond the usual."""
-        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        run = self._run_of(message)
         if run is None:
             return {}
         fields: dict[str, object] = {
@@ -161,9 +161,9 @@ class WorkflowRuns:
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
         """Return how the failure callback of the run fares that this step has ended."""
-        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        run = self._run_of(message)
         failure = self.failure_callback(run)
-        if failure is None or failure.extra["failure_of"] != message.id:
+        if failure is None or failure.failure_of != message.id:
             return {}
         info: dict[str, object] = {"state": callback_state(failure)}
         if failure.last_outcome is not None and failure.last_outcome.status is not None:
@@ -179,8 +179,8 @@ class WorkflowRuns:
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run whose step was given up."""
-        run = self.runs.get(str(message.extra.get("workflow_run_id")))
-        call_type = message.extra.get("workflow_call_type")
+        run = self._run_of(message)
+        call_type = _call_type(message)
         self._drop_waiter(message.id)
         self._tell_source(message)
         # A call that failed is a result like any other: its callback brings it to the workflow.
@@ -193,13 +193,13 @@ class WorkflowRuns:
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of the run, which can be looked at and started anew as a whole."""
-        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        run = self._run_of(message)
         messages = self.engine.messages
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
         """Forget the run of a message that is forgotten."""
-        run = self.runs.get(str(message.extra.get("workflow_run_id")))
+        run = self._run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
             self._release(run)
@@ -228,6 +228,13 @@ class WorkflowRuns:
             raise not_found("workflow run", run_id)
         return run
 
+    def run_of(self, message: Message) -> Run:
+        """Return the run a message belongs to; 404 when it belongs to none that is known."""
+        return self.get("None" if message.workflow is None else message.workflow.run_id)
+
+    def _run_of(self, message: Message) -> Run | None:
+        return None if message.workflow is None else self.runs.get(message.workflow.run_id)
+
     def live(self, run_id: str) -> Run:
         """Return a run that is not over; 404 otherwise."""
         run = self.get(run_id)
@@ -248,7 +255,9 @@ class WorkflowRuns:
         """Cancel a run and everything that is on its way for it."""
         now = self.engine.clock.now_us()
         pending = self.engine.pending
-        self.engine.cancel_all([pending[one] for one in run.message_ids if one in pending])
+        self.engine.lifecycle.cancel_all(
+            [pending[one] for one in run.message_ids if one in pending]
+        )
         self._end(run, "RUN_CANCELED", now, b"")
 
     def resume(self, message: Message, run_id: str, settings: PublishSettings) -> tuple[Run, bytes]:
@@ -256,7 +265,7 @@ class WorkflowRuns:
 
         404 when the message belongs to no run that is known.
         """
-        old = self.get(str(message.extra.get("workflow_run_id")))
+        old = self.run_of(message)
         position = _position(old, message.id)
         now = self.engine.clock.now_us()
         kept = old.steps if position is None else old.steps[:position]
@@ -285,21 +294,21 @@ class WorkflowRuns:
             raise not_found("first message of workflow run", run.id)
         return found
 
-    def _begin(self, run_id: str, message: Message, at_us: int) -> None:
+    def _begin(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = Run(
-            run_id,
-            message.extra["workflow_url"],
+            part.run_id,
+            part.url,
             at_us,
             message.id,
             message.settings,
             message.caller_ip,
             number=self.engine.next_sequence(),
         )
-        message.extra["workflow_created_ms"] = run.created_ms
+        message.workflow = replace(part, created_ms=run.created_ms)
         run.message_ids.append(message.id)
         if (first(message.settings.workflow, "Upstash-Workflow-Invoke") or "").lower() == "true":
             self._read_invocation(run, message)
-        self.runs[run_id] = run
+        self.runs[run.id] = run
 
     def _read_invocation(self, run: Run, message: Message) -> None:
         try:
@@ -344,7 +353,7 @@ class WorkflowRuns:
                 changes[name] = getattr(start, name)
         if own.failure_callback is None:
             changes["failure_callback_headers"] = start.failure_callback_headers
-        if message.extra["workflow_call_type"] == "failurecall":
+        if _call_type(message) == "failurecall":
             # The end of the road: its own failure must not call it again.
             changes["failure_callback"], changes["failure_callback_headers"] = None, []
         if own.retries is None or self._retries_by_default(message):
@@ -356,21 +365,21 @@ class WorkflowRuns:
     def _note_failure_callback(self, message: Message) -> None:
         # Its headers name the run when a client wrote them; a plain failure URL has none.
         messages = self.engine.messages
-        earlier = messages.get(str(message.extra.get("retry_of")))
-        about = message.source_id if earlier is None else earlier.extra.get("failure_of")
+        earlier = messages.get(message.retry_of or "")
+        about = message.source_id if earlier is None else earlier.failure_of
         source = messages.get(str(about))
-        run = None if source is None else self.runs.get(str(source.extra.get("workflow_run_id")))
+        run = None if source is None else self._run_of(source)
         if source is None or run is None or run.state == "RUN_CANCELED":
             return
-        if source.extra["workflow_call_type"] not in _RAW_CALLS:
+        if _call_type(source) not in _RAW_CALLS:
             run.failure_message_id = message.id
-            message.extra["failure_of"] = source.id
+            message.failure_of = source.id
             self._tell_source(message)
 
     def _tell_source(self, failure: Message) -> None:
-        source = self.engine.messages.get(str(failure.extra.get("failure_of")))
+        source = self.engine.messages.get(failure.failure_of or "")
         if source is not None:
-            source.extra["failure_function_state"] = callback_state(failure)
+            source.failure_function_state = callback_state(failure)
 
     def _retries_by_default(self, message: Message) -> bool:
         source = self.engine.messages.get(message.source_id or "")
@@ -408,7 +417,7 @@ class WorkflowRuns:
             # The end of this run stands whatever becomes of the other; its timeline keeps why.
             started = self.engine.messages.get(run.first_message_id)
             if started is not None:
-                started.extra.setdefault("lost_callbacks", []).append(error.message)
+                started.lost_callbacks.append(error.message)
 
     def _release(self, run: Run) -> None:
         """Let nothing wait for a run any more, nor a notification wait for it."""
@@ -506,6 +515,10 @@ class WorkflowRuns:
                 self.waiters[event_id] = left
             else:
                 del self.waiters[event_id]
+
+
+def _call_type(message: Message) -> str | None:
+    return None if message.workflow is None else message.workflow.call_type
 
 
 def _is_over(run: Run) -> QueueError:

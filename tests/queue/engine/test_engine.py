@@ -11,17 +11,17 @@ import pytest
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.limits import plan
-from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.errors import Loop, QueueError
 from pytest_fakecloud.queue.model import (
     DAY,
     SECOND,
     Delivery,
     Message,
+    Mishaps,
     Outcome,
     SigningKeys,
 )
-from pytest_fakecloud.queue.settings import Loop, Mishaps, Settings
+from pytest_fakecloud.queue.settings import EngineSettings, plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
 URL = "https://app.example.com/hook"
@@ -45,7 +45,7 @@ class Bench:
             keys=SigningKeys("current", "next"),
             new_key=lambda: "new",
             limits=plan(None, options.pop("limits", None)),
-            settings=Settings(**options),
+            settings=EngineSettings(**options),
         )
 
     def perform(self, delivery: Delivery) -> Outcome:
@@ -266,7 +266,7 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
 
 def test_parallelism_of_a_queue(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.gates.upsert_queue("q", parallelism=2, paused=False)
+    bench.engine.admission.upsert_queue("q", parallelism=2, paused=False)
     for _ in range(5):
         enqueue(bench, "q")
     bench.clock.advance("1m")
@@ -278,7 +278,7 @@ def test_more_parallelism_starts_who_waits(bench: Bench) -> None:
     for _ in range(3):
         enqueue(bench, "q")
     bench.clock.advance("5s")
-    bench.engine.gates.upsert_queue("q", parallelism=3, paused=None)
+    bench.engine.admission.upsert_queue("q", parallelism=3, paused=None)
     bench.clock.advance("0s")
     assert bench.times() == [0, 5, 5]
 
@@ -294,11 +294,11 @@ def test_a_paused_queue_holds_retries(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200)
     message_id = enqueue(bench, "q")
     bench.clock.run_due()
-    bench.engine.gates.pause_queue("q")
+    bench.engine.admission.pause_queue("q")
     bench.clock.advance("1h")
     assert len(bench.sent) == 1
-    assert bench.engine.gates.lag(bench.engine.queues.get("q")) == 1
-    bench.engine.gates.resume_queue("q")
+    assert bench.engine.admission.lag(bench.engine.queues.get("q")) == 1
+    bench.engine.admission.resume_queue("q")
     bench.clock.advance("0s")
     assert bench.times() == [0, 3600]
     assert bench.state(message_id) == "DELIVERED"
@@ -342,13 +342,13 @@ def test_cancelling_during_an_attempt(bench: Bench, status: int, state: str) -> 
 
 def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
-    gates = bench.engine.gates
+    gates = bench.engine.admission
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
     bench.clock.run_due()
-    gates.delete_queue("q")
+    bench.engine.lifecycle.delete_queue("q")
     gates.upsert_queue("q", parallelism=None, paused=True)
     bench.clock.advance("1m")
-    gates.delete_queue("q")
+    bench.engine.lifecycle.delete_queue("q")
     bench.clock.advance("1h")
     assert bench.times() == [0]
     assert bench.engine.messages[message_id].state == "CANCELED"
@@ -413,7 +413,7 @@ def test_the_last_configuration_holds_before_its_message_is_due(bench: Bench) ->
 
 
 def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
-    flows, gates = bench.engine.flow, bench.engine.gates
+    flows, gates = bench.engine.flow, bench.engine.admission
     first, second = flowing(bench, "parallelism=1,rate=1,period=10s", 2)
     key = flows.get("k")
     key.paused = True
@@ -446,12 +446,12 @@ def test_a_paused_key_and_a_paused_queue_do_not_block_each_other(bench: Bench) -
     message_id = bench.publish(
         Queue_Name="q", Flow_Control_Key="k", Flow_Control_Value="parallelism=1"
     )
-    bench.engine.gates.pause_queue("q")
+    bench.engine.admission.pause_queue("q")
     bench.clock.advance("1s")
     flowing(bench, "parallelism=1")
     bench.clock.advance("1s")
     assert bench.times() == [1]
-    bench.engine.gates.resume_queue("q")
+    bench.engine.admission.resume_queue("q")
     bench.clock.advance("1s")
     assert bench.state(message_id) == "DELIVERED"
 
@@ -461,9 +461,9 @@ def test_a_paused_key_and_a_paused_queue_do_not_block_each_other(bench: Bench) -
 
 def test_each_endpoint_has_a_life_of_its_own(bench: Bench) -> None:
     with bench.engine.lock:
-        group = bench.engine.groups.create("g", 0)
-        bench.engine.groups.add(group, "https://a.example.com/", "first", 0)
-        bench.engine.groups.add(group, "https://b.example.com/", None, 0)
+        group = bench.engine.url_groups.create("g", 0)
+        bench.engine.url_groups.add(group, "https://a.example.com/", "first", 0)
+        bench.engine.url_groups.add(group, "https://b.example.com/", None, 0)
     bench.answer = lambda delivery: Outcome(500 if "a.example" in delivery.url else 200)
     result = bench.engine.publisher.publish(
         "g", [("Upstash-Retries", "1"), ("Upstash-Failure-Callback", CALLBACK)], b"x"
@@ -478,7 +478,7 @@ def test_each_endpoint_has_a_life_of_its_own(bench: Bench) -> None:
 
 def test_a_group_without_endpoints_takes_messages_for_nobody(bench: Bench) -> None:
     with bench.engine.lock:
-        bench.engine.groups.create("g", 0)
+        bench.engine.url_groups.create("g", 0)
     assert bench.engine.publisher.publish("g", [], b"x").accepted == []
 
 
@@ -551,8 +551,8 @@ def test_numbers_of_things() -> None:
     with pytest.raises(QueueError, match="quota maxQueues exceeded"):
         enqueue(bench, "r")
     with pytest.raises(QueueError, match="quota maxParallelism exceeded, current limit: 2"):
-        bench.engine.gates.upsert_queue("q", parallelism=3, paused=None)
-    limited = Bench(limits={"groups": 1, "endpoints_per_group": 1}).engine.groups
+        bench.engine.admission.upsert_queue("q", parallelism=3, paused=None)
+    limited = Bench(limits={"groups": 1, "endpoints_per_group": 1}).engine.url_groups
     group = limited.create("g", 0)
     limited.add(group, URL, None, 0)
     with pytest.raises(QueueError, match="quota maxEndpointsPerTopic exceeded"):
@@ -579,10 +579,10 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     limited = flowing(bench, "rate=1,period=1h", 2)
     last = bench.publish()
     bench.clock.run_due()
-    bench.engine.gates.pause_queue("q")
+    bench.engine.admission.pause_queue("q")
     bench.clock.advance("2m")
     assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
-    bench.engine.gates.resume_queue("q")
+    bench.engine.admission.resume_queue("q")
     bench.clock.advance("2h")
     assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
     assert bench.engine.active == set()
@@ -690,7 +690,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
     async def whole() -> None:
         await bench.clock.aio.advance("1s")
 
-    bench.engine.perform_async = perform
+    bench.engine.runner.perform_async = perform
     message_id = bench.publish()
     if fails:
         with pytest.raises(LookupError):
@@ -699,7 +699,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
     else:
         asyncio.run(whole())
         assert bench.state(message_id) == "DELIVERED"
-    bench.engine.perform_async = None
+    bench.engine.runner.perform_async = None
     bench.publish()
     asyncio.run(whole())
     assert bench.engine.attempts[-1].state == "delivered"

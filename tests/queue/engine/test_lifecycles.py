@@ -20,17 +20,17 @@ from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.limits import Limits
 from pytest_fakecloud.queue.engine.snapshot import Saved
 from pytest_fakecloud.queue.model import (
     DAY,
     SECOND,
     Delivery,
     Message,
+    Mishaps,
     Outcome,
     SigningKeys,
 )
-from pytest_fakecloud.queue.settings import Mishaps
+from pytest_fakecloud.queue.settings import PlanLimits
 from pytest_fakecloud.queue.wire.retry import next_wait
 
 QUEUES = ("single", "wide")
@@ -95,7 +95,7 @@ class Lives(RuleBasedStateMachine):
             sign=lambda delivery, *, key=None, age_us=0: [("Upstash-Signature", "token")],
             keys=SigningKeys("current", "next"),
             new_key=lambda: "new",
-            limits=Limits(retention_us=36_500 * DAY),
+            limits=PlanLimits(retention_us=36_500 * DAY),
         )
         self.crash = CrashNow()
         self.engine.mishaps = self.crash
@@ -118,12 +118,12 @@ class Lives(RuleBasedStateMachine):
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
         self.engine.limits = replace(self.engine.limits, parallelism=most)
-        self.engine.gates.upsert_queue("single", parallelism=1, paused=False)
-        self.engine.gates.upsert_queue("wide", parallelism=2, paused=False)
+        self.engine.admission.upsert_queue("single", parallelism=1, paused=False)
+        self.engine.admission.upsert_queue("wide", parallelism=2, paused=False)
         with self.engine.lock:
-            group = self.engine.groups.create("group", self.clock.now_us())
+            group = self.engine.url_groups.create("group", self.clock.now_us())
             for number in (1, 2):
-                self.engine.groups.add(
+                self.engine.url_groups.add(
                     group, f"https://g{number}.example.com/fail{number}", None, 0
                 )
 
@@ -179,7 +179,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_queue(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
-        (self.engine.gates.pause_queue if pause else self.engine.gates.resume_queue)(name)
+        (self.engine.admission.pause_queue if pause else self.engine.admission.resume_queue)(name)
 
     @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
     def pause_flow(self, name: str, pause: bool) -> None:
@@ -188,13 +188,13 @@ class Lives(RuleBasedStateMachine):
             key = self.engine.flow.keys.get(name)
             if key is not None:
                 key.paused = pause
-                self.engine.gates.pump_flow(key)
+                self.engine.admission.pump_flow(key)
 
     @rule(pick=st.integers(0, 1000))
     def cancel(self, pick: int) -> None:
         pending = list(self.engine.pending.values())
         if pending:
-            self.engine.cancel_all([pending[pick % len(pending)]])
+            self.engine.lifecycle.cancel_all([pending[pick % len(pending)]])
 
     @rule(pick=st.integers(0, 1000))
     def retry_dead_letter(self, pick: int) -> None:
@@ -279,10 +279,10 @@ class Lives(RuleBasedStateMachine):
         self.crash.armed = False
         self.unschedule()
         for name in QUEUES:
-            engine.gates.resume_queue(name)
+            engine.admission.resume_queue(name)
         for key in engine.flow.keys.values():
             key.paused = False
-            engine.gates.pump_flow(key)
+            engine.admission.pump_flow(key)
         steps = 0
         while self.clock.next_due_us() is not None:
             self.clock.move_to(to_datetime(max(self.clock.next_due_us() or 0, self.clock.now_us())))

@@ -12,10 +12,11 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.dispatch import Dispatcher
 from pytest_fakecloud.queue.delivery.sender import Sender
-from pytest_fakecloud.queue.engine.admission import Gates
+from pytest_fakecloud.queue.engine.admission import Admission
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.fifo import OrderedQueue
 from pytest_fakecloud.queue.engine.flow import FlowKey
+from pytest_fakecloud.queue.engine.lifecycle import Lifecycle
 from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 
@@ -113,23 +114,23 @@ def told_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def newest_first(patch: pytest.MonkeyPatch) -> None:
-    pump = Gates.pump_queue
+    pump = Admission.pump_queue
 
-    def backwards(self: Gates, queue: OrderedQueue) -> None:
+    def backwards(self: Admission, queue: OrderedQueue) -> None:
         queue.waiting.rotate(1)
         pump(self, queue)
 
-    patch.setattr(Gates, "pump_queue", backwards)
+    patch.setattr(Admission, "pump_queue", backwards)
 
 
 def wider_queues(patch: pytest.MonkeyPatch) -> None:
-    pump = Gates.pump_queue
+    pump = Admission.pump_queue
 
-    def wider(self: Gates, queue: OrderedQueue) -> None:
+    def wider(self: Admission, queue: OrderedQueue) -> None:
         queue.parallelism = 6
         pump(self, queue)
 
-    patch.setattr(Gates, "pump_queue", wider)
+    patch.setattr(Admission, "pump_queue", wider)
 
 
 def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
@@ -137,15 +138,15 @@ def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gates, "_room", lambda self: True)
+    patch.setattr(Admission, "_room", lambda self: True)
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Gates, "pause_queue", lambda self, name: None)
+    patch.setattr(Admission, "pause_queue", lambda self, name: None)
 
 
 def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Engine, "cancel_all", lambda self, messages: len(messages))
+    patch.setattr(Lifecycle, "cancel_all", lambda self, messages: len(messages))
 
 
 def hasty(patch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_fields_of_groups_and_schedules(scene: Scene) -> None:
     [
         ("both", {"sourceMessageId", "sourceMessasgeId"}),
         ("service", {"sourceMessageId"}),
-        ("seed", {"sourceMessasgeId"}),
+        ("specification", {"sourceMessasgeId"}),
     ],
 )
 def test_the_spelling_of_the_source_id(source_id: Any, names: set[str]) -> None:

@@ -1,0 +1,182 @@
+"""How a message begins and ends: accepted, cancelled, finished, and what waited for its end.
+
+What makes the attempts, admits and publishes them calls this; it knows none of them but admission.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from functools import partial
+
+from ..model import Message, Outcome
+from .admission import Admission
+from .history import History
+from .state import State
+
+causing: ContextVar[Message | None] = ContextVar("causing", default=None)
+"""The message whose delivery is made here, in any thread or task of its handler."""
+
+
+class Lifecycle:
+    """Begins and ends the messages of an engine; the caller holds its lock where nothing else is said.
+
+    ``under_way`` are the messages whose deliveries are being made.
+    """
+
+    def __init__(self, state: State, admission: Admission, history: History) -> None:
+        self._state = state
+        self._admission = admission
+        self._history = history
+        self.under_way: dict[str, Message] = {}
+
+    def accept(self, message: Message) -> None:
+        """Store a new message and plan its first attempt."""
+        state = self._state
+        self._history.sweep()
+        self._history.began(message)
+        now = state.clock.now_us()
+        message.number = state.next_sequence()
+        message.public_id = message.public_id or message.id
+        message.waiting_since_us = message.created_us
+        self.trace_back(message, *self._cause(), now)
+        state.messages[message.id] = message
+        state.pending[message.id] = message
+        state.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
+        if message.settings.flow is not None:
+            key = state.flow.observe(message.settings.flow, now)
+            if key.waiting:
+                # The configuration may be another one now, for those that wait as well.
+                self._admission.pump_flow(key)
+        if message.queue_name is not None:
+            queue = state.queues.by_name[message.queue_name]
+            queue.waiting.append(message.id)
+            self._admission.pump_queue(queue)
+        else:
+            reason = "delay" if message.not_before_us > message.created_us else "at once"
+            state.plan(message, max(now, message.not_before_us), reason)
+        state.changed.notify()
+
+    # -- causes ----------------------------------------------------------------------------------
+    def trace_back(self, message: Message, source: Message | None, certain: bool, now: int) -> None:
+        """Note which message caused this one, so that an endless loop is seen."""
+        state = self._state
+        message.drive = state.drive
+        if source is None or not source.attempts:
+            return
+        if source.attempts[-1].at_us == now:
+            message.depth = max(message.depth, source.depth + 1)
+        # In the background a client that publishes for hours would look like a chain without end.
+        if source.drive == state.drive and (certain or state.lane != "background"):
+            message.chain = max(message.chain, source.chain + 1)
+
+    def _cause(self) -> tuple[Message | None, bool]:
+        """Return the message whose delivery publishes right now, and whether that is certain.
+
+        It is where the handler runs in this process. What comes by HTTP may come from any of the
+        destinations under way, or from none: then it is the one that least looks like a loop.
+        """
+        message = causing.get()
+        if message is not None and self.under_way.get(message.id) is message:
+            return message, True
+        if len(self.under_way) > 1:
+            return min(self.under_way.values(), key=lambda one: (one.chain, one.depth)), False
+        return next(iter(self.under_way.values()), None), False
+
+    # -- ends ------------------------------------------------------------------------------------
+    def cancel_all(self, messages: list[Message]) -> int:
+        """Cancel messages that are pending and return how many; takes the lock by itself."""
+        state = self._state
+        with state.lock:
+            now = state.clock.now_us()
+            count = 0
+            for message in messages:
+                if state.pending.pop(message.id, None) is None:
+                    continue
+                count += 1
+                in_flight = message.state == "ACTIVE"
+                message.state = "CANCEL_REQUESTED"
+                state.log(message, "CANCEL_REQUESTED", now)
+                if in_flight:
+                    continue
+                self._admission.leave(message)
+                due = message.due_us
+                state.unplan(message.id)
+                if due is None or due <= now:
+                    self._canceled(message.id, now)
+                else:
+                    self.plan_cancel(message, due)
+                    self.settle(message)
+            state.changed.notify()
+            return count
+
+    def plan_cancel(self, message: Message, due_us: int) -> None:
+        """Plan the end of a cancelled message: the instant at which it would have been due."""
+        self._state.plan_own(message.id, due_us, partial(self._canceled, message.id), "cancel")
+
+    def _canceled(self, message_id: str, at_us: int) -> None:
+        state = self._state
+        with state.lock:
+            message = state.messages[message_id]
+            if message.state == "CANCEL_REQUESTED":
+                state.timers.pop(message_id, None)
+                self.finish(message, "CANCELED", at_us)
+
+    def delete_queue(self, name: str) -> None:
+        """Remove an ordered queue and cancel what waits in it; takes the lock by itself.
+
+        Nothing happens when there is none of that name.
+        """
+        state = self._state
+        with state.lock:
+            queue = state.queues.by_name.get(name)
+            if queue is None:
+                return
+            queue.paused = True
+            self.cancel_all(
+                [
+                    state.messages[one]
+                    # Parked may be one that was in flight when a queue of that name was deleted.
+                    for one in [*queue.active, *queue.waiting, *queue.parked]
+                    if one in state.pending and state.messages[one].state != "ACTIVE"
+                ]
+            )
+            state.queues.by_name.pop(name, None)
+
+    def finish(
+        self,
+        message: Message,
+        end: str,
+        at_us: int,
+        *,
+        error: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """End a message in one of the states in which nothing more happens to it."""
+        state = self._state
+        message.state = end
+        message.finished_us = at_us
+        message.due_us = None
+        state.pending.pop(message.id, None)
+        state.log(message, end, at_us, error=error, outcome=outcome)
+        state.workflow.finished(message, at_us)
+        self.settle(message)
+        self._history.ended(message)
+
+    def settle(self, message: Message) -> None:
+        """Free what waits for a message, once it and all callbacks about it have ended."""
+        state = self._state
+        if message.open_children or not (message.finished or message.state == "CANCEL_REQUESTED"):
+            return
+        if message.settled:
+            return
+        message.settled = True
+        if message.queue_name is not None:
+            queue = state.queues.by_name.get(message.queue_name)
+            if queue is not None and message.id in queue.active:
+                queue.active.discard(message.id)
+                self._admission.pump_queue(queue)
+        if message.source_id is not None and message.queue_name is None:
+            source = state.messages.get(message.source_id)
+            if source is not None:
+                source.open_children -= 1
+                self.settle(source)

@@ -1,0 +1,180 @@
+"""The data of one queue, its clock and its lock: what all parts of an engine stand on."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from ...core.clock import Clock
+from ...core.ids import BASE58, Ids
+from ...core.timers import Lane, Timer
+from ..model import (
+    Attempt,
+    Delivery,
+    LogEntry,
+    Message,
+    Mishaps,
+    NoWorkflow,
+    Outcome,
+    WorkflowHooks,
+)
+from ..settings import EngineSettings, PlanLimits
+from .fifo import Queues
+from .flow import FlowControl
+from .logs import Logs
+from .url_groups import UrlGroups
+
+_COMPACT = 64
+"""Planned attempts below which those that are out of date are left alone."""
+
+
+class Runs(Protocol):
+    """What makes the attempt that a timer is for: plain, awaited, or begun here and made elsewhere."""
+
+    def run(self, message_id: str, due_us: int) -> object:
+        """Make the attempt in this thread."""
+
+    async def run_async(self, message_id: str, due_us: int) -> object:
+        """Make the attempt in the running loop."""
+
+    def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
+        """Begin the attempt and return what makes it in any thread, or None."""
+
+
+class State:
+    """What the parts of one engine share; whoever changes it holds ``lock``.
+
+    ``pending`` are the messages that have not ended, ``active`` the ids that count towards global
+    parallelism, ``crowd`` those that wait for it, ``overtaken`` those that a fault holds back.
+    ``in_flight`` maps an id to the instant its answer counts from, and the answer. ``drive`` counts
+    the driving calls. ``runner`` is set by the engine before the first message comes.
+    """
+
+    runner: Runs
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        *,
+        name: str,
+        limits: PlanLimits,
+        settings: EngineSettings,
+        lane: Lane,
+        workflow: WorkflowHooks | None,
+    ) -> None:
+        self.clock = clock
+        self.limits = limits
+        self.settings = settings
+        self.lane: Lane = lane
+        self.workflow: WorkflowHooks = workflow or NoWorkflow()
+        self.mishaps = Mishaps()
+        self.lock = threading.RLock()
+        self.changed = clock.signal()
+        self.on_attempt: Callable[[Message, Attempt, Delivery, Outcome], None] | None = None
+        self.on_loop: Callable[[str], None] | None = None
+        self._message_ids = ids.stream(name, "message ids")
+        self._other_ids = ids.stream(name, "other ids")
+        self.messages: dict[str, Message] = {}
+        self.pending: dict[str, Message] = {}
+        self.groups_of_tasks: dict[str, list[str]] = {}
+        self.queues = Queues()
+        self.flow = FlowControl()
+        self.url_groups = UrlGroups(self.new_id, limits.groups, limits.endpoints_per_group)
+        self.logs = Logs()
+        self.in_flight: dict[str, tuple[int, Outcome]] = {}
+        self.active: set[str] = set()
+        self.crowd: deque[str] = deque()
+        self.overtaken: list[str] = []
+        self.timers: dict[str, Timer] = {}
+        self._planned: list[tuple[Timer, str]] = []
+        self._sequence = 0
+        self.drive = 0
+        self.closed = False
+
+    @property
+    def own_lane(self) -> Lane:
+        """The lane of what happens in the queue itself, with no request going out.
+
+        In the background the dispatcher must see to it: nobody else looks as time passes.
+        """
+        return "background" if self.lane == "background" else "state"
+
+    # -- ids and records -------------------------------------------------------------------------
+    def new_id(self, prefix: str) -> str:
+        """Return a new id such as ``ept_...``, from the test's seed."""
+        return prefix + self._other_ids.text(28, BASE58)
+
+    def new_message_id(self) -> str:
+        """Return a new message id."""
+        return "msg_" + self._message_ids.hex(32)
+
+    def next_sequence(self) -> int:
+        """Return a number that grows with everything the queue records."""
+        self._sequence += 1
+        return self._sequence
+
+    def log(
+        self,
+        message: Message,
+        state: str,
+        at_us: int,
+        *,
+        error: str | None = None,
+        next_us: int | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """Record one step in the life of a message."""
+        entry = LogEntry(self.next_sequence(), at_us, message.id, state, error, next_us, outcome)
+        message.log.append(entry)
+        self.logs.entries.append(entry)
+
+    # -- what is due -----------------------------------------------------------------------------
+    def plan(self, message: Message, due_us: int, reason: str) -> None:
+        """Set the instant of the next attempt; ``reason`` says why it is that one."""
+        message.due_us = due_us
+        message.wait_reason = reason
+        self.plan_attempt(message, due_us)
+
+    def plan_attempt(self, message: Message, due_us: int) -> None:
+        """Put the next attempt on the clock, in place of what was planned for the message."""
+        self.unplan(message.id)
+        if self.closed:
+            return
+        timer = self.timers[message.id] = self.clock.call_at(
+            due_us,
+            partial(self.runner.run, message.id),
+            lane=self.lane,
+            label=message.url,
+            async_callback=partial(self.runner.run_async, message.id),
+            begin=partial(self.runner.start, message.id),
+        )
+        heapq.heappush(self._planned, (timer, message.id))
+        if len(self._planned) > 2 * len(self.timers) + _COMPACT:
+            self._planned = [(one, id) for one, id in self._planned if self.timers.get(id) is one]
+            heapq.heapify(self._planned)
+
+    def plan_own(
+        self, message_id: str, due_us: int, callback: Callable[[int], object], label: str
+    ) -> None:
+        """Put something that happens to a message in the queue itself on the clock."""
+        self.timers[message_id] = self.clock.call_at(
+            due_us, callback, lane=self.own_lane, label=label
+        )
+
+    def unplan(self, message_id: str) -> None:
+        """Take what was planned for a message off the clock."""
+        timer = self.timers.pop(message_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def next_planned_us(self) -> int | None:
+        """Return the instant of the next planned attempt, or None."""
+        # The clock knows the attempts of other queues as well.
+        while self._planned and self.timers.get(self._planned[0][1]) is not self._planned[0][0]:
+            heapq.heappop(self._planned)
+        return self._planned[0][0].due_us if self._planned else None
