@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from .queue.capture.handle import Callback, CallbackCapture, Destination
     from .queue.delivery.drivers import NotIdle
     from .queue.delivery.replies import DeliveredRequest, Reply
+    from .queue.errors import Loop
     from .queue.handle import Queue
     from .queue.model import Attempt
-    from .queue.errors import Loop
     from .queue.views import PublishedMessage
     from .vector.handle import VectorIndex
 

@@ -556,7 +556,7 @@ class Broker(Handle):
             times=times,
             show=_shown_record,
             not_counted=((record, "the test itself put it in") for record in by_tester),
-            notes=self._came_to_nothing,
+            notes=lambda found: self._came_to_nothing() if found < (times or 1) else (),
             none="no client has produced to it",
         )
 
@@ -586,7 +586,7 @@ class Broker(Handle):
             if call.path.startswith(("/produce", "/webhook"))
             and (not call.reached or (call.status or 0) >= 400)
         ]
-        return [f"came to nothing: {_shown_call(call)}" for call in refused[-5:]]
+        return [f"  came to nothing: {_shown_call(call)}" for call in refused[-5:]]
 
     def assert_committed(
         self,
@@ -606,7 +606,7 @@ class Broker(Handle):
         string("group", group)
         self.clock.settle()
         wanted = {"topic": topic, "partition": partition, "offset": offset}
-        fields = {**OFFSET_FIELDS, "topic": Field(one_of("topic", self.topics()), always=True)}
+        fields = {**OFFSET_FIELDS, "topic": Field(one_of("topic", self.topics()), optional=False)}
         query = Query(_given(wanted), fields, "committed offset")
         if times is None:
             now = self.group(group).committed

@@ -97,13 +97,13 @@ class TopicPartitionOffset(NamedTuple):
 
 
 RECORD_FIELDS: Mapping[str, Field] = {
-    "topic": Field(TEXT, always=True),
-    "partition": Field(whole_number(0), always=True),
-    "offset": Field(whole_number(0), always=True),
-    "timestamp": Field(whole_number(0), always=True),
-    "key": Field(TEXT, lambda record: record.key or "", always=True),
-    "value": Field(DOCUMENT, always=True),
-    "headers": Field(PAIRS, always=True),
+    "topic": Field(TEXT, optional=False),
+    "partition": Field(whole_number(0), optional=False),
+    "offset": Field(whole_number(0), optional=False),
+    "timestamp": Field(whole_number(0), optional=False),
+    "key": Field(TEXT, lambda record: record.key or "", optional=False),
+    "value": Field(DOCUMENT, optional=False),
+    "headers": Field(PAIRS, optional=False),
 }
 """What may be asked about a record: its value as text or as JSON, its headers by name.
 
@@ -113,13 +113,13 @@ The key of a record without one is asked as ``""``, as which it reads back.
 
 def record_fields(partitions: int) -> Mapping[str, Field]:
     """What may be asked about a record of a topic with so many partitions."""
-    return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), always=True)}
+    return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), optional=False)}
 
 
 OFFSET_FIELDS: Mapping[str, Field] = {
-    "topic": Field(TEXT, always=True),
-    "partition": Field(whole_number(0), always=True),
-    "offset": Field(whole_number(0), always=True),
+    "topic": Field(TEXT, optional=False),
+    "partition": Field(whole_number(0), optional=False),
+    "offset": Field(whole_number(0), optional=False),
 }
 """What may be asked about an offset in a partition."""
 

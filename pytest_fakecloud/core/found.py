@@ -115,17 +115,17 @@ def expect(
     times: int | None = None,
     show: Callable[[T], str] = repr,
     not_counted: Iterable[tuple[T, str]] = (),
-    notes: Callable[[], Iterable[str]] = tuple,
+    notes: Callable[[int], Iterable[str]] = lambda found: (),
     none: str = "there is none at all",
 ) -> Found[T]:
     """The items that agree; fails unless one does, or exactly ``times``.
 
     ``what`` begins the failure ("a call"); it goes on with what was asked, what matched and, nearest
     first, the others with what differs in each. ``show`` writes an item, in one line or several.
-    ``not_counted`` are items that do not count, and why. ``notes`` tells, where too few were found,
-    what else may have to do with it, a line each. ``none`` is said where there are no items.
-    Raises ``AssertionError``, ``ContractError`` for a ``times`` that is no count, and ``CannotTell``
-    where it depends on items of which too little was kept.
+    ``not_counted`` are items that do not count, and why. ``notes`` takes how many agree and returns
+    further lines for the failure. ``none`` is said where there are no items. Raises
+    ``AssertionError``, ``ContractError`` for a ``times`` that is no count, and ``CannotTell`` where it
+    depends on items of which too little was kept.
     """
     __tracebackhide__ = True
     check_times(times)
@@ -159,16 +159,15 @@ def expect(
     ranked[:_COMPARED] = sorted(
         ranked[:_COMPARED], key=lambda pair: (len(pair[1]), query.unlikeness(pair[0]))
     )
-    lines += [f"  not {_indented(show(item))}: {'; '.join(why)}" for item, why in ranked[:_NEAREST]]
+    lines += [f"  not {_indented(show(item), '; '.join(why))}" for item, why in ranked[:_NEAREST]]
     if len(ranked) > _NEAREST:
         lines.append(f"  ... and {len(ranked) - _NEAREST} more that differ")
     if not matched and not misses:
         lines.append(f"  {none}")
-    if times is None or len(found) < times:
-        lines += [f"  {note}" for note in notes()]
+    lines += notes(len(found))
     raise AssertionError("\n".join(lines))
 
 
-def _indented(text: str) -> str:
+def _indented(text: str, why: str = "") -> str:
     first, *more = text.splitlines() or [""]
-    return "\n".join([first, *(f"    {line}" for line in more)])
+    return "\n".join([f"{first}: {why}" if why else first, *(f"    {line}" for line in more)])

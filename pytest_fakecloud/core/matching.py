@@ -51,6 +51,7 @@ __all__ = [
     "NUMBER",
     "PAIRS",
     "TEXT",
+    "Absent",
     "Asked",
     "Field",
     "Query",
@@ -66,8 +67,17 @@ __all__ = [
 V = TypeVar("V")
 Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
 """What an assertion takes for a field of a type: a value, a pattern, a function, None for any."""
-ABSENT: Any = object()
-"""Stands for the value of a field that an item does not have."""
+
+
+class Absent:
+    """Stands for the value of a field that an item does not have; ``why`` says what it is instead."""
+
+    def __init__(self, why: str = "absent") -> None:
+        self.why = why
+
+
+ABSENT: Any = Absent()
+"""The value of a field that an item does not have."""
 _MOST_DIFFERENCES = 3
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "RESP")
 """RESP stands where a command came over the database port of a key-value server."""
@@ -438,15 +448,15 @@ class Field:
 
     ``read`` takes an item and returns the value, or ``ABSENT``; without it the field is the item's
     attribute, or its key where the item is a mapping. Of ``several`` values any may agree, as always
-    where nothing is known of the field. A
-    ``bare`` field is shown without its name. What ``always`` has a value is never asked with None.
+    where nothing is known of the field. A ``bare`` field is shown without its name. None may be asked
+    for only where a value is ``optional``.
     """
 
     sort: Sort = field(default_factory=lambda: ANYTHING)
     read: Callable[[Any], Any] | None = None
     several: bool = False
     bare: bool = False
-    always: bool = False
+    optional: bool = True
 
 
 class Question:
@@ -460,16 +470,16 @@ class Question:
         self.sort = ANYTHING if sort is None else sort
         self.several = several or self.sort is ANYTHING
         self.is_predicate = _is_predicate(wanted)
-        if not (several and isinstance(wanted, list | tuple)):
-            self.sort.check(name, wanted)
+        for one in wanted if several and isinstance(wanted, list | tuple) else [wanted]:
+            self.sort.check(name, one)
 
     def why_not(self, found: Any) -> str | None:
         """None where the value agrees; else, in words, what it is.
 
         Raises ``ContractError`` where the test's function raises, or returns what is to be awaited.
         """
-        if found is ABSENT:
-            return f"{self.name} is absent, not {brief(self.wanted)}"
+        if isinstance(found, Absent):
+            return f"{self.name} is {found.why}, not {brief(self.wanted)}"
         if self.several and isinstance(found, list | tuple | set | frozenset):
             if any(self._agrees(one) for one in found) or self._agrees_whole(found):
                 return None
@@ -483,7 +493,10 @@ class Question:
         return self.sort.differs(self.name, found, self.wanted)
 
     def _agrees_whole(self, found: Any) -> bool:
-        return not self.is_predicate and not _is_pattern(self.wanted) and bool(found == self.wanted)
+        wanted = self.wanted
+        if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
+            return [*found] == [*wanted]
+        return not self.is_predicate and not _is_pattern(wanted) and bool(found == wanted)
 
     def _agrees(self, found: Any) -> bool:
         wanted = self.wanted
@@ -530,10 +543,10 @@ class Query:
     ) -> None:
         check_fields(given, fields, kind)
         for name, wanted in given.items():
-            if wanted is None and fields[name].always:
+            if wanted is None and not fields[name].optional:
                 raise ContractError(
-                    f"{name}=None can never be: give {fields[name].sort.expected}, or a function "
-                    "of it"
+                    f"{name}=None can never be: leave {name}= out to ask for any, or give "
+                    f"{fields[name].sort.expected}"
                 )
         self.given = given
         self.questions = sorted(
@@ -582,7 +595,7 @@ class Query:
         ratios = []
         for question in self.questions:
             value = self._value(item, question.name)
-            if not question.is_predicate and value is not ABSENT:
+            if not question.is_predicate and not isinstance(value, Absent):
                 one, other = f"{value!r:.80}", f"{question.wanted!r:.80}"
                 ratios.append(difflib.SequenceMatcher(None, one, other, autojunk=False).ratio())
         return 1 - sum(ratios) / len(ratios) if ratios else 1.0
@@ -597,11 +610,9 @@ class Query:
 
     def __str__(self) -> str:
         return " ".join(
-            f"{name}={brief(wanted)}"
-            if not self.fields[name].bare
-            else wanted
-            if isinstance(wanted, str)
-            else brief(wanted)
+            (wanted if isinstance(wanted, str) else brief(wanted))
+            if self.fields[name].bare
+            else f"{name}={brief(wanted)}"
             for name, wanted in self.given.items()
         )
 
@@ -646,10 +657,10 @@ def fields_of(kind: type) -> Mapping[str, Field]:
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if not name.startswith("_") and isinstance(value, property):
-                found[name] = Field(_sort_of(_returned(value)))
+                found[name] = _field_of(_returned(value))
         for name, annotation in _annotations(base).items():
             if not name.startswith("_") and typing.get_origin(annotation) is not typing.ClassVar:
-                found[name] = Field(_sort_of(annotation))
+                found[name] = _field_of(annotation)
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if not name.startswith("_"):
@@ -672,9 +683,10 @@ def _returned(value: property) -> Any:
         return Any
 
 
-def _sort_of(annotation: Any) -> Sort:
+def _field_of(annotation: Any) -> Field:
     options = [annotation]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        options = [one for one in typing.get_args(annotation) if one is not type(None)]
-    sorts = {_SORTS_OF_TYPES.get(one, ANYTHING) for one in options}
-    return sorts.pop() if len(sorts) == 1 else ANYTHING
+        options = list(typing.get_args(annotation))
+    sorts = {_SORTS_OF_TYPES.get(one, ANYTHING) for one in options if one is not type(None)}
+    sort = sorts.pop() if len(sorts) == 1 else ANYTHING
+    return Field(sort, optional=sort is ANYTHING or type(None) in options)

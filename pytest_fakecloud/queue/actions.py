@@ -134,7 +134,7 @@ class QueueActions:
 
     def _dead_letter_of(self, message: PublishedMessage) -> str:
         rows = {row.message_id: row.id for row in self.engine.dead_letters.all()}
-        found = rows.get(message.record.id)
+        found = rows.get(message._id)
         if found is None:
             state = message.state
             why = "was retried, deleted or expired" if state == "dead_lettered" else f"is {state}"

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Unpack
 
 from ..core.clock import Clock
-from ..core.errors import ContractError
-from ..core.journal import Found
-from .arguments import ANY
-from .asking import agrees
+from ..core.errors import ContractError, shown
+from ..core.found import Found, expect
+from ..core.matching import Query
+from ..core.wording import check_times
 from .delivery.drivers import waiting
 from .engine.engine import Engine
-from .matching import asked_for, assert_matching, mismatches
-from .model import MESSAGE, Attempt
-from .views import (
-    STATES,
-    WORDS,
-    DeadLetterView,
-    PublishedMessage,
-    ScheduleView,
+from .fields import (
+    ATTEMPTS,
+    DEAD_LETTERS,
+    MESSAGES,
+    SCHEDULES,
+    ListedFields,
+    MessageFields,
+    found_messages,
 )
+from .model import MESSAGE, Attempt
+from .views import WORDS, DeadLetterView, PublishedMessage, ScheduleView
 
 
 class QueueAssertions:
@@ -32,83 +34,85 @@ class QueueAssertions:
     # -- looking ---------------------------------------------------------------------------------
 
     def messages(
-        self,
-        state: str | None = None,
-        url: object = None,
-        label: object = None,
-        kind: str | None = None,
-        queue: str | None = None,
+        self, state: object = None, **where: Unpack[ListedFields]
     ) -> Found[PublishedMessage]:
-        """The messages, callbacks included, in the order they were published.
+        """Return the messages, callbacks included, in the order they were published.
 
-        `state` is `pending`, `in_flight`, `delivered`, `dead_lettered` or `cancelled`, or one of the
-        service's own words.  `url`, `label`, `kind` and `queue` are text (`*` matches anything), a
-        pattern or a predicate; `ContractError` for what no message could have.
+        ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``, or
+        one of the service's own words. ``where`` are the fields that must agree: ``url``, ``label``,
+        ``kind``, ``queue`` and whatever else a message has. Raises ``ContractError`` for what no
+        message could have.
         """
+        __tracebackhide__ = True
         self.clock.settle()
-        if state is not None and state not in STATES and str(state).upper() not in WORDS:
-            raise ContractError(f"unknown state {state!r}, expected one of {', '.join(STATES)}")
-        asked = asked_for(url=url, label=label, kind=kind, queue=queue)
+        # The service's own words come in capitals, as the API shows them.
+        own = isinstance(state, str) and state.upper() in WORDS
+        asked = Query(
+            _given(where, **{"service_state" if own else "state": state}), MESSAGES, "message"
+        )
         with self.engine.lock:
             self.engine.history.sweep()
-            records = list(self.engine.messages.values())
-        if state is not None:
-            records = [
-                one for one in records if state in (WORDS[one.state], one.state, one.state.lower())
-            ]
-        found = (PublishedMessage(self.engine, one.id) for one in records)
-        return Found(one for one in found if not mismatches(one, asked))
+            ids = list(self.engine.messages)
+        found = (PublishedMessage(self.engine, one) for one in ids)
+        return found_messages(one for one in found if asked(one))
 
     def message(self, message_id: str) -> PublishedMessage:
-        """The message of that id; `ContractError` when there is none."""
+        """Return the message of that id; ``ContractError`` when there is none."""
+        __tracebackhide__ = True
         if not isinstance(message_id, str):
-            raise ContractError(f"message({message_id!r}): give the id of a message, a text")
+            raise ContractError(f"message({shown(message_id)}): give the id of a message, a text")
         # Of a first-era message to a topic, the delivery to its first endpoint.
         own_id = self.engine.groups_of_tasks.get(message_id, [message_id])[0]
         if own_id not in self.engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")
         return PublishedMessage(self.engine, own_id)
 
-    def attempts(
-        self, id: str | PublishedMessage | None = None, *, url: object = None
-    ) -> Found[Attempt]:
-        """The attempts, oldest first: all, of one message, or to a URL."""
+    def attempts(self, id: str | PublishedMessage | None = None, **where: object) -> Found[Attempt]:
+        """Return the attempts, oldest first: all, or those of one message.
+
+        ``where`` are the fields of an attempt that must agree, such as ``url`` or ``status``.
+        """
+        __tracebackhide__ = True
         self.clock.settle()
-        asked = asked_for(url=url)
+        asked = Query(where, ATTEMPTS, "attempt")
         wanted = id.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
-            raise ContractError(f"attempts({wanted!r}): give a message or its id, or url=")
-        messages = self.engine.messages
+            raise ContractError(f"attempts({shown(wanted)}): give a message or its id, or url=")
         with self.engine.lock:
             self.engine.history.sweep()
-            return Found(
+            messages = self.engine.messages
+            found = [
                 one
                 for one in self.engine.attempts
-                if one.message_id in messages
-                and (
-                    wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
-                )
-                and (not asked or agrees(one.url, url))
-            )
+                if wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
+            ]
+        return Found.of(filter(asked, found), ATTEMPTS, "attempt")
 
-    def dead_letters(self, url: object = None) -> Found[DeadLetterView]:
-        """The dead letters that have not expired, oldest first."""
+    def dead_letters(self, url: object = None, **where: object) -> Found[DeadLetterView]:
+        """Return the dead letters that have not expired, oldest first.
+
+        ``where`` are further fields of a dead letter that must agree, such as ``status``.
+        """
+        __tracebackhide__ = True
         self.clock.settle()
-        asked = asked_for(url=url)
+        asked = Query(_given(where, url=url), DEAD_LETTERS, "dead letter")
         found = (
             DeadLetterView(self.engine, row.id, row.message_id, row.at_us)
             for row in self.engine.dead_letters.all()
         )
-        return Found(one for one in found if not asked or agrees(one.url, url))
+        return Found.of(filter(asked, found), DEAD_LETTERS, "dead letter")
 
     def schedules(self) -> Found[ScheduleView]:
-        """The schedules, in the order they were created."""
-        return Found(ScheduleView(self.engine, one) for one in list(self.engine.schedules.by_id))
+        """Return the schedules, in the order they were created."""
+        found = (ScheduleView(self.engine, one) for one in list(self.engine.schedules.by_id))
+        return Found.of(found, SCHEDULES, "schedule")
 
     def pending(self) -> Found[PublishedMessage]:
-        """The messages that have not come to an end."""
+        """Return the messages that have not come to an end."""
         self.clock.settle()
-        return Found(PublishedMessage(self.engine, one) for one in list(self.engine.pending))
+        return found_messages(
+            PublishedMessage(self.engine, one) for one in list(self.engine.pending)
+        )
 
     # -- asserting -------------------------------------------------------------------------------
 
@@ -116,76 +120,99 @@ class QueueAssertions:
         self,
         url: object = None,
         *,
-        json: object = ANY,
-        body: object = ANY,
-        headers: Mapping[str, object] | None = None,
-        label: object = None,
-        method: str | None = None,
-        queue: str | None = None,
         times: int | None = None,
+        **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """The messages that were published like this; fails unless there is one, or `times`.
+        """Return the messages that were published like this.
 
-        Callbacks do not count: the queue published them, not the application.
+        Fails unless there is at least one, or exactly ``times``. Callbacks do not count: the queue
+        published them, not the application. See ``MessageFields`` for what can be asked.
         """
-        self.clock.settle()
-        asked = asked_for(
-            url=url,
-            json=json,
-            body=body,
-            headers=headers,
-            label=label,
-            method=method,
-            queue=queue,
-        )
-        return assert_matching(
-            "a message to be published", self.messages(kind=MESSAGE), asked, times=times
+        __tracebackhide__ = True
+        messages = self.messages()
+        own = "a callback, which the queue published itself"
+        return self._expect(
+            "a message to be published",
+            [one for one in messages if one.kind == MESSAGE],
+            _given(where, url=url),
+            times,
+            not_counted=((one, own) for one in messages if one.kind != MESSAGE),
         )
 
-    def assert_not_published(self, url: object = None, **where: Any) -> None:
+    def assert_not_published(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Fail when any message was published like this."""
+        __tracebackhide__ = True
         self.assert_published(url, times=0, **where)
 
     def assert_delivered(
         self,
         url: object = None,
         *,
-        json: object = ANY,
-        body: object = ANY,
-        headers: Mapping[str, object] | None = None,
-        label: object = None,
         times: int | None = None,
+        **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """The messages that were delivered like this; fails unless there is one, or `times`.
+        """Return the messages, callbacks included, that were delivered like this.
 
-        Never drives: what is due and not yet attempted is not delivered.
+        Fails unless there is at least one, or exactly ``times``. Never drives: what is due and not
+        yet attempted is not delivered.
         """
-        asked = asked_for(url=url, json=json, body=body, headers=headers, label=label)
-        return assert_matching(
-            "a message to be delivered", self.messages(), asked, times=times, state="delivered"
-        )
+        __tracebackhide__ = True
+        given = {**_given(where, url=url), "state": "delivered"}
+        return self._expect("a message to be delivered", self.messages(), given, times)
+
+    def assert_not_delivered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
+        """Fail when any message was delivered like this."""
+        __tracebackhide__ = True
+        self.assert_delivered(url, times=0, **where)
 
     def assert_dead_lettered(
         self,
         url: object = None,
         *,
-        json: object = ANY,
-        body: object = ANY,
-        headers: Mapping[str, object] | None = None,
-        label: object = None,
         times: int | None = None,
+        **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """The messages that were given up; fails unless there is one, or exactly `times`."""
-        asked = asked_for(url=url, json=json, body=body, headers=headers, label=label)
-        return assert_matching(
-            "a message to be dead-lettered",
-            self.messages(),
-            asked,
-            times=times,
-            state="dead_lettered",
-        )
+        """Return the messages like this that were given up.
+
+        Fails unless there is at least one, or exactly ``times``.
+        """
+        __tracebackhide__ = True
+        given = {**_given(where, url=url), "state": "dead_lettered"}
+        return self._expect("a message to be dead-lettered", self.messages(), given, times)
+
+    def assert_not_dead_lettered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
+        """Fail when any message like this was given up."""
+        __tracebackhide__ = True
+        self.assert_dead_lettered(url, times=0, **where)
 
     def assert_idle(self) -> None:
         """Fail when a message has not come to an end."""
+        __tracebackhide__ = True
         if self.engine.pending:
             raise AssertionError(f"the queue is not idle: {waiting(self.engine)}")
+
+    def _expect(
+        self,
+        what: str,
+        messages: Iterable[PublishedMessage],
+        given: Mapping[str, object],
+        times: int | None,
+        not_counted: Iterable[tuple[PublishedMessage, str]] = (),
+    ) -> Found[PublishedMessage]:
+        __tracebackhide__ = True
+        check_times(times)
+        asked = Query(given, MESSAGES, "message")
+        return expect(
+            what,
+            messages,
+            asked,
+            times=times,
+            show=lambda one: one.timeline,
+            not_counted=[pair for pair in not_counted if asked(pair[0])],
+            none="there is no message at all",
+        )
+
+
+def _given(where: Mapping[str, Any], **first: object) -> dict[str, object]:
+    """Return what is asked; the first argument of a call asks for nothing when it was not given."""
+    return {name: wanted for name, wanted in first.items() if wanted is not None} | dict(where)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core.errors import ContractError
-from ..core.journal import Found
+from ..core.found import Found
 from ..core.timeparse import to_datetime
 from .engine.cron import Schedule
 from .engine.engine import Engine
@@ -42,7 +42,7 @@ class PublishedMessage:
     """A message of a queue as it stands whenever it is looked at.
 
     `state` is `pending`, `in_flight`, `delivered`, `dead_lettered` or `cancelled`; `service_state`
-    is the service's own word for it.  `json` is the parsed body (`AssertionError` when it is none).
+    is the service's own word for it.
     """
 
     __slots__ = ("_engine", "_id")
@@ -52,8 +52,7 @@ class PublishedMessage:
         self._id = message_id
 
     @property
-    def record(self) -> Message:
-        """The engine's own record, for what has no property here."""
+    def _record(self) -> Message:
         found = self._engine.messages.get(self._id)
         if found is None:
             raise ContractError(f"message {self._id} is {_gone(self._engine)}")
@@ -67,70 +66,66 @@ class PublishedMessage:
     @property
     def id(self) -> str:
         """The id that clients and destinations see."""
-        return self.record.public_id
+        return self._record.public_id
 
     @property
     def url(self) -> str:
         """The destination, as published."""
-        return as_text(self.record.url)
+        return as_text(self._record.url)
 
     @property
     def method(self) -> str:
         """The HTTP method of its deliveries."""
-        return self.record.settings.method
+        return self._record.settings.method
 
     @property
     def headers(self) -> dict[str, list[str]]:
         """The headers meant for the destination: canonical name to values."""
-        return header_map(source_headers(self.record))
+        return header_map(source_headers(self._record))
 
     @property
     def body(self) -> bytes:
         """The published body."""
-        return self.record.body
+        return self._record.body
 
-    @property
     def json(self) -> Any:
-        """The published body as JSON."""
-        try:
-            return json.loads(self.body)
-        except ValueError as error:
-            raise AssertionError(f"the body of {self.id} is no JSON: {self.body!r}") from error
+        """Return the published body read as JSON; ``ValueError`` when it is none."""
+        return json.loads(self.body)
 
     @property
     def state(self) -> str:
         """Where it stands, in the tester's words."""
-        return WORDS[self.record.state]
+        return WORDS[self._record.state]
 
     @property
     def service_state(self) -> str:
         """Where it stands, in the service's words."""
-        return self.record.state
+        return self._record.state
 
     @property
     def kind(self) -> Kind:
         """`message`, or `callback` or `failure_callback` about another one."""
-        return self.record.kind
+        return self._record.kind
 
     @property
     def attempts(self) -> Found[Attempt]:
         """Its attempts, oldest first."""
-        return Found(self.record.attempts)
+        return Found(self._record.attempts)
 
     @property
     def retried(self) -> int:
         """How many retries were made or planned."""
-        return self.record.retried
+        return self._record.retried
 
     @property
     def max_retries(self) -> int:
         """How many retries it may have."""
-        return self.record.max_retries
+        return self._record.max_retries
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Its labels."""
-        return self.record.settings.labels
+        return self._record.settings.labels
 
     @property
     def label(self) -> str | None:
@@ -140,38 +135,38 @@ class PublishedMessage:
     @property
     def queue(self) -> str | None:
         """The ordered queue it was enqueued on."""
-        return self.record.queue_name
+        return self._record.queue_name
 
     @property
     def topic(self) -> str | None:
         """The URL group it was published to."""
-        return self.record.topic_name
+        return self._record.topic_name
 
     @property
     def schedule_id(self) -> str | None:
         """The schedule that created it."""
-        return self.record.schedule_id
+        return self._record.schedule_id
 
     @property
     def dlq_id(self) -> str | None:
         """The id of its dead letter."""
-        return self.record.dlq_id
+        return self._record.dlq_id
 
     @property
     def created(self) -> datetime:
         """When it was published."""
-        return to_datetime(self.record.created_us)
+        return to_datetime(self._record.created_us)
 
     @property
     def due(self) -> datetime | None:
         """When its next attempt is due; None while it waits for something else, or has ended."""
-        due = self.record.due_us
+        due = self._record.due_us
         return None if due is None else to_datetime(due)
 
     @property
     def source(self) -> PublishedMessage | None:
         """The message a callback is about."""
-        source_id = self.record.source_id
+        source_id = self._record.source_id
         return None if source_id is None else PublishedMessage(self._engine, source_id)
 
     @property
@@ -187,7 +182,7 @@ class PublishedMessage:
     @property
     def timeline(self) -> str:
         """What happened to it: when, what, status, how long it waited and why."""
-        return timeline(self.record)
+        return timeline(self._record)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublishedMessage) and self._id == other._id
@@ -217,21 +212,20 @@ class DeadLetterView:
         """The destination of the message."""
         return self.message.url
 
-    @property
     def json(self) -> Any:
-        """The published body as JSON."""
-        return self.message.json
+        """Return the published body read as JSON; ``ValueError`` when it is none."""
+        return self.message.json()
 
     @property
     def status(self) -> int | None:
         """The status of the last answer; None when there was none."""
-        outcome = self.message.record.last_outcome
+        outcome = self.message._record.last_outcome
         return None if outcome is None else outcome.status
 
     @property
     def response_body(self) -> bytes:
         """The body of the last answer."""
-        outcome = self.message.record.last_outcome
+        outcome = self.message._record.last_outcome
         return b"" if outcome is None else outcome.body
 
     @property
@@ -255,37 +249,41 @@ class ScheduleView:
         self.id = schedule_id
 
     @property
-    def record(self) -> Schedule:
-        """The engine's own record."""
+    def _record(self) -> Schedule:
         return self._engine.schedules.get(self.id)
 
     @property
     def cron(self) -> str:
         """The cron expression, as given."""
-        return self.record.cron
+        return self._record.cron
 
     @property
     def destination(self) -> str:
         """The URL or group its messages go to."""
-        return as_text(self.record.destination)
+        return as_text(self._record.destination)
 
     @property
     def paused(self) -> bool:
         """Whether it creates no messages at present."""
-        return self.record.paused
+        return self._record.paused
 
     @property
     def last_run(self) -> datetime | None:
         """When it last created messages."""
-        last = self.record.last_us
+        last = self._record.last_us
         return None if last is None else to_datetime(last)
+
+    @property
+    def error(self) -> str | None:
+        """Why its last run created no messages; None when it did."""
+        return self._record.error
 
     def next_runs(self, count: int = 1) -> list[datetime]:
         """Return the next instants at which it falls due, aware UTC; 10 000 at most."""
         number("count", count)
         if count > _MOST_RUNS:
             raise ContractError(f"count={count}: give at most {_MOST_RUNS} runs of a schedule")
-        return self.record.next_runs(count, self._engine.clock.now_us())
+        return self._record.next_runs(count, self._engine.clock.now_us())
 
     def fire(self) -> Found[PublishedMessage]:
         """Create the messages of a run at once; its plan stays.  Returns them."""

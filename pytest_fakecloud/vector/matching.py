@@ -96,17 +96,17 @@ _PARTS = {
     "metadata": Field(MAPPING),
     "data": Field(TEXT),
 }
-RECORD_FIELDS: Mapping[str, Field] = {"id": Field(_Id(), always=True), **_PARTS}
+RECORD_FIELDS: Mapping[str, Field] = {"id": Field(_Id(), optional=False), **_PARTS}
 """What may be asked about a record of a namespace."""
 
-UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, always=True)}
+UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, optional=False)}
 """What may be asked about a record that was upserted or is pending."""
 
 QUERY_FIELDS: Mapping[str, Field] = {
-    "top_k": Field(whole_number(1), _top_k, always=True),
-    "topK": Field(whole_number(1), always=True),
-    "filter": Field(TEXT, always=True),
-    "namespace": Field(TEXT, always=True),
+    "top_k": Field(whole_number(1), _top_k, optional=False),
+    "topK": Field(whole_number(1), optional=False),
+    "filter": Field(TEXT, optional=False),
+    "namespace": Field(TEXT, optional=False),
     "vector": Field(_VECTOR),
     "sparseVector": Field(MAPPING),
     "data": Field(TEXT),

@@ -90,7 +90,7 @@ def test_loading_what_has_no_meaning(queue: Queue, data: Any, text: str) -> None
         (lambda queue: queue.schedule(DEST, 5), "cron=5 is not text"),
         (lambda queue: queue.schedule(5, "* * * * *"), "destination=5 is not text"),
         (lambda queue: queue.schedule(DEST, "* * * * *", id=5), "id=5 is not text"),
-        (lambda queue: queue.messages(state=5), "unknown state 5, expected one of pending"),
+        (lambda queue: queue.messages(state=5), "state=5 can never be: give one of pending"),
         (lambda queue: queue.assert_published(times=-1), "times=-1 is no count"),
         (lambda queue: queue.assert_delivered(times="1"), "times='1' is no count"),
         (lambda queue: queue.assert_dead_lettered(times=True), "times=True is no count"),
@@ -104,8 +104,8 @@ def test_uses_without_meaning(queue: Queue, use: Callable[[Queue], Any], text: s
 @pytest.mark.parametrize(
     ("use", "text"),
     [
-        (lambda one: one.callbacks.wait_for(1, statuss=200), "a callback has no 'statuss'"),
-        (lambda one: one.callbacks.assert_received(statuss=200), "a callback has no 'statuss'"),
+        (lambda one: one.callbacks.wait_for(1, statuss=200), "callback has no field 'statuss'"),
+        (lambda one: one.callbacks.assert_received(statuss=200), "callback has no field 'statuss'"),
         (lambda one: one.callbacks.assert_received(times=-1), "times=-1 is no count"),
         (lambda one: one.callbacks.wait_for(1, timeout="5s"), "timeout='5s': give a number"),
         (lambda one: one.wait_for_failure(timeout=-1), "timeout=-1: give a number"),

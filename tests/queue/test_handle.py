@@ -140,7 +140,7 @@ def test_publishing_without_http(queue: Queue) -> None:
         settings={"Upstash-Retry-Delay": "1000"},
     )
     assert (message.url, message.state, message.kind) == (DEST, "pending", "message")
-    assert (message.json, message.method) == ({"a": [1, "ä"]}, "PUT")
+    assert (message.json(), message.method) == ({"a": [1, "ä"]}, "PUT")
     assert message.headers == {"X-A": ["1"], "Content-Type": ["application/json"]}
     assert (message.queue, message.label, message.labels) == ("orders", "red", ("red",))
     assert (message.retried, message.max_retries) == (0, 1)
@@ -175,7 +175,7 @@ def test_loading(queue: Queue) -> None:
         }
     )
     assert queue.schedules().only().id == "daily"
-    assert queue.messages().only().json == {"n": 1}
+    assert queue.messages().only().json() == {"n": 1}
     queue.destinations.accept()
     queue.advance("1d")
     assert [one.url for one in queue.attempts()] == [DEST, DEST, CALLBACK]
@@ -267,7 +267,7 @@ def test_messages_by_state_url_and_label(queue: Queue) -> None:
     assert queue.messages(url=re.compile("hook$")) == [ok, later, gone]
     assert queue.messages(label="red") == [ok]
     assert queue.messages(label=lambda one: one.startswith("b")) == [bad]
-    with pytest.raises(ContractError, match="unknown state 'happy'"):
+    with pytest.raises(ContractError, match="state='happy' is no state; there are: pending"):
         queue.messages(state="happy")
     with pytest.raises(ContractError, match="has no message 'msg_x'"):
         queue.message("msg_x")
@@ -306,7 +306,7 @@ def test_dead_letters(queue: Queue) -> None:
     queue.deliver_due()
     letter = queue.dead_letters().only()
     assert (letter.url, letter.status, letter.response_body) == (DEST, 418, b"teapot")
-    assert (letter.json, letter.message, letter.at) == ({"n": 1}, message, NOW)
+    assert (letter.json(), letter.message, letter.at) == ({"n": 1}, message, NOW)
     assert letter.id == message.dlq_id
     assert queue.dead_letters(url=CALLBACK) == []
     again = queue.retry_dead_letter(letter)
@@ -340,10 +340,10 @@ def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
     with queue.engine.lock:
         queue.engine.url_groups.remove(queue.engine.url_groups.get("news"))
     queue.advance("1h")
-    assert "invalid destination url" in str(schedule.record.error)
+    assert "invalid destination url" in str(schedule.error)
     queue.load({"url_groups": {"news": [DEST]}})
     assert len(queue.advance("1h")) == 1
-    assert schedule.record.error is None
+    assert schedule.error is None
 
 
 def test_the_timeline_says_when_what_and_why(queue: Queue) -> None:
@@ -430,13 +430,13 @@ def test_a_failed_assertion_shows_the_nearest_and_why(queue: Queue) -> None:
     with pytest.raises(AssertionError) as caught:
         queue.assert_published(DEST, json={"user": {"name": "bob", "tags": [1, 3]}, "n": 1})
     text = str(caught.value)
-    first = text.index("not this one, because json.user.name is 'ada', not 'bob'")
+    first = text.index(": json.user.name is 'ada', not 'bob'")
     assert "json.user.tags[1] is 2, not 3" in text
     assert first < text.index("url is 'https://far.example.com/'")
     assert "ACTIVE  attempt 1" in text
     with pytest.raises(AssertionError, match="state is 'pending', not 'delivered'"):
         queue.assert_delivered(DEST)
-    with pytest.raises(AssertionError, match="to be published never, found 1"):
+    with pytest.raises(AssertionError, match=r"to be published url=.* never, found 1"):
         queue.assert_published(DEST, times=0)
     with pytest.raises(AssertionError, match=r"2 time\(s\), found 1"):
         queue.assert_published(DEST, times=2)

@@ -6,32 +6,29 @@ import base64
 import binascii
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
-from ...core.errors import ContractError
-from ...core.journal import Found
+from ...core.errors import ContractError, shown
+from ...core.found import Found, expect
+from ...core.matching import HEADERS, JSON, MAPPING, Field, Query, fields_of
 from ...core.timeparse import to_datetime
 from ...core.wording import check_times
 from ..arguments import text
-from ..asking import asked_text
+from ..fields import json_of
 from ..model import NON_RETRYABLE, first
+from ..views import PublishedMessage
 from .faults import ScopedFaults
-from .fields import check_fields, differences
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
 
-    from ..views import PublishedMessage
-    from .handle import CallbackCapture
 
 __all__ = ["DEFAULT_TIMEOUT", "Callback", "Captured"]
 
 DEFAULT_TIMEOUT = 5.0
-#: How many items a failed assertion or wait tells of.
-_SHOWN = 5
 
 Predicate: TypeAlias = "Callable[[Callback], object]"
 
@@ -156,47 +153,83 @@ def _decoded(value: object) -> bytes:
         return b""
 
 
-class Callbacks(Found[Callback]):
-    """Callbacks that were found; `where()` knows the fields that assertions and waits know."""
-
-    def where(self, predicate: Predicate | None = None, /, **fields: object) -> Callbacks:
-        """The items the predicate holds for and whose fields agree.
-
-        A field is a property of `Callback`, or `json` and `source_json` for the parsed bodies; a
-        callable as value is a predicate on the field.  `headers` is a dict of those asked for.
-        """
-        if predicate is not None and not callable(predicate):
-            raise ContractError(
-                f"where({predicate!r}): give a predicate on a callback, or fields such as status=200"
-            )
-        check_fields(fields)
-        return Callbacks(
-            item
-            for item in list(self)
-            if (predicate is None or predicate(item)) and not differences(item, fields)
-        )
-
-    @overload
-    def __getitem__(self, index: SupportsIndex, /) -> Callback: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> Callbacks: ...
-    def __getitem__(self, index: SupportsIndex | slice, /) -> Callback | Callbacks:
-        if isinstance(index, slice):
-            return Callbacks(super().__getitem__(index))
-        return super().__getitem__(index)
+FIELDS: Mapping[str, Field] = {
+    **fields_of(Callback),
+    "raw": Field(MAPPING, optional=False),
+    "headers": Field(HEADERS, optional=False),
+    "json": Field(JSON, json_of(Callback.json, lambda one: one.body)),
+    "source_json": Field(JSON, json_of(Callback.source_json, lambda one: one.source_body)),
+}
+"""What may be asked about a callback."""
+_PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 
 
-class Captured(Callbacks):
-    """What came to one URL of a capture, oldest first: a list with `.url` and `.wait_for()`."""
+class CallbackFields(TypedDict, total=False):
+    """The fields of a callback that assertions, waits and ``where()`` ask about.
 
-    def __init__(self, capture: CallbackCapture, path: str, failure: bool) -> None:
+    They are the properties of ``Callback``; ``json`` and ``source_json`` are the parsed bodies, and
+    ``source_message_id`` is an id or the message itself.
+    """
+
+    status: object
+    body: object
+    json: object
+    source_body: object
+    source_json: object
+    source_message_id: object
+    retried: object
+    max_retries: object
+    dlq_id: object
+    url: object
+    is_final: object
+    verified: object
+    problem: object
+    failure: object
+    headers: object
+    raw: object
+    at: object
+    at_us: object
+
+
+def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Query:
+    asked = dict(given)
+    message = asked.get("source_message_id")
+    if isinstance(message, PublishedMessage):
+        asked["source_message_id"] = message.id
+    if predicate is None:
+        return Query(asked, FIELDS, "callback")
+    return Query({**asked, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
+
+
+class Receiver(Protocol):
+    """What the lists of a capture ask of it."""
+
+    @property
+    def url(self) -> str:
+        """Its base address."""
+
+    def _drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
+        """Drive the queues of the cloud, or wait for them, until the condition holds."""
+
+    async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
+        """Do so in the running loop."""
+
+    def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
+        """Return, line by line, what else came and how far the messages are."""
+
+
+class Captured(Found[Callback]):
+    """What came to one URL of a capture, oldest first: a list with ``.url`` and ``.wait_for()``."""
+
+    def __init__(self, capture: Receiver, faults: ScopedFaults, path: str, failure: bool) -> None:
         super().__init__()
+        self._fields, self._kind = FIELDS, "failure callback" if failure else "callback"
         self._capture = capture
         self._path = path
         self._failure = failure
         self._returned: set[Callback] = set()
         self._turn = threading.Lock()
-        self.faults = ScopedFaults(capture, path.strip("/"))
+        self.faults = faults
 
     @property
     def url(self) -> str:
@@ -204,49 +237,46 @@ class Captured(Callbacks):
         return self._capture.url + self._path
 
     @property
-    def kind(self) -> str:
-        """What the items are called."""
-        return "failure callback" if self._failure else "callback"
-
-    @property
-    def aio(self) -> Any:
-        """The waiting call, awaitable: `await captured.aio.wait_for(...)`."""
-        return _Aio(self._capture, self)
+    def aio(self) -> AwaitableCaptured:
+        """The waiting call, awaitable: ``await captured.aio.wait_for(...)``."""
+        return AwaitableCaptured(self)
 
     def wait_for(
         self,
         wanted: int | Predicate = 1,
         *,
         timeout: float = DEFAULT_TIMEOUT,
-        **fields: object,
-    ) -> Callbacks:
-        """Return the items once there are `wanted` of them, or one the predicate holds for.
+        **where: Unpack[CallbackFields],
+    ) -> Found[Callback]:
+        """Return the items once there are ``wanted`` of them, or one the predicate holds for.
 
-        `fields` narrow both to items with these values (`status=200`, `json={...}`; a callable is a
-        predicate on the field).  Where the queue is driven, this drives it, moving time to whatever
-        falls due next, until the condition holds or nothing is left to deliver.  Where it delivers
-        in the background, this waits at most `timeout` real seconds.  Raises `AssertionError` with
-        the timelines of the messages and what differed in the nearest items.
+        ``where`` narrows both to items with these values (``status=200``, ``json={...}``). Where the
+        queue is driven, this drives it, moving time to whatever falls due next, until the condition
+        holds or nothing is left to deliver. Where it delivers in the background, this waits at most
+        ``timeout`` real seconds. Raises ``AssertionError`` with the timelines of the messages and what
+        differed in the nearest items.
         """
-        condition = _Condition(self, wanted, fields)
+        __tracebackhide__ = True
+        condition = _Condition(self, wanted, where)
         self._capture._drive_until(condition, timeout)
         return condition.result()
 
-    def assert_received(self, *, times: int | None = None, **fields: object) -> Callbacks:
-        """Return the items with these values; fails unless there is one, or exactly `times`.
+    def assert_received(
+        self, *, times: int | None = None, **where: Unpack[CallbackFields]
+    ) -> Found[Callback]:
+        """Return the items with these values; fails unless there is one, or exactly ``times``.
 
-        Never drives.  The failure shows the nearest items and what differed in each.
+        Never drives. The failure shows the nearest items and what differed in each.
         """
+        __tracebackhide__ = True
         check_times(times)
-        check_fields(fields)
-        found = self.where(**fields)
-        if (times is None and found) or (times is not None and len(found) == times):
-            return found
-        expected = "at least one" if times is None else f"exactly {times}" if times else "no"
-        asked = _with(fields)
-        head = f"expected {expected} {self.kind}(s){asked} at {self.url}, found {len(found)}"
-        missing = times is None or len(found) < times
-        raise AssertionError("\n".join([head, *self._capture.account(self, fields, missing)]))
+        asked = _query(where)
+        return self._expect(list(self), asked, times)
+
+    def assert_not_received(self, **where: Unpack[CallbackFields]) -> None:
+        """Fail when any item with these values came."""
+        __tracebackhide__ = True
+        self.assert_received(times=0, **where)
 
     def reset(self) -> None:
         """Forget what came."""
@@ -254,17 +284,30 @@ class Captured(Callbacks):
 
     # -- for the capture -------------------------------------------------------------------------
 
-    def concerns(self, message: PublishedMessage) -> bool:
+    def _expect(
+        self, items: Iterable[Callback], asked: Query, times: int | None
+    ) -> Found[Callback]:
+        __tracebackhide__ = True
+        return expect(
+            f"a {self._kind} at {self.url}",
+            items,
+            asked,
+            times=times,
+            none="none came",
+            notes=lambda found: self._capture._account(self, asked, times is None or found < times),
+        )
+
+    def _concerns(self, message: PublishedMessage) -> bool:
         """Whether a message goes to this URL, or asked for what goes there."""
-        asked = message.record.settings
+        asked = message._record.settings
         wanted = asked.failure_callback if self._failure else asked.callback
         return any(one.startswith(self.url) for one in (message.url, wanted or ""))
 
-    def has_next(self) -> bool:
-        """Whether something is here that `take()` has not returned yet."""
+    def _has_next(self) -> bool:
+        """Whether something is here that ``_take()`` has not returned yet."""
         return any(item not in self._returned for item in list(self))
 
-    def take(self) -> Callback | None:
+    def _take(self) -> Callback | None:
         """Return the oldest item that was not returned yet, or None; each is returned once."""
         with self._turn:
             item = next((one for one in list(self) if one not in self._returned), None)
@@ -272,17 +315,20 @@ class Captured(Callbacks):
                 self._returned.add(item)
         return item
 
-    def not_come(self) -> AssertionError:
-        """Return the failure of a wait for one more than there are."""
-        return _Condition(self, len(self) + 1, {}).failure()
+    def _not_come(self) -> NoReturn:
+        """Fail as a wait for one more than there are."""
+        __tracebackhide__ = True
+        items = list(self)
+        self._expect(items, _query({}), len(items) + 1)
+        raise AssertionError("there are as many as there are")  # never reached
 
-    def saved(self) -> Any:
-        """Return what came and what of it was returned, for `restore`."""
+    def _saved(self) -> Any:
+        """Return what came and what of it was returned, for ``_restore``."""
         with self._turn:
             return list(self), set(self._returned)
 
-    def restore(self, saved: Any) -> None:
-        """Return to a `saved()`."""
+    def _restore(self, saved: Any) -> None:
+        """Return to a ``_saved()``."""
         with self._turn:
             self[:], self._returned = list(saved[0]), set(saved[1])
 
@@ -291,46 +337,34 @@ class _Condition:
     """What a wait is for, and how to say that it did not come."""
 
     def __init__(
-        self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, object]
+        self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, Any]
     ) -> None:
         if isinstance(wanted, bool) or not (callable(wanted) or isinstance(wanted, int)):
-            raise ContractError(f"wait_for() takes a number or a predicate, got {wanted!r}")
+            raise ContractError(f"wait_for() takes a number or a predicate, got {shown(wanted)}")
         if isinstance(wanted, int) and wanted < 1:
             raise ContractError(f"wait_for({wanted}) waits for nothing: give 1 or more")
-        check_fields(fields)
         self._captured = captured
-        self._wanted = wanted
-        self._fields = fields
-
-    def found(self) -> Callbacks:
-        """The items so far."""
-        predicate = self._wanted if callable(self._wanted) else None
-        return self._captured.where(predicate, **self._fields)
+        self._times = wanted if isinstance(wanted, int) else None
+        self._least = self._times or 1
+        self._asked = _query(fields, None if isinstance(wanted, int) else wanted)
 
     def __call__(self) -> bool:
-        return len(self.found()) >= (self._wanted if isinstance(self._wanted, int) else 1)
+        return sum(map(self._asked, list(self._captured))) >= self._least
 
-    def result(self) -> Callbacks:
+    def result(self) -> Found[Callback]:
         """Return the items, or fail with the account of what happened instead."""
-        if self():
-            return self.found()
-        raise self.failure()
-
-    def failure(self) -> AssertionError:
-        """Return the failure, with the account of what happened instead."""
-        captured, asked = self._captured, _with(self._fields)
-        if callable(self._wanted):
-            name = getattr(self._wanted, "__name__", repr(self._wanted))
-            head = f"no {captured.kind}{asked} for which {name} holds; "
-        else:
-            head = f"expected {self._wanted} {captured.kind}(s){asked}; "
-        head += f"{len(captured)} came to {captured.url}"
-        return AssertionError("\n".join([head, *captured._capture.account(captured, self._fields)]))
+        __tracebackhide__ = True
+        items = list(self._captured)
+        found = [item for item in items if self._asked(item)]
+        if len(found) >= self._least:
+            return self._captured._like(found)
+        return self._captured._expect(items, self._asked, self._times)
 
 
-class _Aio:
-    def __init__(self, capture: CallbackCapture, captured: Captured) -> None:
-        self._capture = capture
+class AwaitableCaptured:
+    """The waiting call of a ``Captured``, awaitable."""
+
+    def __init__(self, captured: Captured) -> None:
         self._captured = captured
 
     async def wait_for(
@@ -338,27 +372,10 @@ class _Aio:
         wanted: int | Predicate = 1,
         *,
         timeout: float = DEFAULT_TIMEOUT,
-        **fields: object,
-    ) -> Callbacks:
-        """`Captured.wait_for`, awaitable."""
-        condition = _Condition(self._captured, wanted, fields)
-        await self._capture._adrive_until(condition, timeout)
+        **where: Unpack[CallbackFields],
+    ) -> Found[Callback]:
+        """Return what ``Captured.wait_for`` returns; deliveries are awaited in the running loop."""
+        __tracebackhide__ = True
+        condition = _Condition(self._captured, wanted, where)
+        await self._captured._capture._adrive_until(condition, timeout)
         return condition.result()
-
-
-def _with(fields: Mapping[str, object]) -> str:
-    return f" with {asked_text(fields)}" if fields else ""
-
-
-def nearest(captured: Captured, fields: Mapping[str, object]) -> list[str]:
-    """Return the items most like the wanted one, each with what differs."""
-    rows = [(item, differences(item, fields)) for item in captured]
-    rows.sort(key=lambda row: len(row[1]))
-    lines: list[str] = []
-    for item, differing in rows[:_SHOWN]:
-        lines.append(f"  {item!r}")
-        lines += [f"    {difference}" for difference in differing]
-    if len(rows) > _SHOWN:
-        differ = " that differ" if fields and rows[_SHOWN][1] else ""
-        lines.append(f"  and {len(rows) - _SHOWN} more {captured.kind}(s){differ}")
-    return lines

@@ -19,6 +19,7 @@ from werkzeug import Response as WerkzeugResponse
 
 from ...core.aio import drive, in_thread
 from ...core.errors import ContractError
+from ...core.matching import Query
 from ...core.timeparse import monotonic, to_datetime
 from ...handle import Context, Snapshot
 from ..delivery.destination_server import Destination
@@ -30,8 +31,8 @@ from .callbacks import (
     DEFAULT_TIMEOUT,
     Callback,
     Captured,
-    nearest,
 )
+from .faults import ScopedFaults
 
 __all__ = ["Callback", "CallbackCapture", "Captured", "Destination"]
 
@@ -62,10 +63,13 @@ class CallbackCapture(Destination):
         keys: Mapping[str, str] | None = None,
     ) -> None:
         self._keys = _checked_keys(keys)
-        self.callbacks = Captured(self, "/callback", failure=False)
-        self.failures = Captured(self, "/failure", failure=True)
+        self.callbacks = self._captured("/callback", failure=False)
+        self.failures = self._captured("/failure", failure=True)
         self._came = context.clock.signal()
         super().__init__(context, name=name)
+
+    def _captured(self, path: str, *, failure: bool) -> Captured:
+        return Captured(self, ScopedFaults(self, path.strip("/")), path, failure)
 
     @property
     def callback_url(self) -> str:
@@ -79,24 +83,27 @@ class CallbackCapture(Destination):
 
     def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
         """Return the next callback: the oldest that no such call has returned yet."""
+        __tracebackhide__ = True
         return self._next(self.callbacks, timeout)
 
     def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
         """Return the next failure callback: the oldest that no such call has returned yet."""
+        __tracebackhide__ = True
         return self._next(self.failures, timeout)
 
     @property
-    def aio(self) -> Any:
+    def aio(self) -> AwaitableCapture:
         """The waiting calls, awaitable."""
-        return _CaptureAio(self)
+        return AwaitableCapture(self)
 
     def _next(self, captured: Captured, timeout: float) -> Callback:
+        __tracebackhide__ = True
         give_up = _give_up(timeout)
-        while self._drive_until(captured.has_next, max(0.0, give_up - monotonic())):
+        while self._drive_until(captured._has_next, max(0.0, give_up - monotonic())):
             # Another thread may have been quicker.
-            if (item := captured.take()) is not None:
+            if (item := captured._take()) is not None:
                 return item
-        raise captured.not_come()
+        captured._not_come()
 
     # -- receiving -------------------------------------------------------------------------------
 
@@ -183,7 +190,7 @@ class CallbackCapture(Destination):
         return self._wait(done, give_up) if self._waits() else done()
 
     async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """`_drive_until`, awaitable: deliveries are awaited in the running loop."""
+        """Like ``_drive_until``, awaitable: deliveries are awaited in the running loop."""
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
             await drive(self.clock, target, done=done)
@@ -242,21 +249,19 @@ class CallbackCapture(Destination):
 
     # -- saying what went wrong ------------------------------------------------------------------
 
-    def account(
-        self, captured: Captured, fields: Mapping[str, object], missing: bool = True
-    ) -> list[str]:
-        """Return, line by line, what came, what differed, and how far the messages are.
+    def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
+        """Return, line by line, what else came and how far the messages are.
 
-        `missing` says that too few came, so that what might still bring them is of interest.
+        ``missing`` says that too few came, so that what might still bring them is of interest.
         """
-        lines = nearest(captured, fields)
-        if captured and not fields:
+        lines: list[str] = []
+        if captured and not asked.given.keys() - {"callback"}:
             lines.append("  the last one's body:")
             text = json.dumps(captured[-1].raw, indent=2, ensure_ascii=False)
             lines += [f"    {line}" for line in text.splitlines()]
         other = self.failures if captured is self.callbacks else self.callbacks
         if other:
-            lines.append(f"  {len(other)} {other.kind}(s) came to {other.url} instead:")
+            lines.append(f"  {len(other)} {other._kind}(s) came to {other.url} instead:")
             lines += [f"    {item!r}" for item in other[-3:]]
         lines += self._told_messages(captured)
         return lines + (self._prospects() if missing else [])
@@ -267,7 +272,7 @@ class CallbackCapture(Destination):
             messages = list(queue.messages())
             # Those that have to do with this URL, and of these the newest, as they were published.
             ranked = sorted(
-                enumerate(messages), key=lambda one: (captured.concerns(one[1]), one[0])
+                enumerate(messages), key=lambda one: (captured._concerns(one[1]), one[0])
             )
             for _, message in sorted(ranked[-_TOLD:], key=lambda one: one[0]):
                 lines += [f"  {line}" for line in str(message.timeline).splitlines()]
@@ -315,8 +320,8 @@ class CallbackCapture(Destination):
     def snapshot(self) -> Snapshot:
         """The expectations and what has come so far."""
         saved = super().snapshot()
-        saved.data["callbacks"] = self.callbacks.saved()
-        saved.data["failures"] = self.failures.saved()
+        saved.data["callbacks"] = self.callbacks._saved()
+        saved.data["failures"] = self.failures._saved()
         return saved
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -328,8 +333,8 @@ class CallbackCapture(Destination):
         data = snapshot.data
         rest = {name: value for name, value in data.items() if name not in own}
         super().restore(Snapshot(snapshot.fixture, rest))
-        self.callbacks.restore(data["callbacks"])
-        self.failures.restore(data["failures"])
+        self.callbacks._restore(data["callbacks"])
+        self.failures._restore(data["failures"])
 
     def close(self) -> None:
         """End the receiver and every wait for it."""
@@ -367,21 +372,26 @@ def _checked_keys(keys: object) -> dict[str, str] | None:
     return dict(keys) or None
 
 
-class _CaptureAio:
+class AwaitableCapture:
+    """The waiting calls of a ``CallbackCapture``, awaitable."""
+
     def __init__(self, capture: CallbackCapture) -> None:
         self._capture = capture
 
     async def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """`CallbackCapture.wait_for_callback`, awaitable."""
+        """Return what ``CallbackCapture.wait_for_callback`` returns."""
+        __tracebackhide__ = True
         return await self._next(self._capture.callbacks, timeout)
 
     async def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """`CallbackCapture.wait_for_failure`, awaitable."""
+        """Return what ``CallbackCapture.wait_for_failure`` returns."""
+        __tracebackhide__ = True
         return await self._next(self._capture.failures, timeout)
 
     async def _next(self, captured: Captured, timeout: float) -> Callback:
-        give_up, _adrive_until = _give_up(timeout), self._capture._adrive_until
-        while await _adrive_until(captured.has_next, max(0.0, give_up - monotonic())):
-            if (item := captured.take()) is not None:
+        __tracebackhide__ = True
+        give_up, drive = _give_up(timeout), self._capture._adrive_until
+        while await drive(captured._has_next, max(0.0, give_up - monotonic())):
+            if (item := captured._take()) is not None:
                 return item
-        raise captured.not_come()
+        captured._not_come()

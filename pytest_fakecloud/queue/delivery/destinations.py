@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError
-from ...core.journal import Found
+from ...core.found import Found
 from ...core.timeparse import Duration
 from ..model import Delivery, Outcome
 from ..wire.named import named_url

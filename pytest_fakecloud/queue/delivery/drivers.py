@@ -7,7 +7,7 @@ from functools import partial
 
 from ...core.aio import drive
 from ...core.clock import Clock
-from ...core.journal import Found
+from ...core.found import Found
 from ...core.timeparse import (
     Duration,
     Instant,

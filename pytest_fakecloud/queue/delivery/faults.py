@@ -179,11 +179,12 @@ def _publishing(matchers: dict[str, Any]) -> dict[str, Any]:
     wanted: Callable[[Request], object] | None = matchers.get("when")
     if matchers.get("route") is not None or (wanted is not None and not callable(wanted)):
         return matchers
+    asked = None if wanted is None else Question("when", wanted)
 
     def when(request: Request) -> bool:
         if request.call.route not in _PUBLISHING:
             return False
-        return wanted is None or bool(wanted(request))
+        return asked is None or asked.why_not(request) is None
 
     return {**matchers, "when": when}
 

@@ -64,9 +64,9 @@ def test_where_knows_the_fields_that_assertions_know(
     assert callbacks.wait_for(2).where(json={"n": 2}).only() is callbacks.last
     assert callbacks.where(problem=None) == callbacks
     for use in (callbacks.where, callbacks[:0].where):
-        with pytest.raises(ContractError, match="a callback has no 'statuss'; it has: status"):
+        with pytest.raises(ContractError, match="callback has no field 'statuss'"):
             use(statuss=200)
-        with pytest.raises(ContractError, match="where\\(5\\): give a predicate"):
+        with pytest.raises(ContractError, match="5 is no function: give a predicate"):
             use(5)  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -
         received(headers={"x-tenant": "b"})
     with pytest.raises(AssertionError, match="header X-Absent is absent, not 'b'"):
         received(headers={"X-Absent": "b"})
-    with pytest.raises(ContractError, match="headers name=5 is not text"):
+    with pytest.raises(ContractError, match="headers: 5 is no name of a header"):
         received(headers={5: "b"})
 
 
@@ -100,19 +100,25 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"status": "200"}, "status='200': give a whole number, None or a predicate"),
-        ({"retried": [0]}, "retried=[0]: give a whole number, None or a predicate"),
-        ({"max_retries": True}, "max_retries=True: give a whole number, None or a predicate"),
-        ({"verified": "yes"}, "verified='yes': give True, False or a predicate"),
-        ({"is_final": None}, "is_final=None: give True, False or a predicate"),
-        ({"url": b"https://a/"}, "url=b'https://a/': give a text, a pattern, None or a predicate"),
-        ({"source_message_id": 5}, "source_message_id=5: give a text, a pattern, None or"),
-        ({"body": 5}, "body=5: give bytes, a text or a predicate"),
-        ({"source_body": {"a": 1}}, "source_body={'a': 1}: give bytes, a text or a predicate"),
+        ({"status": "200"}, "status='200' can never be: give a number"),
+        ({"retried": [0]}, "retried=[0] can never be: give a number"),
+        ({"max_retries": True}, "max_retries=True can never be: give a number"),
+        ({"verified": "yes"}, "verified='yes' can never be: "),
+        ({"is_final": None}, "is_final=None can never be: "),
+        (
+            {"url": b"https://a/"},
+            "url=b'https://a/' can never be: give a text",
+        ),
+        ({"source_message_id": 5}, "source_message_id=5 can never be: give a text"),
+        ({"body": 5}, "body=5 can never be: give bytes, a text"),
+        (
+            {"source_body": {"a": 1}},
+            "source_body={'a': 1} can never be: give bytes, a text",
+        ),
         ({"at": "2026-01-01"}, "names no time zone"),
         ({"at": 5}, "5 is not an instant"),
-        ({"raw": "x"}, "raw='x': give a dict or a predicate"),
-        ({"headers": "x"}, "headers='x': give a dict or a predicate"),
+        ({"raw": "x"}, "raw='x' can never be: give a dict"),
+        ({"headers": "x"}, "headers='x' can never be: give a dict"),
     ],
 )
 def test_what_could_never_agree_is_no_proof_of_absence(
@@ -260,10 +266,10 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
     ask(queue, capture, retries=0)
     for wanted in (1, judge):
         # The exception is kept, and with it everything that was under way when it was raised.
-        with pytest.raises(Mine) as kept:
+        with pytest.raises(Mine if wanted == 1 else ContractError) as kept:
             wait(wanted)
         assert not queue.clock.driving
-        assert kept.value
+        assert isinstance(kept.value if wanted == 1 else kept.value.__cause__, Mine)
     assert queue.run_until_idle().waiting == "nothing"
 
 
@@ -336,7 +342,7 @@ def test_the_message_that_asked_for_it_is_told_of_first(
         queue.publish(APP, json=number)
     queue.faults.drop_callback()
     text = told(capture.wait_for_callback)
-    assert text.splitlines()[1].strip() == f"{asked.id} POST {APP}"
+    assert text.splitlines()[2].strip() == f"{asked.id} POST {APP}"
     assert "and 5 more message(s)" in text
     assert text.count("CREATED") == 5
 
@@ -357,7 +363,7 @@ def test_of_many_the_nearest_are_told(queue: Queue, capture: CallbackCapture) ->
     ask(queue, capture, 9)
     queue.run_until_idle()
     text = told(lambda: capture.callbacks.assert_received(source_json=99))
-    assert "and 4 more callback(s) that differ" in text
+    assert "and 4 more that differ" in text
     assert text.count("source_json is") == 5
 
 
@@ -367,7 +373,7 @@ def test_what_came_too_often_is_not_explained_as_missing(
     ask(queue, capture, 2)
     queue.run_until_idle()
     text = told(lambda: capture.callbacks.assert_received(times=0))
-    assert text.startswith("expected no callback(s) at ")
+    assert text.startswith(f"expected a callback at {capture.callback_url} never")
     assert "found 2" in text
     assert "nothing is left to deliver" not in text
 
