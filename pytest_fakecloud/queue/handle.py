@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..core.auth import new_token
@@ -28,7 +28,7 @@ from .delivery.drivers import (
     QueueAio,
 )
 from .delivery.faults import PlannedMishaps, QueueFaults
-from .delivery.sender import Sender, SignatureClock, Unstubbed
+from .delivery.sender import Sender
 from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
 from .errors import Loop
@@ -43,19 +43,33 @@ from .model import (
 from .rest.routes import QueueApp
 from .rest.workflow import WorkflowRoutes
 from .rest.workflow_history import WorkflowHistoryRoutes
-from .settings import EngineSettings, number, one_of, plan
+from .settings import (
+    DeliveryMode,
+    EngineSettings,
+    HeaderPrefix,
+    LeakCheck,
+    Profile,
+    SignatureClock,
+    SourceSpelling,
+    Unstubbed,
+    number,
+    one_of,
+    plan,
+)
 from .timeline import attempt_note, handler_traceback
 from .wire.headers import as_text
 from .wire.signing import Signer, explain
 from .workflow.runs import WorkflowRuns
 
-#: The vendor's public development credentials: its own dev server and clients know them.
+if TYPE_CHECKING:
+    from qstash import AsyncQStash, QStash
+
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
-#: A day: no system waits much longer than some weeks in one go.
+"""The vendor's public development credentials: its own dev server and clients know them."""
 _LONGEST_CAP = 86_400.0
+"""A day: no system waits much longer than some weeks in one go."""
 _SERVED_HISTORY = "7d"
-LEAKS = ("off", "pending", "dead_letters", "all")
 
 
 def _history_us(given: Duration | None, context: Context) -> int | None:
@@ -109,13 +123,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
         context: Context,
         *,
         name: str | None = None,
-        delivery: Literal["driven", "background"] | None = None,
+        delivery: DeliveryMode | None = None,
         unstubbed: Unstubbed = "refuse",
         raise_exceptions: bool = False,
         dev_credentials: bool = False,
-        profile: str | None = None,
-        limits: Mapping[str, Any] | None = None,
-        header_prefix: str = "Upstash",
+        profile: Profile | None = None,
+        limits: Mapping[str, int | None] | None = None,
+        header_prefix: HeaderPrefix = "Upstash",
         signature_clock: SignatureClock = "receiver",
         region: str = "US-EAST-1",
         retries: int = 3,
@@ -126,16 +140,16 @@ class Queue(QueueAssertions, QueueActions, Handle):
         message_grace: Duration = "30s",
         history: Duration | None = None,
         no_answer_status: int = 0,
-        source_id: Literal["both", "service", "specification"] = "both",
+        source_id: SourceSpelling = "both",
         production_checks: bool = False,
         loop_limit: int = 1000,
         attempt_cap: float = 5.0,
-        leak_check: str = "off",
+        leak_check: LeakCheck = "off",
     ) -> None:
-        one_of("delivery", delivery, (None, "driven", "background"))
-        one_of("header_prefix", header_prefix, ("Upstash", "Service"))
-        one_of("source_id", source_id, ("both", "service", "specification"))
-        one_of("leak_check", leak_check, LEAKS)
+        one_of("delivery", delivery, (None, *get_args(DeliveryMode)))
+        one_of("header_prefix", header_prefix, get_args(HeaderPrefix))
+        one_of("source_id", source_id, get_args(SourceSpelling))
+        one_of("leak_check", leak_check, get_args(LeakCheck))
         number("retries", retries)
         if callback_retries != "inherit":
             number("callback_retries", callback_retries)
@@ -156,7 +170,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.signature_clock = signature_clock
         self.leak_check = leak_check
         self.delivery = delivery or context.delivery
-        self.sender = Sender(
+        self._sender = Sender(
             self.destinations,
             unstubbed=unstubbed,
             report=self._report_unstubbed,
@@ -175,8 +189,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.engine = Engine(
             context.clock,
             context.ids,
-            perform=self.sender.send,
-            perform_async=self.sender.asend,
+            perform=self._sender.send,
+            perform_async=self._sender.asend,
             sign=signer,
             keys=keys,
             new_key=_new_key,
@@ -201,7 +215,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
         self.engine.on_attempt = self._attempted
         self.engine.on_loop = self._looped
-        self._driver = Driver(self.engine, self._check_open, self.sender.release)
+        self._driver = Driver(self.engine, self._check_open, self._sender.release)
         faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self.engine.mishaps = PlannedMishaps(faults)
         runs = WorkflowRoutes(self.engine, workflow)
@@ -268,12 +282,22 @@ class Queue(QueueAssertions, QueueActions, Handle):
             return variables | {"QSTASH_DEV_PORT": str(urlsplit(self.url).port)}
         return variables | {"QSTASH_DEV": ""}
 
-    def _make_client(self, **options: Any) -> Any:
+    def client(self, **options: Any) -> QStash:
+        """Return the official client, ready-made; ``ContractError`` where it is not installed."""
+        made: QStash = super().client(**options)
+        return made
+
+    def async_client(self, **options: Any) -> AsyncQStash:
+        """Return the official asynchronous client, ready-made."""
+        made: AsyncQStash = super().async_client(**options)
+        return made
+
+    def _make_client(self, **options: Any) -> QStash:
         from qstash import QStash
 
         return QStash(self.token, base_url=self.url, **{"retry": False, **options})
 
-    def _make_async_client(self, **options: Any) -> Any:
+    def _make_async_client(self, **options: Any) -> AsyncQStash:
         from qstash import AsyncQStash
 
         return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
@@ -281,14 +305,14 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def snapshot(self) -> Snapshot:
         """The present data, and the destinations with how far each of them is."""
         saved = super().snapshot()
-        return replace(saved, data=(saved.data, self.destinations.saved()))
+        return replace(saved, data=(saved.data, self.destinations._saved()))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Put data and destinations of a snapshot back; journal, faults and clock stay."""
         if isinstance(snapshot, Snapshot) and snapshot.fixture == self.fixture:
             data, routes = snapshot.data
             super().restore(replace(snapshot, data=data))
-            self.destinations.restore(routes)
+            self.destinations._restore(routes)
         else:
             super().restore(snapshot)
 
@@ -297,7 +321,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if not self.closed:
             self.engine.close()
             super().close()
-            self.sender.close()
+            self._sender.close()
 
     def load(self, data: Mapping[str, Any]) -> None:
         """Put URL groups, queues, schedules and messages in: all of them, or none when one is bad.
@@ -385,7 +409,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
                 exception=ended,
                 handle=self.name,
             )
-        error = self.sender.to_raise(delivery, outcome)
+        error = self._sender.to_raise(delivery, outcome)
         if error is not None and self.delivery == "driven":
             raise error
 

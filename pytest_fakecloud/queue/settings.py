@@ -20,6 +20,8 @@ Unstubbed = Literal["refuse", "accept"]
 SignatureClock = Literal["receiver", "real", "virtual"]
 SourceSpelling = Literal["both", "service", "specification"]
 LeakCheck = Literal["off", "pending", "dead_letters", "all"]
+HeaderPrefix = Literal["Upstash", "Service"]
+Profile = Literal["free", "payg"]
 
 
 class QueueSettings(TypedDict, total=False):
@@ -29,9 +31,9 @@ class QueueSettings(TypedDict, total=False):
     unstubbed: Unstubbed
     raise_exceptions: bool
     dev_credentials: bool
-    profile: str | None
+    profile: Profile | None
     limits: Mapping[str, int | None] | None
-    header_prefix: Literal["Upstash", "Service"]
+    header_prefix: HeaderPrefix
     signature_clock: SignatureClock
     region: str
     retries: int
@@ -47,6 +49,12 @@ class QueueSettings(TypedDict, total=False):
     loop_limit: int
     attempt_cap: float
     leak_check: LeakCheck
+
+
+class CaptureSettings(TypedDict, total=False):
+    """The settings of a ``CallbackCapture``, which says what each of them means."""
+
+    keys: Mapping[str, str] | None
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -130,12 +130,12 @@ class Table(Destinations):
     def deliver(self, sent: Delivery) -> Outcome:
         route = self.find(sent.url)
         assert route is not None, f"no route for {sent.url}"
-        return route.take(sent, self.deadlines)
+        return route._take(sent, self.deadlines)
 
     async def adeliver(self, sent: Delivery) -> Outcome:
         route = self.find(sent.url)
         assert route is not None, f"no route for {sent.url}"
-        return await route.atake(sent, self.deadlines)
+        return await route._atake(sent, self.deadlines)
 
     def status(self, url: str) -> int | None:
         return self.deliver(delivery(url)).status

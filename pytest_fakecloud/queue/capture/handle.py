@@ -222,7 +222,7 @@ class CallbackCapture(Destination):
                 yield functools.partial(self._at_least, due)
         finally:
             for queue in driven:
-                queue.sender.release()
+                queue._sender.release()
 
     def _at_least(self, due_us: int) -> int:
         return max(due_us, self.clock.now_us())

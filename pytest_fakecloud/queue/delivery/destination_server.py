@@ -23,7 +23,7 @@ from ...handle import Context, Handle, Snapshot
 from ...http.app import App
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from .gateway import environ_of
+from .wsgi import environ_of
 
 __all__ = ["Destination"]
 

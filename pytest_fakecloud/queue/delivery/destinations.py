@@ -1,7 +1,8 @@
 """Where deliveries go without a network: applications, callables and prepared answers.
 
 A `Destinations` is a table from URL prefixes to routes; the longest prefix wins, and a prefix ends
-at a path segment (`https://app/hook` takes `/hook` and `/hook/1`, never `/hooks`).  Applications
+at a path segment (`https://app/hook` takes `/hook` and `/hook/1`, never `/hooks`). After the prefixes
+come the routes for a URL with `*`, a pattern or a function, the newest first; then `"*"`. Applications
 and callables run in the caller's thread, coroutines in the running loop when the awaitable form
 drives, else in a loop of their own.  Source: decided here, except that an exception in a handler is
 a 500, as in any server.
@@ -10,28 +11,25 @@ a 500, as in any server.
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from ...core.errors import ContractError
+from ...core.errors import ContractError, shown
 from ...core.found import Found
+from ...core.matching import TEXT, Question
 from ...core.timeparse import Duration
+from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.named import named_url
 from ..wire.signing import published_text
+from .asgi import AsgiRunner, call_asgi
 from .deadlines import Deadlines
-from .gateway import (
-    AsgiApp,
-    AsgiRunner,
-    Handled,
-    WsgiApp,
-    call_asgi,
-    call_wsgi,
-    failed,
-)
+from .handled import Handled, failed
+from .lifespans import AsgiApp
 from .replies import (
     Answer,
     DeliveredRequest,
@@ -41,6 +39,7 @@ from .replies import (
     as_reply,
     timed_out,
 )
+from .wsgi import WsgiApp, call_wsgi
 
 __all__ = [
     "Answer",
@@ -51,7 +50,9 @@ __all__ = [
     "Reply",
 ]
 
-Lifespan: TypeAlias = Literal["auto"] | bool
+LifespanMode: TypeAlias = Literal["auto"] | bool
+Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
+"""Which URLs a route takes: those under a prefix, or those that agree (``core.matching``)."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -66,7 +67,7 @@ class DestinationRoute:
     def __init__(
         self,
         table: Destinations,
-        prefix: str,
+        prefix: Url,
         where: str,
         raise_exceptions: bool | None,
     ) -> None:
@@ -75,6 +76,10 @@ class DestinationRoute:
         self.deliveries: Found[DeliveredRequest] = Found()
         self._table = table
         self._raise_exceptions = raise_exceptions
+
+    @property
+    def _is_prefix(self) -> bool:
+        return isinstance(self.prefix, str) and "*" not in self.prefix
 
     @property
     def raise_exceptions(self) -> bool:
@@ -87,56 +92,57 @@ class DestinationRoute:
         """Take this route out of the table; deliveries fall to the next shorter prefix."""
         self._table.remove(self)
 
-    def saved(self) -> Any:
-        """Return what came so far and how many answers were given, for `restore`."""
+    def _saved(self) -> Any:
+        """Return what came so far and how many answers were given, for ``_restore``."""
         return list(self.deliveries), 0
 
-    def restore(self, saved: Any) -> None:
-        """Return to a `saved()`: prepared answers go on from where they were then."""
+    def _restore(self, saved: Any) -> None:
+        """Return to a ``_saved()``: prepared answers go on from where they were then."""
         self.deliveries[:] = saved[0]
 
-    def take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Record a delivery and answer it in the caller's thread."""
         self._record(delivery)
-        return self.perform(delivery, deadlines)
+        return self._perform(delivery, deadlines)
 
-    async def atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Record a delivery and answer it in the running loop."""
         self._record(delivery)
-        return await self.aperform(delivery, deadlines)
+        return await self._aperform(delivery, deadlines)
 
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
-        keep = self._table.keep()
+        keep = self._table._keep()
         # Some beyond, so that it costs next to nothing for each.
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
 
-    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Answer one delivery in the caller's thread."""
         raise NotImplementedError
 
-    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         """Answer one delivery in the running loop."""
-        return self.perform(delivery, deadlines)
+        return self._perform(delivery, deadlines)
 
     def __repr__(self) -> str:
-        return f"<DestinationRoute {self.where} {self.prefix} deliveries={len(self.deliveries)}>"
+        shown_prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
+        return f"<DestinationRoute {self.where} {shown_prefix} deliveries={len(self.deliveries)}>"
 
 
 class _Wsgi(DestinationRoute):
     app: WsgiApp
 
-    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         return _outcome(call_wsgi(self.app, delivery), self.where)
 
 
 class _Asgi(DestinationRoute):
     app: AsgiApp
-    lifespan: Lifespan
+    lifespan: LifespanMode
 
-    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        runner = self._table.runner()
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        runner = self._table._loop_runner()
         elsewhere = None if self.lifespan is True else runner.elsewhere(self.app)
 
         async def whole() -> Handled:
@@ -153,7 +159,7 @@ class _Asgi(DestinationRoute):
         handled = runner.run(whole(), deadlines, elsewhere.loop if elsewhere else None)
         return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
 
-    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         handled = await deadlines.within_cap(call_asgi(self.app, delivery, {}))
         return _outcome(handled, self.where) if handled else _late(delivery, deadlines, self.where)
 
@@ -161,11 +167,11 @@ class _Asgi(DestinationRoute):
 class _Call(DestinationRoute):
     handler: Handler
 
-    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
             value = self.handler(DeliveredRequest(delivery))
             if inspect.iscoroutine(value):
-                handled = self._table.runner().run(_boxed(value), deadlines)
+                handled = self._table._loop_runner().run(_boxed(value), deadlines)
                 if handled is None:
                     return _own_loop_late(delivery, deadlines, self.where)
                 value = handled[0]
@@ -173,7 +179,7 @@ class _Call(DestinationRoute):
             return _raised(error, self.where)
         return as_reply(value).outcome(delivery, self.where)
 
-    async def aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
             value = self.handler(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
@@ -193,16 +199,16 @@ class _Answers(DestinationRoute):
         self.given = 0
         self._lock = threading.Lock()
 
-    def saved(self) -> Any:
+    def _saved(self) -> Any:
         with self._lock:
             return list(self.deliveries), self.given
 
-    def restore(self, saved: Any) -> None:
-        super().restore(saved)
+    def _restore(self, saved: Any) -> None:
+        super()._restore(saved)
         with self._lock:
             self.given = saved[1]
 
-    def perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:
             reply = self.replies[min(self.given, len(self.replies) - 1)]
             self.given += 1
@@ -215,8 +221,9 @@ class Destinations:
     """The table of a queue's destinations; the longest prefix wins, `"*"` takes what is left.
 
     Each registering method returns the `DestinationRoute`; the same prefix again replaces it.
-    URLs are absolute `http://` or `https://` (or `"*"`), or a name of the service's own destinations
-    such as `"api/llm"`; anything else is a `ContractError`. `keep` tells how many of the last
+    URLs are absolute `http://` or `https://` (or `"*"`), with `*` for anything, a pattern, a function of
+    the URL, or a name of the service's own destinations such as `"api/llm"`; anything else is a
+    `ContractError`. `keep` tells how many of the last
     deliveries each route remembers, None: all.
     """
 
@@ -224,8 +231,8 @@ class Destinations:
         self, *, raise_exceptions: bool = False, keep: Callable[[], int | None] = lambda: None
     ) -> None:
         self.raise_exceptions = raise_exceptions
-        self.keep = keep
-        self._routes: dict[_Prefix, DestinationRoute] = {}
+        self._keep = keep
+        self._routes: dict[_Place, DestinationRoute] = {}
         self._runner: AsgiRunner | None = None
         self._lock = threading.Lock()
 
@@ -235,7 +242,7 @@ class Destinations:
     # -- registering -----------------------------------------------------------------------------
 
     def wsgi(
-        self, origin: str, app: WsgiApp, *, raise_exceptions: bool | None = None
+        self, origin: Url, app: WsgiApp, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
         """Deliver what goes to an origin to a WSGI application, in the driving thread."""
         if not callable(app):
@@ -246,10 +253,10 @@ class Destinations:
 
     def asgi(
         self,
-        origin: str,
+        origin: Url,
         app: AsgiApp,
         *,
-        lifespan: Lifespan = "auto",
+        lifespan: LifespanMode = "auto",
         raise_exceptions: bool | None = None,
     ) -> DestinationRoute:
         """Deliver what goes to an origin to an ASGI application.
@@ -270,7 +277,7 @@ class Destinations:
         return self._add(route)
 
     def call(
-        self, url: str, fn: Handler, *, raise_exceptions: bool | None = None
+        self, url: Url, fn: Handler, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
         """Deliver to a function (or coroutine function) of a `DeliveredRequest`.
 
@@ -286,7 +293,7 @@ class Destinations:
 
     def answers(
         self,
-        url: str,
+        url: Url,
         *answers: Answer,
         after: Duration = 0,
         raise_exceptions: bool | None = None,
@@ -310,18 +317,18 @@ class Destinations:
             replies.append(reply)
         return self._add(_Answers(self, url, "answers", raise_exceptions, replies=replies))
 
-    def accept(self, url: str = "*") -> DestinationRoute:
+    def accept(self, url: Url = "*") -> DestinationRoute:
         """Answer 200 to everything under a prefix, or to every destination not named otherwise.
 
-        `"*"` leaves the other fakes of the cloud alone, such as a `callback_capture`.
+        ``"*"``, as any pattern, leaves the other fakes of the cloud alone, such as a capture.
         """
         return self._add(_Answers(self, url, "accept", None, replies=[Reply()]))
 
-    def hang(self, url: str) -> DestinationRoute:
+    def hang(self, url: Url) -> DestinationRoute:
         """Never answer: each attempt uses up its whole timeout on the queue's clock."""
         return self._add(_Answers(self, url, "hang", None, replies=[Reply.hang()]))
 
-    def refuse(self, url: str) -> DestinationRoute:
+    def refuse(self, url: Url) -> DestinationRoute:
         """Refuse the connection, as a host where nothing listens."""
         return self._add(_Answers(self, url, "refuse", None, replies=[Reply.refuse()]))
 
@@ -341,9 +348,9 @@ class Destinations:
         target = _split(named_url(url) or url)
         with self._lock:
             best: tuple[int, DestinationRoute] | None = None
-            for prefix, route in self._routes.items():
-                if prefix.takes(target) and (best is None or prefix.length > best[0]):
-                    best = (prefix.length, route)
+            for place, route in self._routes.items():
+                if (best is None or place.length >= best[0]) and place.takes(target):
+                    best = (place.length, route)
         return best[1] if best else None
 
     def remove(self, route: DestinationRoute) -> None:
@@ -358,26 +365,26 @@ class Destinations:
         with self._lock:
             self._routes.clear()
 
-    def saved(self) -> object:
-        """Return the present routes and how far each of them is, for `restore`."""
+    def _saved(self) -> object:
+        """Return the present routes and how far each of them is, for ``_restore``."""
         with self._lock:
-            return [(prefix, route, route.saved()) for prefix, route in self._routes.items()]
+            return [(prefix, route, route._saved()) for prefix, route in self._routes.items()]
 
-    def restore(self, saved: Any) -> None:
-        """Return to the routes of a `saved()`, and to how far each of them was."""
+    def _restore(self, saved: Any) -> None:
+        """Return to the routes of a ``_saved()``, and to how far each of them was."""
         with self._lock:
             self._routes = {prefix: route for prefix, route, _ in saved}
             for _, route, state in saved:
-                route.restore(state)
+                route._restore(state)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """End the lifespans and the loop of ASGI applications that were called outside of one."""
         with self._lock:
             runner, self._runner = self._runner, None
         if runner is not None:
             runner.close()
 
-    def runner(self) -> AsgiRunner:
+    def _loop_runner(self) -> AsgiRunner:
         """The loop for coroutines that are not driven from a running loop; started on first use."""
         with self._lock:
             if self._runner is None:
@@ -385,10 +392,10 @@ class Destinations:
             return self._runner
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
-        prefix = _Prefix.of(route.prefix)
+        place = _place(route.prefix)
         with self._lock:
-            self._routes.pop(prefix, None)
-            self._routes[prefix] = route
+            self._routes.pop(place, None)
+            self._routes[place] = route
         return route
 
 
@@ -397,36 +404,67 @@ class Destinations:
 
 @dataclass(frozen=True)
 class _Target:
+    url: str
     origin: str
     rest: str
+
+
+class _Place(Protocol):
+    """What a route stands for; the longer it is, the sooner it is asked."""
+
+    @property
+    def length(self) -> int: ...
+
+    def takes(self, target: _Target) -> bool: ...
+
+
+@dataclass(frozen=True)
+class _Everything:
+    length: int = -1
+
+    def takes(self, target: _Target) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    wanted: object
+    asked: Question = field(compare=False)
+    length: int = 0
+
+    def takes(self, target: _Target) -> bool:
+        return self.asked.why_not(target.url) is None
 
 
 @dataclass(frozen=True)
 class _Prefix:
     origin: str
     rest: str
-    length: int = field(compare=False, default=0)
 
-    @classmethod
-    def of(cls, url: str) -> _Prefix:
-        if url == "*":
-            return cls("*", "", -1)
-        target = _split_text(named_url(url) or url) if isinstance(url, str) else None
-        if target is None or not target.origin:
-            raise ContractError(
-                f"{url!r} is not a destination: give an absolute URL such as "
-                "'https://app.example.com/hook', or '*' for every destination not named otherwise"
-            )
-        rest = "" if target.rest == "/" else target.rest
-        return cls(target.origin, rest, len(target.origin) + len(rest))
+    @property
+    def length(self) -> int:
+        return len(self.origin) + len(self.rest)
 
     def takes(self, target: _Target) -> bool:
-        if self.length < 0:
-            return True
         if self.origin != target.origin or not target.rest.startswith(self.rest):
             return False
         following = target.rest[len(self.rest) : len(self.rest) + 1]
         return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
+
+
+def _place(url: object) -> _Place:
+    if url == "*":
+        return _Everything()
+    target = _split_text(named_url(url) or url) if isinstance(url, str) else None
+    if callable(url) or hasattr(url, "pattern") or (target and target.origin and "*" in target.url):
+        return _Pattern(url, Question("url", url, TEXT))
+    if target is None or not target.origin:
+        raise ContractError(
+            f"{shown(url)} is not a destination: give an absolute URL such as "
+            "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
+            "URL, or '*' for every destination not named otherwise"
+        )
+    return _Prefix(target.origin, "" if target.rest == "/" else target.rest)
 
 
 def _split(url: str) -> _Target:
@@ -440,12 +478,12 @@ def _split_text(url: str) -> _Target:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return _Target("", url)
+        return _Target(url, "", url)
     scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
     if scheme not in _DEFAULT_PORTS or not host:
-        return _Target("", url)
+        return _Target(url, "", url)
     origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
-    return _Target(origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+    return _Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
 # -- outcomes ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from requests.utils import requote_uri
 from ..model import Delivery, Headers, Outcome
 from ..wire.signing import published_text
 from .deadlines import DEFAULT_CAP
-from .gateway import failed
+from .handled import failed
 from .loopback import sendable
 
 __all__ = ["through_responses"]

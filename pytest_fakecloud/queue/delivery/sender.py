@@ -16,12 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from ...core.aio import in_thread
 from ...core.errors import ContractError
 from ..model import Delivery, Outcome
+from ..settings import SignatureClock, Unstubbed
 from ..wire.signing import published_text
 from .deadlines import DEFAULT_CAP, Deadlines
 from .destinations import DestinationRoute, Destinations
@@ -32,15 +33,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ReportUnstubbed",
     "Sender",
-    "SignatureClock",
-    "Unstubbed",
     "UnstubbedDestination",
     "is_loopback",
     "signature_clock",
 ]
-
-Unstubbed = Literal["refuse", "accept"]
-SignatureClock = Literal["receiver", "real", "virtual"]
 
 
 class UnstubbedDestination(ConnectionError):
@@ -98,7 +94,7 @@ class Sender:
             return _too_late(delivery)
         route = self._route(delivery.url)
         if route is not None:
-            return route.take(delivery, self._deadlines)
+            return route._take(delivery, self._deadlines)
         mocked = _mocked(delivery)
         if isinstance(mocked, Outcome):
             return mocked
@@ -117,7 +113,7 @@ class Sender:
             return _too_late(delivery)
         route = self._route(delivery.url)
         if route is not None:
-            return await route.atake(delivery, self._deadlines)
+            return await route._atake(delivery, self._deadlines)
         mocked = _mocked(delivery)
         if isinstance(mocked, Outcome):
             return mocked
@@ -143,7 +139,7 @@ class Sender:
         if self._sockets is not None:
             self._sockets.close()
         self._deadlines.close()
-        self.destinations.close()
+        self.destinations._close()
 
     def _loopback(self) -> LoopbackSender:
         with self._lock:
@@ -160,7 +156,7 @@ class Sender:
 
     def _route(self, url: str) -> DestinationRoute | None:
         route = self.destinations.find(url)
-        if route is not None and route.prefix == "*" and self._is_fake(url):
+        if route is not None and not route._is_prefix and self._is_fake(url):
             return None
         return route
 

@@ -44,7 +44,7 @@ class StubQueue:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.engine = SimpleNamespace(pending={}, drive=0, next_due_us=clock.next_due_us)
-        self.sender = SimpleNamespace(release=lambda: None)
+        self._sender = SimpleNamespace(release=lambda: None)
         self.listed: list[Any] = []
 
     def messages(self) -> list[Any]:

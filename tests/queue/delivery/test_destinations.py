@@ -379,7 +379,7 @@ def test_a_coroutine_that_never_ends_meets_the_cap(table: Table) -> None:
     for outcome in (table.deliver(delivery()), asyncio.run(table.adeliver(delivery()))):
         assert isinstance(outcome.exception, DestinationTimeout)
         assert outcome.virtual_us == 0
-    table.close()
+    table._close()
     assert ended == ["ended"] * 2
 
 
@@ -443,3 +443,56 @@ def test_a_server_that_runs_for_long_keeps_the_last_deliveries() -> None:
                 assert bodies[-8:] == [str(number) for number in range(22, 30)]
             else:
                 assert bodies == []
+
+
+# -- patterns --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "url", "takes"),
+    [
+        ("https://app.example.com/*/hook", "https://app.example.com/a/hook", True),
+        ("https://app.example.com/*/hook", "https://app.example.com/a/hooks", False),
+        (re.compile(r"/v\d+/"), "https://any.example.com/v2/x", True),
+        (re.compile(r"/v\d+/"), "https://any.example.com/v/x", False),
+        (lambda url: url.endswith("x"), "https://any.example.com/x", True),
+        (r"https://app.example.com/\*", "https://app.example.com/*", True),
+        (r"https://app.example.com/\*", "https://app.example.com/a", False),
+    ],
+)
+def test_urls_may_be_patterns(wanted: Any, url: str, takes: bool) -> None:
+    table = Destinations()
+    route = table.answers(wanted, 201)
+    assert (table.find(url) is route) is takes
+    assert repr(route).startswith("<DestinationRoute answers ")
+
+
+def test_prefixes_come_before_patterns_and_newer_patterns_before_older_ones() -> None:
+    table = Destinations()
+    prefix = table.accept("https://app.example.com/a")
+    older = table.accept(re.compile("app"))
+    everything = table.accept()
+    assert table.find("https://app.example.com/b") is older
+    newer = table.accept("https://*.example.com/*")
+    assert table.find("https://app.example.com/a/1") is prefix
+    assert table.find("https://app.example.com/b") is newer
+    assert table.find("https://other.test/") is everything
+    newer.remove()
+    assert table.find("https://app.example.com/b") is older
+
+
+def test_a_function_of_a_url_that_raises_is_the_tests_mistake() -> None:
+    table = Destinations()
+    table.accept(lambda url: {}[url])
+    with pytest.raises(ContractError, match="raised KeyError"):
+        table.find("https://app.example.com/")
+
+
+async def _awaited(url: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("wanted", [re.compile(b"a"), _awaited, 5, ["https://a.example.com/"]])
+def test_what_no_url_could_agree_with(wanted: Any) -> None:
+    with pytest.raises(ContractError):
+        Destinations().accept(wanted)

@@ -308,7 +308,7 @@ def test_an_asgi_application_in_a_loop_of_its_own(table: Table) -> None:
     }
     assert json.loads(table.deliver(ECHO).body)["loop"] == first_loop
     assert events == ["start"]
-    table.close()
+    table._close()
     assert events == ["start", "stop"]
 
 
@@ -516,7 +516,7 @@ def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
     for one in (table, other):
         one.asgi(APP, pooled.app)
         assert one.deliver(delivery()).status == 200
-    other.close()
+    other._close()
     assert pooled.starts == 1
 
 

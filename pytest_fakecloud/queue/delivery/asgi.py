@@ -1,0 +1,236 @@
+"""Calling an ASGI application with a delivery, without a socket.
+
+The request an application sees is the one a server would build: the raw target in ``raw_path``,
+escapes decoded once in ``path``, all headers, ``Host`` from the URL. An exception that leaves the
+application is a 500 and is kept; so is one that Django turned into a 500 by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from ..model import Delivery, Headers
+from .deadlines import Deadlines
+from .handled import (
+    CLIENT,
+    Address,
+    Handled,
+    caught_by_framework,
+    checked_status,
+    failed,
+    with_caught,
+)
+from .lifespans import AsgiApp, Elsewhere, Event, Lifespan, lifespan_elsewhere
+
+__all__ = ["AsgiRunner", "call_asgi"]
+
+T = TypeVar("T")
+
+
+async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> Handled:
+    """Return what an ASGI application answers; it runs in the running loop (asyncio or trio).
+
+    `state` is the lifespan's state.  When an application raises after a complete answer (a
+    background task), the answer counts, as it would for a client, and the exception is kept.
+    """
+    answer = _AsgiAnswer(delivery)
+    with caught_by_framework() as seen:
+        try:
+            await app(_scope(delivery, state), answer.receive, answer.send)
+        except Exception as error:
+            handled = answer.handled() if answer.complete else failed(error)
+            if answer.complete or answer.status >= 500:
+                handled = answer.handled()
+                handled.exception = error
+            return handled
+        finally:
+            answer.finished.set()
+    if not answer.complete:
+        what = "the whole of its answer" if answer.status else "an answer"
+        return failed(AssertionError(f"the ASGI application ended without {what}"))
+    return with_caught(answer.handled(), seen)
+
+
+class _AsgiAnswer:
+    def __init__(self, delivery: Delivery) -> None:
+        self.status = 0
+        self.headers: Headers = []
+        self.body = bytearray()
+        self.complete = False
+        self.finished = new_event()
+        self._request: Event | None = {
+            "type": "http.request",
+            "body": delivery.body,
+            "more_body": False,
+        }
+
+    async def receive(self) -> Event:
+        request, self._request = self._request, None
+        if request is not None:
+            return request
+        # An application that watches for a client that went away must not see one too early.
+        await self.finished.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, event: Event) -> None:
+        kind = event["type"]
+        if kind == "http.response.start":
+            if self.status:
+                raise AssertionError("the ASGI application started its answer twice")
+            self.status = checked_status(int(event["status"]))
+            self.headers = [
+                (bytes(name).decode("latin-1"), bytes(value).decode("latin-1"))
+                for name, value in event.get("headers", ())
+            ]
+        elif kind == "http.response.body":
+            if not self.status:
+                raise AssertionError("the ASGI application sent a body before its status")
+            self.body += event.get("body", b"")
+            if not event.get("more_body", False):
+                self.complete = True
+                self.finished.set()
+
+    def handled(self) -> Handled:
+        return Handled(self.status, self.headers, bytes(self.body))
+
+
+def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
+    address = Address.of(delivery.url)
+    headers = [(b"host", address.netloc.encode("latin-1", "replace"))]
+    headers += [
+        (name.lower().encode("latin-1", "replace"), _wire(value))
+        for name, value in delivery.headers
+        if name.lower() not in ("host", "content-length")
+    ]
+    headers.append((b"content-length", b"%d" % len(delivery.body)))
+    raw_path = address.raw_path.encode("latin-1", "replace")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": delivery.method,
+        "scheme": address.scheme,
+        "path": unquote_to_bytes(raw_path).decode("utf-8", "replace"),
+        "raw_path": raw_path,
+        "query_string": address.query.encode("latin-1", "replace"),
+        "root_path": "",
+        "headers": headers,
+        "client": CLIENT,
+        "server": (address.host, address.port),
+        "extensions": {},
+        "state": dict(state),
+    }
+
+
+def _wire(value: str) -> bytes:
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError:
+        return value.encode()
+
+
+class AsyncEvent(Protocol):
+    """What asyncio's and trio's events have in common."""
+
+    def set(self) -> None: ...
+
+    async def wait(self) -> object: ...
+
+
+def new_event() -> AsyncEvent:
+    """Return an event of the library whose loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        trio = sys.modules["trio"]
+        event: AsyncEvent = trio.Event()
+        return event
+    return asyncio.Event()
+
+
+class AsgiRunner:
+    """A loop in a thread of its own, for coroutines that no running loop drives.
+
+    It starts each application's lifespan before the first request and ends them in `close()`, as a
+    server would; an application without lifespan support is called without.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._lifespans: dict[int, Lifespan] = {}
+        self._elsewhere: dict[int, Elsewhere] = {}
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="fakecloud queue loop", daemon=True
+        )
+        self._thread.start()
+
+    def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        deadlines: Deadlines,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> T | None:
+        """Return what the coroutine returns, or None when it exceeds the real-time cap.
+
+        It runs in the given loop, when that is there and not this very thread's.
+        """
+        if loop is None or not loop.is_running() or loop is _running_loop():
+            loop = self._loop
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            # Waits in C: freezing tools do not move this timeout.
+            return future.result(deadlines.cap)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            return None
+
+    def elsewhere(self, app: AsgiApp) -> Elsewhere | None:
+        """Return the lifespan of an application that runs outside of this runner, or None."""
+        if id(app) in self._lifespans:
+            return None
+        found = self._elsewhere.get(id(app))
+        if found is None or not found.runs:
+            found = lifespan_elsewhere(app)
+            if found is not None:
+                self._elsewhere[id(app)] = found
+        return found
+
+    async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
+        """Return the application's lifespan state, starting it when this is the first request."""
+        if id(app) not in self._lifespans:
+            self._lifespans[id(app)] = Lifespan(app)
+        return await self._lifespans[id(app)].started()
+
+    def close(self) -> None:
+        """End all lifespans, then the loop; waits at most two real seconds."""
+        ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        with contextlib.suppress(TimeoutError):
+            ending.result(2)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(2)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    async def _end(self) -> None:
+        for lifespan in self._lifespans.values():
+            await lifespan.stop()
+        me = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not me]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,124 @@
+"""What an application answered in process, and what its framework caught on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from ..model import Headers
+
+__all__ = [
+    "CLIENT",
+    "Address",
+    "Handled",
+    "caught_by_framework",
+    "checked_status",
+    "failed",
+    "with_caught",
+]
+
+CLIENT = ("127.0.0.1", 0)
+"""The address an application sees as the client's."""
+
+
+@dataclass
+class Handled:
+    """What an application answered; `exception` is what left it, or what its framework caught."""
+
+    status: int
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+    exception: BaseException | None = None
+
+
+def failed(exception: BaseException) -> Handled:
+    """Return the 500 of a handler that raised."""
+    headers = [("Content-Type", "text/plain; charset=utf-8")]
+    return Handled(500, headers, b"Internal Server Error", exception)
+
+
+@dataclass(frozen=True)
+class Address:
+    """The parts of a URL that a server tells its application."""
+
+    scheme: str
+    host: str
+    port: int
+    netloc: str
+    target: str
+    raw_path: str
+    query: str
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        parts = urlsplit(url)
+        scheme = parts.scheme.lower()
+        target = parts.path or "/"
+        return cls(
+            scheme,
+            parts.hostname or "",
+            parts.port or (443 if scheme == "https" else 80),
+            parts.netloc.rpartition("@")[2],
+            target + (f"?{parts.query}" if parts.query else ""),
+            target,
+            parts.query,
+        )
+
+
+def checked_status(code: int) -> int:
+    """Return a status; ``AssertionError`` for what is none."""
+    if not 100 <= code <= 999:
+        raise AssertionError(f"the application answered {code}, which is no HTTP status")
+    return code
+
+
+_caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=None)
+_connected: set[str] = set()
+
+
+@contextlib.contextmanager
+def caught_by_framework() -> Iterator[list[BaseException]]:
+    """Collect what Flask and Django report as unhandled while they answer 500 themselves."""
+    seen: list[BaseException] = []
+    for name, signal in _signals():
+        # Once and for good: two deliveries at a time must not disconnect each other's ear.
+        if name not in _connected:
+            signal.connect(_heard, weak=False)
+            _connected.add(name)
+    token = _caught.set(seen)
+    try:
+        yield seen
+    finally:
+        _caught.reset(token)
+
+
+class _FrameworkSignal(Protocol):
+    def connect(self, receiver: Callable[..., None], *, weak: bool) -> object: ...
+
+
+def _signals() -> Iterator[tuple[str, _FrameworkSignal]]:
+    # Looked up among the loaded modules: whoever uses a framework has imported it already.
+    for module in ("flask.signals", "django.core.signals"):
+        loaded = sys.modules.get(module)
+        signal = getattr(loaded, "got_request_exception", None)
+        if signal is not None:
+            yield module, signal
+
+
+def _heard(sender: object, **details: Any) -> None:
+    seen = _caught.get()
+    exception = details.get("exception") or sys.exc_info()[1]
+    if seen is not None and isinstance(exception, BaseException):
+        seen.append(exception)
+
+
+def with_caught(handled: Handled, seen: list[BaseException]) -> Handled:
+    """Return what was answered, with what the framework caught where it answered 5xx by itself."""
+    if handled.exception is None and handled.status >= 500 and seen:
+        handled.exception = seen[-1]
+    return handled
