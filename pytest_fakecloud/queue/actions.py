@@ -51,10 +51,11 @@ class QueueActions:
     ) -> PublishedMessage:
         """Publish a message to a URL, or the first of those to a URL group, without HTTP.
 
-        `headers` are forwarded to the destination; `settings` are further `Upstash-*` headers as on
-        the wire.  Raises `QueueError` as the service would answer, `ContractError` for arguments
-        that no request could carry.
+        ``headers`` are forwarded to the destination; ``settings`` are further ``Upstash-*`` headers
+        as on the wire. Raises ``QueueError`` as the service would answer, ``ContractError`` for
+        arguments that no request could carry.
         """
+        __tracebackhide__ = True
         self._check_open()
         one_of("api", api, ("v1", "v2"))
         pairs = setting_pairs(settings) + forwarded_pairs(headers)
@@ -96,6 +97,7 @@ class QueueActions:
         settings: Mapping[str, str] | None = None,
     ) -> ScheduleView:
         """Create a schedule, or overwrite the one of that id."""
+        __tracebackhide__ = True
         self._check_open()
         pairs = [("Upstash-Cron", text("cron", cron)), *setting_pairs(settings)]
         if id is not None:
@@ -111,6 +113,7 @@ class QueueActions:
 
     def cancel(self, message_id: str | PublishedMessage) -> int:
         """Cancel a message that is pending; returns how many deliveries that were."""
+        __tracebackhide__ = True
         wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
         if not isinstance(wanted, str):
             raise ContractError(f"cancel({wanted!r}): give a message or its id")
@@ -120,6 +123,7 @@ class QueueActions:
         self, dlq_id: str | DeadLetterView | PublishedMessage
     ) -> PublishedMessage:
         """Publish a dead letter's message anew and remove the dead letter."""
+        __tracebackhide__ = True
         wanted = dlq_id.id if isinstance(dlq_id, DeadLetterView) else dlq_id
         if isinstance(wanted, PublishedMessage):
             wanted = self._dead_letter_of(wanted)

@@ -1,6 +1,6 @@
 """What a tester passes to a queue's handle, checked and turned into what a client would send.
 
-Everything here raises `ContractError` in the tester's words, so that a slip is not taken for an
+Everything here raises ``ContractError`` in the tester's words, so that a slip is not taken for an
 answer of the service, nor for a bug of the fake.
 """
 
@@ -22,8 +22,8 @@ class _Absent:
         return "<anything>"
 
 
-#: What an argument is when it was not given, where None is a value like any other.
 ANY: Any = _Absent()
+"""What an argument is when it was not given, where None is a value like any other."""
 
 
 def text(name: str, value: object) -> str:
@@ -42,7 +42,7 @@ def whole_seconds(name: str, value: Duration) -> int:
 
 
 def body_of(body: object, json: object) -> bytes:
-    """Return the bytes to publish: of `json` where it is given, else the body's own."""
+    """Return the bytes to publish: of ``json`` where it is given, else the body's own."""
     if json is not ANY:
         if body != b"":
             raise ContractError("give json= or body=, not both")
@@ -78,7 +78,7 @@ def json_bytes(name: str, value: object) -> bytes:
 
 
 def setting_pairs(settings: object) -> Headers:
-    """Return further settings, `Upstash-*` or `Service-*` headers as on the wire."""
+    """Return further settings, ``Upstash-*`` or ``Service-*`` headers as on the wire."""
     pairs = _pairs("settings", settings)
     for name, _ in pairs:
         if unprefixed(name) is None and name.lower() != "content-type":

@@ -1,7 +1,7 @@
 """What the queue answers to a bad request: every text in one place.
 
 Texts marked *observed* were reported verbatim by users of the live service; the others are decided
-here, in the same tone.  A quota that a plan does not allow is answered 412 (*decided here*: both
+here, in the same tone. A quota that a plan does not allow is answered 412 (*decided here*: both
 400 and 412 have been seen), everything malformed 400.
 """
 
@@ -12,14 +12,14 @@ from .model import DAY, SECOND, Headers
 
 
 class QueueError(ServiceError):
-    """An error answer of the queue: `{"error": "<text>"}` with a status."""
+    """An error answer of the queue: ``{"error": "<text>"}`` with a status."""
 
 
 class Loop(AssertionError):
     """Messages publish each other without end; what was about to go out stays pending.
 
     Raised by the driving call, which would never return: by default after 1,000 deliveries that
-    caused each other at one instant (the setting `loop_limit`), or ten times as many in one call.
+    caused each other at one instant (the setting ``loop_limit``), or ten times as many in one call.
     """
 
 
@@ -34,7 +34,7 @@ def not_found(what: str, name: str) -> QueueError:
 
 
 def quota(name: str, limit: int | None = None) -> QueueError:
-    """Return the 412 for a plan limit (*observed*: `quota maxDelay exceeded, current limit: n`)."""
+    """Return the 412 for a plan limit (*observed*: ``quota maxDelay exceeded, current limit: n``)."""
     tail = "" if limit is None else f", current limit: {limit}"
     return QueueError(412, f"quota {name} exceeded{tail}")
 
@@ -57,7 +57,7 @@ def read_only() -> QueueError:
 
 
 def burst_limited(limit: int, now_us: int) -> QueueError:
-    """Return the 429 of the burst limit; its headers carry no `RateLimit-Limit`."""
+    """Return the 429 of the burst limit; its headers carry no ``RateLimit-Limit``."""
     headers = [
         ("Burst-RateLimit-Limit", str(limit)),
         ("Burst-RateLimit-Remaining", "0"),
@@ -76,11 +76,11 @@ def daily_headers(limit: int, left: int, now_us: int) -> Headers:
 
 
 def daily_limited(limit: int, now_us: int, left: int = 0) -> QueueError:
-    """Return the 429 of the daily message limit, with `RateLimit-*` headers."""
+    """Return the 429 of the daily message limit, with ``RateLimit-*`` headers."""
     return QueueError(429, "Exceeded daily rate limit", headers=daily_headers(limit, left, now_us))
 
 
-#: *Observed* for a destination that is neither a URL nor a known group.
 INVALID_SCHEME = "endpoint has invalid scheme, add http:// or https://"
-#: *Observed*.
+"""*Observed* for a destination that is neither a URL nor a known group."""
 DEDUPLICATION_COLON = "DeduplicationId cannot contain ':'"
+"""*Observed*."""

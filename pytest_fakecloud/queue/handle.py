@@ -85,31 +85,33 @@ def _new_key() -> str:
 class Queue(QueueAssertions, QueueActions, Handle):
     """A fake of the HTTP message queue.
 
-    Who delivers, and where: `delivery` is `"driven"` (one attempt at a time, by the driving calls) or
-    `"background"` (side by side in threads, as the clock passes), None for the cloud's;
-    `unstubbed` is what happens at a destination nobody answers for, `"refuse"` or `"accept"` (200);
-    `raise_exceptions` lets what leaves a handler leave the driving call too; `attempt_cap` is the
-    most real seconds of an attempt over a socket or in a loop, a day at most; `loop_limit` is how
-    many deliveries may cause each other at one instant; `leak_check` is `"off"`, `"pending"`,
-    `"dead_letters"` or `"all"`, what a test must not leave behind.
+    Who delivers, and where: ``delivery`` is ``"driven"`` (one attempt at a time, by the driving
+    calls) or ``"background"`` (side by side in threads, as the clock passes), None for the cloud's;
+    ``unstubbed`` is what happens at a destination nobody answers for, ``"refuse"`` or ``"accept"``
+    (200); ``raise_exceptions`` lets what leaves a handler leave the driving call too;
+    ``attempt_cap`` is the most real seconds of an attempt over a socket or in a loop, a day at
+    most; ``loop_limit`` is how many deliveries may cause each other at one instant; ``leak_check``
+    is ``"off"``, ``"pending"``, ``"dead_letters"`` or ``"all"``, what a test must not leave behind.
 
-    The service: `profile` is `"free"` or `"payg"`, `limits` replaces single limits (see
-    `limits.Limits`); `retries` is the default, `callback_retries` `"inherit"` or a number for
-    callbacks; `delayed_callbacks` allows what the service refuses; `dedup_window`, `dlq_retention`
-    and `message_grace` (how long a finished message can be read) are durations; `history` is how
-    long messages that have ended, their logs, attempts and workflow runs are remembered on the
-    queue's clock: for ever in a test, seven days in a server that keeps no whole journal either;
-    `production_checks` refuses destinations without a public address, as the service does.
+    The service: ``profile`` is ``"free"`` or ``"payg"``, ``limits`` replaces single limits (see
+    ``limits.Limits``); ``retries`` is the default, ``callback_retries`` ``"inherit"`` or a number
+    for callbacks; ``delayed_callbacks`` allows what the service refuses; ``dedup_window``,
+    ``dlq_retention`` and ``message_grace`` (how long a finished message can be read) are durations;
+    ``history`` is how long messages that have ended, their logs, attempts and workflow runs are
+    remembered on the queue's clock: for ever in a test, seven days in a server that keeps no whole
+    journal either; ``production_checks`` refuses destinations without a public address, as the
+    service does.
 
-    On the wire: `dev_credentials` uses the vendor's public development token and keys;
-    `header_prefix` of what goes out is `"Upstash"` or `"Service"`, `region` its region;
-    `signature_clock` is `"receiver"`, `"real"` or `"virtual"`; `source_id` writes callbacks with
-    `"both"` spellings of the source's id, the `"service"`'s or the `"specification"`'s;
-    `no_answer_status` stands in callbacks and records where no HTTP answer came.
+    On the wire: ``dev_credentials`` uses the vendor's public development token and keys;
+    ``header_prefix`` of what goes out is ``"Upstash"`` or ``"Service"``, ``region`` its region;
+    ``signature_clock`` is ``"receiver"``, ``"real"`` or ``"virtual"``; ``source_id`` writes
+    callbacks with ``"both"`` spellings of the source's id, the ``"service"``'s or the
+    ``"specification"``'s; ``no_answer_status`` stands in callbacks and records where no HTTP answer
+    came.
 
-    `read_only_token` may only GET; any change with it is refused with 403.
+    ``read_only_token`` may only GET; any change with it is refused with 403.
 
-    Raises `ContractError` for a setting without meaning.
+    Raises ``ContractError`` for a setting without meaning.
     """
 
     service: ClassVar[str] = "queue"
@@ -260,7 +262,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """Return why a signature does not verify with this queue's keys, or None when it does.
 
         The official receivers report only what the second key said; this says all that is wrong, on
-        the clock the queue signs on.  `url` is the address the receiver believes it was called at.
+        the clock the queue signs on. ``url`` is the address the receiver believes it was called at.
         """
         given = None if signature is None else text("signature", signature)
         if url is not None:
@@ -326,17 +328,19 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def load(self, data: Mapping[str, Any]) -> None:
         """Put URL groups, queues, schedules and messages in: all of them, or none when one is bad.
 
-        `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism": 2}},
-        "schedules": [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part
-        optional; a message takes the keywords of `publish`.
+        `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism": 2}}, "schedules":
+        [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part optional; a
+        message takes the keywords of ``publish``.
         """
+        __tracebackhide__ = True
         self._check_open()
         load(self, data)
 
     # -- driving ---------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        """Raise `ContractError` once the queue is closed."""
+        """Raise ``ContractError`` once the queue is closed."""
+        __tracebackhide__ = True
         if self.closed:
             raise ContractError(f"{self.name} is closed: ask the cloud for another one")
 
@@ -347,26 +351,30 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     def deliver_due(self) -> Attempts:
         """Make the attempts that are due now, without moving time."""
+        __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_due())
 
     def advance(self, duration: Duration) -> Attempts:
         """Move time forward, making every attempt that falls due on the way at its instant.
 
-        Raises `ContractError` while another advance is under way, from inside a handler as well.
+        Raises ``ContractError`` while another advance is under way, from inside a handler as well.
         """
+        __tracebackhide__ = True
         return self._driver.run(self._driver.advance(duration))
 
     def move_to(self, instant: Instant) -> Attempts:
-        """Move time forward to an instant, as `advance` does."""
+        """Move time forward to an instant, as ``advance`` does."""
+        __tracebackhide__ = True
         return self._driver.run(self._driver.move_to(instant))
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move time from due instant to due instant until no message is undelivered.
 
-        Schedules do not count.  Ends early when what is left waits for something other than time (a
-        paused queue); `.waiting` of the result says so.  Raises `NotIdle` when messages are still
-        due after `within`, and `Loop` when messages publish each other without end.
+        Schedules do not count. Ends early when what is left waits for something other than time (a
+        paused queue); ``.waiting`` of the result says so. Raises ``NotIdle`` when messages are
+        still due after ``within``, and ``Loop`` when messages publish each other without end.
         """
+        __tracebackhide__ = True
         return self._driver.run(self._driver.run_until_idle(within))
 
     # -- what happens inside ---------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """The records of the queue: what is published, what goes out, what comes back.
 
-Instants and durations are integers in microseconds unless a name says otherwise (`_ms`, `_s`).
-Header lists are lists of `(name, value)` in the order and spelling they arrived.
+Instants and durations are integers in microseconds unless a name says otherwise (``_ms``, ``_s``).
+Header lists are lists of ``(name, value)`` in the order and spelling they arrived.
 
-`Delivery` and `Outcome` are the border between the engine, which decides, and the sender, which
-performs: an engine hands out a `Delivery`, whoever performs it hands back an `Outcome`.
+``Delivery`` and ``Outcome`` are the border between the engine, which decides, and the sender, which
+performs: an engine hands out a ``Delivery``, whoever performs it hands back an ``Outcome``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Headers = list[tuple[str, str]]
 Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
-#: Kinds of a message: published by a client, or the queue's own report about another message.
 MESSAGE: Kind = "message"
+"""Kinds of a message: published by a client, or the queue's own report about another message."""
 CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
 KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 
-#: The status of a destination that wants no retry, together with its header.
 NON_RETRYABLE = 489
+"""The status of a destination that wants no retry, together with its header."""
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -39,10 +39,10 @@ DAY = 24 * HOUR
 class Delivery:
     """One HTTP request that the queue is about to make.
 
-    `url` holds the published bytes, one character per byte (latin-1), and is the request target as
-    well as the signature's subject (`sub`).  `headers` are complete except for the signature.
-    `attempt` counts from 0 (`Upstash-Retried`).  `timeout_us` is on the queue's clock.  `signed`
-    is False when a fault asked for a delivery without a signature.
+    ``url`` holds the published bytes, one character per byte (latin-1), and is the request target
+    as well as the signature's subject (``sub``). ``headers`` are complete except for the signature.
+    ``attempt`` counts from 0 (``Upstash-Retried``). ``timeout_us`` is on the queue's clock.
+    ``signed`` is False when a fault asked for a delivery without a signature.
     """
 
     message_id: str
@@ -62,10 +62,11 @@ class Delivery:
 class Outcome:
     """What came of a delivery.
 
-    `status` is None when no HTTP answer arrived; `exception` then says why.  `virtual_us` is how
-    long the destination took on the queue's clock.  `refused` marks a destination that was never
-    contacted; `unstubbed` is the reason, in words, when that is the test's mistake.  `where` names
-    which kind of destination answered (`"wsgi"`, `"responses"`, `"loopback"`, ...).
+    ``status`` is None when no HTTP answer arrived; ``exception`` then says why. ``virtual_us`` is
+    how long the destination took on the queue's clock. ``refused`` marks a destination that was
+    never contacted; ``unstubbed`` is the reason, in words, when that is the test's mistake.
+    ``where`` names which kind of destination answered (``"wsgi"``, ``"responses"``, ``"loopback"``,
+    ...).
     """
 
     status: int | None = None
@@ -89,8 +90,8 @@ Perform = Callable[[Delivery], Outcome]
 class Sign(Protocol):
     """Makes the signature headers of a delivery.
 
-    `key` replaces the current signing key, `age_us` makes the token older than it is; both serve
-    the faults *wrong key*, *rotated key* and *expired token*.
+    ``key`` replaces the current signing key, ``age_us`` makes the token older than it is; both
+    serve the faults *wrong key*, *rotated key* and *expired token*.
     """
 
     def __call__(
@@ -100,7 +101,7 @@ class Sign(Protocol):
 
 @dataclass(slots=True)
 class SigningKeys:
-    """The two signing keys of a queue; deliveries are always signed with `current`."""
+    """The two signing keys of a queue; deliveries are always signed with ``current``."""
 
     current: str
     next: str
@@ -108,7 +109,7 @@ class SigningKeys:
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """The flow control a message asked for.  `rate` and `parallelism` are None when not given."""
+    """The flow control a message asked for. ``rate`` and ``parallelism`` are None when not given."""
 
     key: str
     parallelism: int | None = None
@@ -118,7 +119,7 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Which parts of a message are shown as `REDACTED:<sha256>` by the API."""
+    """Which parts of a message are shown as ``REDACTED:<sha256>`` by the API."""
 
     body: bool = False
     all_headers: bool = False
@@ -129,10 +130,10 @@ class Redaction:
 class PublishSettings:
     """Everything the headers of one publish request ask for, read and validated.
 
-    `forward` are the headers for the destination, without prefix and already free of hop-by-hop
-    names.  `callback_headers` and `failure_callback_headers` are the nested settings: the prefix
-    `Upstash-Callback-` is replaced by `Upstash-`, ready to be read by the same reader again.
-    `workflow` are the `Upstash-Workflow-*` headers in canonical spelling.
+    ``forward`` are the headers for the destination, without prefix and already free of hop-by-hop
+    names. ``callback_headers`` and ``failure_callback_headers`` are the nested settings: the prefix
+    ``Upstash-Callback-`` is replaced by ``Upstash-``, ready to be read by the same reader again.
+    ``workflow`` are the ``Upstash-Workflow-*`` headers in canonical spelling.
     """
 
     method: str = "POST"
@@ -160,12 +161,13 @@ class PublishSettings:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One attempt to deliver a message, at a `url` as its publisher wrote it; `number` from 1.
+    """One attempt to deliver a message, at a ``url`` as its publisher wrote it; ``number`` from 1.
 
-    `waited` is the time since the message was created or since the attempt before, `wait_reason`
-    why it was that long.  `status` is None when no HTTP answer came; `exception` says why.
-    `is_final` holds for the one that delivered the message or gave it up.  `state` is `in flight`,
-    `delivered`, `failed`, or `lost` when a fault made the queue forget the answer.
+    ``waited`` is the time since the message was created or since the attempt before,
+    ``wait_reason`` why it was that long. ``status`` is None when no HTTP answer came; ``exception``
+    says why. ``is_final`` holds for the one that delivered the message or gave it up. ``state`` is
+    ``in flight``, ``delivered``, ``failed``, or ``lost`` when a fault made the queue forget the
+    answer.
     """
 
     message_id: str
@@ -206,7 +208,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One step in the life of a message, as `/v2/events` lists it."""
+    """One step in the life of a message, as ``/v2/events`` lists it."""
 
     number: int
     time_us: int
@@ -217,16 +219,16 @@ class LogEntry:
     outcome: Outcome | None = None
 
 
-#: States in which nothing more happens to a message.
 FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
+"""States in which nothing more happens to a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPart:
     """The place of a message in a workflow run.
 
-    `url` is the workflow's; `call_type` is lower case, `step` where none was given; `created_ms` is
-    when the run began, None where no run is known.
+    ``url`` is the workflow's; ``call_type`` is lower case, ``step`` where none was given;
+    ``created_ms`` is when the run began, None where no run is known.
     """
 
     run_id: str
@@ -239,18 +241,19 @@ class WorkflowPart:
 class Message:
     """A message and where it stands.
 
-    `state` is one of `CREATED ACTIVE RETRY ERROR DELIVERED FAILED CANCEL_REQUESTED CANCELED`.
-    `due_us` is the instant of the next attempt, None while it has none of its own (waiting behind
-    the head of a queue, in a flow-control wait list, in flight, or finished).  `public_id` is what
-    clients and destinations see; only the tasks of a v1 topic message share one.  `open_children`
-    counts the callbacks about it that have not come to an end.  `depth` is how many messages
-    published each other at one instant to get here, `chain` how many within driving call `drive`.
+    ``state`` is one of ``CREATED ACTIVE RETRY ERROR DELIVERED FAILED CANCEL_REQUESTED CANCELED``.
+    ``due_us`` is the instant of the next attempt, None while it has none of its own (waiting behind
+    the head of a queue, in a flow-control wait list, in flight, or finished). ``public_id`` is what
+    clients and destinations see; only the tasks of a v1 topic message share one. ``open_children``
+    counts the callbacks about it that have not come to an end. ``depth`` is how many messages
+    published each other at one instant to get here, ``chain`` how many within driving call
+    ``drive``.
 
-    `lost_callbacks` are the reasons why callbacks about it were not published. `retry_of` is the id
-    of the dead letter's message that it repeats. `settled` says that what waited for its end was
-    freed, `overtaken_at` at which retry a fault let others overtake it. `workflow` is its place in
-    a workflow run; `failure_of` the id of the step whose failure it reports, and
-    `failure_function_state` how the failure callback about it fares.
+    ``lost_callbacks`` are the reasons why callbacks about it were not published. ``retry_of`` is
+    the id of the dead letter's message that it repeats. ``settled`` says that what waited for its
+    end was freed, ``overtaken_at`` at which retry a fault let others overtake it. ``workflow`` is
+    its place in a workflow run; ``failure_of`` the id of the step whose failure it reports, and
+    ``failure_function_state`` how the failure callback about it fares.
     """
 
     id: str
@@ -337,21 +340,21 @@ class WorkflowHooks(Protocol):
     def accept(self, message: Message, at_us: int) -> str | None:
         """Look at a message before it is stored.
 
-        Returns the id of the message that it repeats (answered with `deduplicated: true`), or
-        None.  Raises `QueueError` when it must be refused (a step of a cancelled run: 400).
+        Returns the id of the message that it repeats (answered with ``deduplicated: true``), or
+        None. Raises ``QueueError`` when it must be refused (a step of a cancelled run: 400).
         """
 
     def refuse(self, requests: Iterable[Headers]) -> None:
-        """Raise `QueueError` 400 when one of these requests is a step of a run that has ended."""
+        """Raise ``QueueError`` 400 when one of these requests is a step of a run that has ended."""
 
     def body(self, message: Message, at_us: int) -> bytes:
         """Return the body to send with this attempt (a step list for a run, else the message's)."""
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return what is added to the callback bodies about this message (`workflowRunId` ...)."""
+        """Return what is added to the callback bodies about this message (``workflowRunId`` ...)."""
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return what is added to the record of a dead letter (`failureCallbackInfo`)."""
+        """Return what is added to the record of a dead letter (``failureCallbackInfo``)."""
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return the messages that may only be forgotten together with this one."""
@@ -366,7 +369,7 @@ class WorkflowHooks(Protocol):
         """Return a cheap copy of the state."""
 
     def restore(self, saved: Any) -> None:
-        """Return to a copy made by `snapshot`."""
+        """Return to a copy made by ``snapshot``."""
 
 
 class NoWorkflow:

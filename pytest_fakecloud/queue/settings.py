@@ -75,13 +75,13 @@ def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> N
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How a queue behaves, apart from its plan.  Durations in microseconds.
+    """How a queue behaves, apart from its plan. Durations in microseconds.
 
     ``no_answer_status`` stands for the status where no HTTP answer came. ``source_spelling`` is
-    ``both``, ``service`` or ``specification``. ``callback_retries`` is ``inherit`` (from the message)
-    or a number. ``grace_us`` is how long a finished message can still be read, ``history_us`` how
-    long the queue remembers it at all (None: for ever). ``loop_limit`` is how many messages may
-    publish each other at one instant before the queue calls it an endless loop.
+    ``both``, ``service`` or ``specification``. ``callback_retries`` is ``inherit`` (from the
+    message) or a number. ``grace_us`` is how long a finished message can still be read,
+    ``history_us`` how long the queue remembers it at all (None: for ever). ``loop_limit`` is how
+    many messages may publish each other at one instant before the queue calls it an endless loop.
     """
 
     header_prefix: str = "Upstash"
@@ -103,10 +103,10 @@ MEGABYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """The limits of a plan; None means unlimited.  Sizes in bytes, spans in microseconds.
+    """The limits of a plan; None means unlimited. Sizes in bytes, spans in microseconds.
 
-    `daily_messages` counts every message created since midnight UTC, callbacks included;
-    `burst` counts publish requests per second, `parallelism` deliveries in flight.
+    ``daily_messages`` counts every message created since midnight UTC, callbacks included;
+    ``burst`` counts publish requests per second, ``parallelism`` deliveries in flight.
     """
 
     message_size: int = 50 * MEGABYTE
@@ -156,7 +156,7 @@ PROFILES: Mapping[str, PlanLimits] = {
 def plan(profile: str | None, overrides: Mapping[str, Any] | None = None) -> PlanLimits:
     """Return the limits of a profile (None: the default), some of them replaced.
 
-    Raises `ContractError` naming the known profiles or limits for an unknown one, and for a limit
+    Raises ``ContractError`` naming the known profiles or limits for an unknown one, and for a limit
     that is no whole number of at least 0 (or None, where a plan may be without it).
     """
     if profile is not None and not (isinstance(profile, str) and profile in PROFILES):

@@ -19,7 +19,7 @@ from .wire.headers import as_text
 
 
 def span(us: int) -> str:
-    """Return a duration in words: `+12.182 s`, `+6 h 7 m 6.466 s`."""
+    """Return a duration in words: ``+12.182 s``, ``+6 h 7 m 6.466 s``."""
     seconds, rest = divmod(us, SECOND)
     days, seconds = divmod(seconds, 86_400)
     hours, seconds = divmod(seconds, 3600)

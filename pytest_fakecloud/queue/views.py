@@ -17,7 +17,6 @@ from .timeline import timeline
 from .wire.callback import source_headers
 from .wire.headers import as_text, header_map
 
-#: The tester's word for each state of the service.
 WORDS = {
     "CREATED": "pending",
     "RETRY": "pending",
@@ -28,8 +27,9 @@ WORDS = {
     "CANCEL_REQUESTED": "cancelled",
     "CANCELED": "cancelled",
 }
-#: No test looks at more of them, and each takes its time.
+"""The tester's word for each state of the service."""
 _MOST_RUNS = 10_000
+"""No test looks at more of them, and each takes its time."""
 STATES = tuple(dict.fromkeys(WORDS.values()))
 
 
@@ -41,8 +41,8 @@ def _gone(engine: Engine) -> str:
 class PublishedMessage:
     """A message of a queue as it stands whenever it is looked at.
 
-    `state` is `pending`, `in_flight`, `delivered`, `dead_lettered` or `cancelled`; `service_state`
-    is the service's own word for it.
+    ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``;
+    ``service_state`` is the service's own word for it.
     """
 
     __slots__ = ("_engine", "_id")
@@ -60,7 +60,7 @@ class PublishedMessage:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the queue no longer has it: it was reset or restored, or `history` has passed."""
+        """Whether the queue no longer has it: it was reset or restored, or ``history`` has passed."""
         return self._id not in self._engine.messages
 
     @property
@@ -104,7 +104,7 @@ class PublishedMessage:
 
     @property
     def kind(self) -> Kind:
-        """`message`, or `callback` or `failure_callback` about another one."""
+        """``message``, or ``callback`` or ``failure_callback`` about another one."""
         return self._record.kind
 
     @property
@@ -197,7 +197,7 @@ class PublishedMessage:
 
 
 class DeadLetterView:
-    """A dead letter: `id` for the DLQ endpoints, `message`, and the last answer."""
+    """A dead letter: ``id`` for the DLQ endpoints, ``message``, and the last answer."""
 
     __slots__ = ("_engine", "at", "id", "message")
 
@@ -240,7 +240,7 @@ class DeadLetterView:
 
 
 class ScheduleView:
-    """A schedule of a queue; `next_runs(n)` are its next instants."""
+    """A schedule of a queue; ``next_runs(n)`` are its next instants."""
 
     __slots__ = ("_engine", "id")
 
@@ -280,13 +280,15 @@ class ScheduleView:
 
     def next_runs(self, count: int = 1) -> list[datetime]:
         """Return the next instants at which it falls due, aware UTC; 10 000 at most."""
+        __tracebackhide__ = True
         number("count", count)
         if count > _MOST_RUNS:
             raise ContractError(f"count={count}: give at most {_MOST_RUNS} runs of a schedule")
         return self._record.next_runs(count, self._engine.clock.now_us())
 
     def fire(self) -> Found[PublishedMessage]:
-        """Create the messages of a run at once; its plan stays.  Returns them."""
+        """Create the messages of a run at once; its plan stays. Returns them."""
+        __tracebackhide__ = True
         return Found(
             PublishedMessage(self._engine, one) for one in self._engine.schedules.fire(self.id)
         )

@@ -433,7 +433,7 @@ def test_serve_without_a_framework_and_what_it_redacts(kind: str) -> None:
             asyncio.run(main())
         assert events == ["hush"]
         started = queue.messages()[1]
-        assert started.record.settings.redaction.body
+        assert started._record.settings.redaction.body
         shown: Any = sync.message.get(started.id)
         assert shown.body.startswith("REDACTED:")
         assert shown.headers["X-Secret"][0].startswith("REDACTED:")

@@ -37,9 +37,9 @@ Predicate: TypeAlias = "Callable[[Callback], object]"
 class Callback:
     """One callback or failure callback, decoded.
 
-    `raw` is the whole body as JSON, under the service's names; `body` and `source_body` are bytes
-    (what the destination answered, and what was published).  `problem` says why the signature does
-    not verify, None when it does.  A body that is no callback leaves the fields None.
+    ``raw`` is the whole body as JSON, under the service's names; ``body`` and ``source_body`` are
+    bytes (what the destination answered, and what was published). ``problem`` says why the
+    signature does not verify, None when it does. A body that is no callback leaves the fields None.
     """
 
     raw: dict[str, Any]
@@ -60,7 +60,7 @@ class Callback:
         return _decoded(self.raw.get("body"))
 
     def json(self) -> Any:
-        """Return the destination's answer read as JSON; `ValueError` when it is none."""
+        """Return the destination's answer read as JSON; ``ValueError`` when it is none."""
         return json.loads(self.body)
 
     @property

@@ -47,7 +47,7 @@ class ScopedFaults:
 
     @property
     def is_down(self) -> bool:
-        """Whether `down()` keeps everybody from this URL at present."""
+        """Whether ``down()`` keeps everybody from this URL at present."""
         return any(fault.kind == "down" for fault in self.active)
 
     def unused(self) -> list[Fault]:
@@ -55,7 +55,7 @@ class ScopedFaults:
         return [fault for fault in self._capture.faults.unused() if self._is_here(fault)]
 
     def up(self) -> None:
-        """End every `down()` that keeps others from this URL."""
+        """End every ``down()`` that keeps others from this URL."""
         for fault in self.active:
             if fault.kind == "down":
                 fault.remove()

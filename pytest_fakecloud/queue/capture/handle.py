@@ -1,7 +1,7 @@
-"""`CallbackCapture`: a receiver of the queue's callbacks that knows what it received.
+"""``CallbackCapture``: a receiver of the queue's callbacks that knows what it received.
 
-Each callback is decoded, its signature judged with the true reason of a failure, and the waits drive
-the queue where nobody else does.  Importing this module imports pytest-httpserver.
+Each callback is decoded, its signature judged with the true reason of a failure, and the waits
+drive the queue where nobody else does. Importing this module imports pytest-httpserver.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from .faults import ScopedFaults
 __all__ = ["Callback", "CallbackCapture", "Captured", "Destination"]
 
 _LONGEST_DRIVE_US = 30 * DAY
-#: How many messages of each queue a failed wait tells of.
 _TOLD = 5
+"""How many messages of each queue a failed wait tells of."""
 
 
 class CallbackCapture(Destination):
-    """A receiver of callbacks: publish with `callback_url` and `failure_url`.
+    """A receiver of callbacks: publish with ``callback_url`` and ``failure_url``.
 
-    `callbacks` and `failures` are lists of `Callback`; `wait_for_callback()` and
-    `wait_for_failure()` return the next one.  Everything is answered 200 unless an expectation of
-    pytest-httpserver matches, or a fault says otherwise.  `keys` are the signing keys of a queue
+    ``callbacks`` and ``failures`` are lists of ``Callback``; ``wait_for_callback()`` and
+    ``wait_for_failure()`` return the next one. Everything is answered 200 unless an expectation of
+    pytest-httpserver matches, or a fault says otherwise. ``keys`` are the signing keys of a queue
     outside of this cloud, by name; without them the keys of this cloud's queues count.
     """
 
@@ -73,12 +73,12 @@ class CallbackCapture(Destination):
 
     @property
     def callback_url(self) -> str:
-        """Where callbacks go: the value for `Upstash-Callback`."""
+        """Where callbacks go: the value for ``Upstash-Callback``."""
         return self.callbacks.url
 
     @property
     def failure_url(self) -> str:
-        """Where failure callbacks go: the value for `Upstash-Failure-Callback`."""
+        """Where failure callbacks go: the value for ``Upstash-Failure-Callback``."""
         return self.failures.url
 
     def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
@@ -177,8 +177,9 @@ class CallbackCapture(Destination):
     def _drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Drive the queues of this cloud, or wait for them, until the condition holds.
 
-        Returns False when nothing is left to deliver, or after `timeout` real seconds.
+        Returns False when nothing is left to deliver, or after ``timeout`` real seconds.
         """
+        __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
             # Closed at once, whatever is raised: the exception may be kept, and the steps with it.
@@ -191,6 +192,7 @@ class CallbackCapture(Destination):
 
     async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Like ``_drive_until``, awaitable: deliveries are awaited in the running loop."""
+        __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
             await drive(self.clock, target, done=done)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> Handled:
     """Return what an ASGI application answers; it runs in the running loop (asyncio or trio).
 
-    `state` is the lifespan's state.  When an application raises after a complete answer (a
+    ``state`` is the lifespan's state. When an application raises after a complete answer (a
     background task), the answer counts, as it would for a client, and the exception is kept.
     """
     answer = _AsgiAnswer(delivery)
@@ -157,8 +157,8 @@ def new_event() -> AsyncEvent:
 class AsgiRunner:
     """A loop in a thread of its own, for coroutines that no running loop drives.
 
-    It starts each application's lifespan before the first request and ends them in `close()`, as a
-    server would; an application without lifespan support is called without.
+    It starts each application's lifespan before the first request and ends them in ``close()``, as
+    a server would; an application without lifespan support is called without.
     """
 
     def __init__(self) -> None:

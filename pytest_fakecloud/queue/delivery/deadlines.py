@@ -1,6 +1,6 @@
 """Real-time caps on attempts, on a clock that freezing tools do not move.
 
-An attempt's timeout is virtual; this cap only makes sure that nothing hangs a suite.  One lazily
+An attempt's timeout is virtual; this cap only makes sure that nothing hangs a suite. One lazily
 started daemon thread serves all attempts of a sender.
 """
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 DEFAULT_CAP = 5.0
 """Real seconds an attempt may take, whatever its timeout on the queue's clock."""
 
-#: Deadlines below which those that were dropped are left alone.
 _COMPACT = 64
+"""Deadlines below which those that were dropped are left alone."""
 
 
 class Deadlines:
-    """Calls back when a real-time deadline has passed.  `cap` is the span of one attempt."""
+    """Calls back when a real-time deadline has passed. ``cap`` is the span of one attempt."""
 
     def __init__(self, cap: float = DEFAULT_CAP) -> None:
         self.cap = cap
@@ -40,7 +40,7 @@ class Deadlines:
         self._closed = False
 
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
-        """Plan a callback `seconds` (default: the cap) from now; returns what `cancel` takes."""
+        """Plan a callback ``seconds`` (default: the cap) from now; returns what ``cancel`` takes."""
         due = monotonic() + (self.cap if seconds is None else seconds)
         with self._condition:
             number = next(self._numbers)

@@ -1,7 +1,7 @@
-"""`Destination`: a pytest-httpserver on the hub.
+"""``Destination``: a pytest-httpserver on the hub.
 
 Expectations are written in the language testers know, but the application is mounted on the hub: a
-fresh port, concurrent requests, and no half second to stop.  Importing this module imports
+fresh port, concurrent requests, and no half second to stop. Importing this module imports
 pytest-httpserver.
 """
 
@@ -27,8 +27,8 @@ from .wsgi import environ_of
 
 __all__ = ["Destination"]
 
-#: A callback carries two bodies of the largest message, both in Base64.
 BODY_LIMIT = 512 * 1024 * 1024
+"""A callback carries two bodies of the largest message, both in Base64."""
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
@@ -67,15 +67,15 @@ class _Oneshots(RequestHandlerList):
             return found
 
     def remove(self, handler: RequestHandler) -> None:
-        """Do nothing: `match` has taken it out."""
+        """Do nothing: ``match`` has taken it out."""
 
 
 class Destination(Handle, HTTPServer):
-    """A pytest-httpserver with `.url`, to receive deliveries.
+    """A pytest-httpserver with ``.url``, to receive deliveries.
 
-    Write expectations with `expect_request()`, `expect_oneshot_request()` and
-    `expect_ordered_request()`; what they do not meet fails the test in its call phase.  Handlers may
-    run at the same time.
+    Write expectations with ``expect_request()``, ``expect_oneshot_request()`` and
+    ``expect_ordered_request()``; what they do not meet fails the test in its call phase. Handlers
+    may run at the same time.
     """
 
     service: ClassVar[str] = "destination"
@@ -189,12 +189,12 @@ class Destination(Handle, HTTPServer):
             setattr(self, attribute, value)
 
     def load(self, data: Any) -> None:
-        """Not for this handle: expectations are written with `expect_request()`."""
+        """Not for this handle: expectations are written with ``expect_request()``."""
         raise ContractError("a receiver holds no data; write expectations with expect_request()")
 
 
 def _is_host(text: str) -> bool:
-    """Whether a `Host` header is a name or an address, perhaps with a port, and nothing else."""
+    """Whether a ``Host`` header is a name or an address, perhaps with a port, and nothing else."""
     try:
         parts = urlsplit(f"http://{text}/")
         _ = parts.port

@@ -1,11 +1,11 @@
 """Where deliveries go without a network: applications, callables and prepared answers.
 
-A `Destinations` is a table from URL prefixes to routes; the longest prefix wins, and a prefix ends
-at a path segment (`https://app/hook` takes `/hook` and `/hook/1`, never `/hooks`). After the prefixes
-come the routes for a URL with `*`, a pattern or a function, the newest first; then `"*"`. Applications
-and callables run in the caller's thread, coroutines in the running loop when the awaitable form
-drives, else in a loop of their own.  Source: decided here, except that an exception in a handler is
-a 500, as in any server.
+A ``Destinations`` is a table from URL prefixes to routes; the longest prefix wins, and a prefix
+ends at a path segment (``https://app/hook`` takes ``/hook`` and ``/hook/1``, never ``/hooks``).
+After the prefixes come the routes for a URL with ``*``, a pattern or a function, the newest first;
+then ``"*"``. Applications and callables run in the caller's thread, coroutines in the running loop
+when the awaitable form drives, else in a loop of their own. Source: decided here, except that an
+exception in a handler is a 500, as in any server.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class DestinationRoute:
     """One entry of the table: a URL prefix and what answers there.
 
-    `deliveries` are the requests that came here, oldest first; a server that runs for long keeps as
-    many of the last as its journal keeps entries.  `raise_exceptions` says whether a
-    handler's exception leaves the driving call instead of being only a 500.
+    ``deliveries`` are the requests that came here, oldest first; a server that runs for long keeps
+    as many of the last as its journal keeps entries. ``raise_exceptions`` says whether a handler's
+    exception leaves the driving call instead of being only a 500.
     """
 
     def __init__(
@@ -218,13 +218,13 @@ class _Answers(DestinationRoute):
 
 
 class Destinations:
-    """The table of a queue's destinations; the longest prefix wins, `"*"` takes what is left.
+    """The table of a queue's destinations; the longest prefix wins, ``"*"`` takes what is left.
 
-    Each registering method returns the `DestinationRoute`; the same prefix again replaces it.
-    URLs are absolute `http://` or `https://` (or `"*"`), with `*` for anything, a pattern, a function of
-    the URL, or a name of the service's own destinations such as `"api/llm"`; anything else is a
-    `ContractError`. `keep` tells how many of the last
-    deliveries each route remembers, None: all.
+    Each registering method returns the ``DestinationRoute``; the same prefix again replaces it.
+    URLs are absolute ``http://`` or ``https://`` (or ``"*"``), with ``*`` for anything, a pattern,
+    a function of the URL, or a name of the service's own destinations such as ``"api/llm"``;
+    anything else is a ``ContractError``. ``keep`` tells how many of the last deliveries each route
+    remembers, None: all.
     """
 
     def __init__(
@@ -245,6 +245,7 @@ class Destinations:
         self, origin: Url, app: WsgiApp, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
         """Deliver what goes to an origin to a WSGI application, in the driving thread."""
+        __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"a WSGI application is a callable, got {app!r}")
         route = _Wsgi(self, origin, "wsgi", raise_exceptions)
@@ -261,13 +262,14 @@ class Destinations:
     ) -> DestinationRoute:
         """Deliver what goes to an origin to an ASGI application.
 
-        The awaitable drivers (`.aio`) call it in the running loop, whose test owns its lifespan.
-        The plain ones call it in a loop of their own, which with `lifespan=True` also runs the
-        application's lifespan, from the first delivery to the end of the queue, and with `False`
-        never does.  `"auto"` runs it unless it runs already, as in a block of Starlette's
-        `TestClient`: then deliveries go to the loop it runs in.  That is seen of the very object
-        given here, not of one that wraps it: give the same to both, or say `lifespan=False`.
+        The awaitable drivers (``.aio``) call it in the running loop, whose test owns its lifespan.
+        The plain ones call it in a loop of their own, which with ``lifespan=True`` also runs the
+        application's lifespan, from the first delivery to the end of the queue, and with ``False``
+        never does. ``"auto"`` runs it unless it runs already, as in a block of Starlette's
+        ``TestClient``: then deliveries go to the loop it runs in. That is seen of the very object
+        given here, not of one that wraps it: give the same to both, or say ``lifespan=False``.
         """
+        __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"an ASGI application is a callable, got {app!r}")
         if lifespan != "auto" and not isinstance(lifespan, bool):
@@ -279,12 +281,13 @@ class Destinations:
     def call(
         self, url: Url, fn: Handler, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
-        """Deliver to a function (or coroutine function) of a `DeliveredRequest`.
+        """Deliver to a function (or coroutine function) of a ``DeliveredRequest``.
 
-        It returns a status, `(status, body)`, `(status, body, headers)`, a `Reply`, a body, or None
-        for 200.  Anything else is a slip of the test and not an answer: the driving call raises
-        `ContractError`.
+        It returns a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body,
+        or None for 200. Anything else is a slip of the test and not an answer: the driving call
+        raises ``ContractError``.
         """
+        __tracebackhide__ = True
         if not callable(fn):
             raise ContractError(f"expected a function of one request, got {fn!r}")
         route = _Call(self, url, "call", raise_exceptions)
@@ -300,10 +303,11 @@ class Destinations:
     ) -> DestinationRoute:
         """Answer with each of these in turn; the last one repeats.
 
-        An answer is a status, `(status, body)`, `(status, body, headers)`, a `Reply`, or an
-        exception.  `after` is how long each of them takes on the queue's clock, unless a `Reply`
+        An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an
+        exception. ``after`` is how long each of them takes on the queue's clock, unless a ``Reply``
         says otherwise.
         """
+        __tracebackhide__ = True
         if not answers:
             raise ContractError("answers() needs at least one answer, such as 500 or (200, 'ok')")
         replies: list[Reply | BaseException] = []
@@ -322,14 +326,17 @@ class Destinations:
 
         ``"*"``, as any pattern, leaves the other fakes of the cloud alone, such as a capture.
         """
+        __tracebackhide__ = True
         return self._add(_Answers(self, url, "accept", None, replies=[Reply()]))
 
     def hang(self, url: Url) -> DestinationRoute:
         """Never answer: each attempt uses up its whole timeout on the queue's clock."""
+        __tracebackhide__ = True
         return self._add(_Answers(self, url, "hang", None, replies=[Reply.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
         """Refuse the connection, as a host where nothing listens."""
+        __tracebackhide__ = True
         return self._add(_Answers(self, url, "refuse", None, replies=[Reply.refuse()]))
 
     # -- looking ---------------------------------------------------------------------------------
@@ -453,6 +460,7 @@ class _Prefix:
 
 
 def _place(url: object) -> _Place:
+    __tracebackhide__ = True
     if url == "*":
         return _Everything()
     target = _split_text(named_url(url) or url) if isinstance(url, str) else None

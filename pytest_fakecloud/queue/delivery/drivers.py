@@ -21,7 +21,7 @@ from ..timeline import timeline, waiting_text
 
 
 class Attempts(Found[Attempt]):
-    """The attempts of a driving call, oldest first; `waiting` says what is left, in words."""
+    """The attempts of a driving call, oldest first; ``waiting`` says what is left, in words."""
 
     waiting: str = "nothing"
 
@@ -29,7 +29,7 @@ class Attempts(Found[Attempt]):
 class NotIdle(AssertionError):
     """A queue that still had work to do when the time it was given had passed.
 
-    Raised by `run_until_idle(within=...)`, with the timelines of the first undelivered messages.
+    Raised by ``run_until_idle(within=...)``, with the timelines of the first undelivered messages.
     """
 
 
@@ -55,21 +55,26 @@ class Driver:
 
     def deliver_due(self) -> Plan:
         """Plan for what is due now."""
+        __tracebackhide__ = True
         fired = yield self._clock.now_us
         return self._report(fired)
 
     def advance(self, duration: Duration) -> Plan:
         """Plan for everything due within a span."""
+        __tracebackhide__ = True
         fired = yield self._clock.after(duration)
         return self._report(fired)
 
     def move_to(self, instant: Instant) -> Plan:
         """Plan for everything due up to an instant."""
+        __tracebackhide__ = True
         fired = yield self._clock.until(instant)
         return self._report(fired)
 
     def run_until_idle(self, within: Duration) -> Plan:
-        """Plan for everything until no message is undelivered.  Raises `NotIdle` beyond `within`."""
+        """Plan for everything until no message is undelivered. Raises ``NotIdle`` beyond
+        ``within``."""
+        __tracebackhide__ = True
         engine, clock = self._engine, self._clock
         end = clock.now_us() + duration_us(within)
         fired = yield clock.now_us
@@ -106,10 +111,12 @@ class Driver:
 
     def _begin(self) -> None:
         self._check_open()
+        __tracebackhide__ = True
         self._engine.drive += 1
 
     def run(self, plan: Plan) -> Attempts:
         """Run a plan in this thread."""
+        __tracebackhide__ = True
         self._begin()
         try:
             target = next(plan)
@@ -121,6 +128,7 @@ class Driver:
 
     async def run_async(self, plan: Plan) -> Attempts:
         """Run a plan in the running loop; attempts are awaited in it."""
+        __tracebackhide__ = True
         self._begin()
         try:
             target = next(plan)
@@ -149,6 +157,7 @@ def _not_back(clock: Clock, instant_us: int) -> int:
 
 
 def _fire(clock: Clock, target: Target) -> list[Fired]:
+    __tracebackhide__ = True
     fired: list[Fired] = []
     steps = clock.steps(target)
     try:
@@ -167,17 +176,21 @@ class QueueAio:
         self._driver = driver
 
     async def deliver_due(self) -> Attempts:
-        """`Queue.deliver_due`, awaitable."""
+        """``Queue.deliver_due``, awaitable."""
+        __tracebackhide__ = True
         return await self._driver.run_async(self._driver.deliver_due())
 
     async def advance(self, duration: Duration) -> Attempts:
-        """`Queue.advance`, awaitable."""
+        """``Queue.advance``, awaitable."""
+        __tracebackhide__ = True
         return await self._driver.run_async(self._driver.advance(duration))
 
     async def move_to(self, instant: Instant) -> Attempts:
-        """`Queue.move_to`, awaitable."""
+        """``Queue.move_to``, awaitable."""
+        __tracebackhide__ = True
         return await self._driver.run_async(self._driver.move_to(instant))
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
-        """`Queue.run_until_idle`, awaitable."""
+        """``Queue.run_until_idle``, awaitable."""
+        __tracebackhide__ = True
         return await self._driver.run_async(self._driver.run_until_idle(within))

@@ -1,12 +1,12 @@
 """Faults of the real world that only a queue has: those of its deliveries and signatures.
 
-They stand beside the common ones (`answer`, `drop`, ... for requests to the queue) and take the same
-keywords; `when=` gets a `DeliverySubject`, and `url=`, `label=`, `kind=`, `queue=` and `message_id=`
-match on what is delivered: text (`*` for any text in its place), a pattern or a predicate, as in
-assertions.
+They stand beside the common ones (``answer``, ``drop``, ... for requests to the queue) and take the
+same keywords; ``when=`` gets a ``DeliverySubject``, and ``url=``, ``label=``, ``kind=``, ``queue=``
+and ``message_id=`` match on what is delivered: text (``*`` for any text in its place), a pattern or
+a predicate, as in assertions.
 
-Decided here: `crash_after_answer` happens once unless `times=` says otherwise, the others until they
-are removed; what was overtaken is due again after the next delivery, or a second later.
+Decided here: ``crash_after_answer`` happens once unless ``times=`` says otherwise, the others until
+they are removed; what was overtaken is due again after the next delivery, or a second later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from ..model import (
 from ..settings import number
 from ..wire.headers import as_text
 
-#: Faults that change a delivery that is about to be made, in this order.
 DELIVERY_KINDS = (
     "duplicate",
     "tamper",
@@ -41,6 +40,7 @@ DELIVERY_KINDS = (
     "expired",
     "unsigned",
 )
+"""Faults that change a delivery that is about to be made, in this order."""
 _OF_DELIVERIES = frozenset({*DELIVERY_KINDS, "reorder", "drop_callback"})
 _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
 
@@ -57,7 +57,7 @@ class _SubjectCall:
 
 
 class DeliverySubject:
-    """A delivery as a fault's `when=` sees it."""
+    """A delivery as a fault's ``when=`` sees it."""
 
     def __init__(self, message: Message, *, url: str, method: str, body: bytes) -> None:
         self.message_id = message.public_id
@@ -122,7 +122,7 @@ class QueueFaults(FaultPlan):
     def drop_callback(self, **matchers: Any) -> Fault:
         """Lose matching callbacks and failure callbacks before they are published.
 
-        `url=` is the callback's, `kind=` is `"callback"` or `"failure_callback"`.
+        ``url=`` is the callback's, ``kind=`` is ``"callback"`` or ``"failure_callback"``.
         """
         return self._delivery("drop_callback", matchers)
 
@@ -153,7 +153,7 @@ class QueueFaults(FaultPlan):
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
     def add(self, fault: Fault) -> Fault:
-        """Put a prepared fault into the plan; `ContractError` when it could never fire."""
+        """Put a prepared fault into the plan; ``ContractError`` when it could never fire."""
         if fault.kind == "drop_callback" and isinstance(fault.facts.get("kind"), str):
             Question("kind", fault.facts["kind"], matching.one_of("kind", KINDS[1:]))
         return super().add(fault)

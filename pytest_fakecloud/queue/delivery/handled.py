@@ -28,7 +28,7 @@ CLIENT = ("127.0.0.1", 0)
 
 @dataclass
 class Handled:
-    """What an application answered; `exception` is what left it, or what its framework caught."""
+    """What an application answered; ``exception`` is what left it, or what its framework caught."""
 
     status: int
     headers: Headers = field(default_factory=list)

@@ -85,7 +85,7 @@ class Elsewhere:
 def lifespan_elsewhere(app: AsgiApp) -> Elsewhere | None:
     """Return the lifespan of an application that runs right now in a loop of asyncio, or None.
 
-    The protocol does not tell.  But as long as a lifespan runs, the application's own coroutine is
+    The protocol does not tell. But as long as a lifespan runs, the application's own coroutine is
     suspended in a task, called with a scope of type "lifespan".
     """
     for loop in _running_loops():

@@ -35,7 +35,7 @@ def sendable(delivery: Delivery) -> Headers:
 class LoopbackSender:
     """Sends deliveries to loopback servers.
 
-    With `keeps` connections stay open within a burst, for deliveries made one after the other.
+    With ``keeps`` connections stay open within a burst, for deliveries made one after the other.
     Without, each has its own: of several at a time, one left idle could keep a single-threaded
     server from the others.
     """
@@ -50,7 +50,7 @@ class LoopbackSender:
         self._watched = False
 
     def send(self, delivery: Delivery, limit: float | None = None) -> Outcome:
-        """Make one exchange within `limit` real seconds (the cap); never raises."""
+        """Make one exchange within ``limit`` real seconds (the cap); never raises."""
         wire = _Wire(sendable(delivery))
         planned = self._deadlines.start(wire.cut, limit)
         self._under_way.add(wire)

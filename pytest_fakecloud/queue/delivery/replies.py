@@ -41,9 +41,9 @@ class DestinationTimeout(TimeoutError):
 class Reply:
     """A prepared answer of a destination.
 
-    `body` is bytes, text, or anything JSON can hold (which also sets the content type); `after` is
-    how long the destination takes on the queue's clock.  `Reply.hang()` never answers,
-    `Reply.refuse()` refuses the connection.  Raises `ContractError` for a status that is no HTTP
+    ``body`` is bytes, text, or anything JSON can hold (which also sets the content type); ``after``
+    is how long the destination takes on the queue's clock. ``Reply.hang()`` never answers,
+    ``Reply.refuse()`` refuses the connection. Raises ``ContractError`` for a status that is no HTTP
     status, for headers that are none, for a body that cannot be written and for a bad duration.
     """
 
@@ -101,13 +101,13 @@ class Reply:
 
 
 Answer: TypeAlias = int | tuple[Any, ...] | Reply | BaseException | None
-"""A status, `(status, body)`, `(status, body, headers)`, a `Reply`, or an exception to raise."""
+"""A status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an exception to raise."""
 
 
 def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcome:
     """Return the outcome of a destination that stayed silent.
 
-    Without `text` it did so for the delivery's whole timeout on the queue's clock; with it, until
+    Without ``text`` it did so for the delivery's whole timeout on the queue's clock; with it, until
     the real-time cap: that is told at once, since it is the test's trouble and not a model of any.
     """
     virtual_us = delivery.timeout_us if text is None else 0
@@ -120,7 +120,7 @@ def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcom
 class DeliveredRequest:
     """What a callable destination gets: one delivery as a request.
 
-    `headers` is the list as sent; `header(name)` ignores case.  `retried` is 0 at first.
+    ``headers`` is the list as sent; ``header(name)`` ignores case. ``retried`` is 0 at first.
     """
 
     delivery: Delivery
@@ -175,7 +175,7 @@ class DeliveredRequest:
         return first(self.delivery.headers, name)
 
     def json(self) -> Any:
-        """Return the body read as JSON; `ValueError` when it is none."""
+        """Return the body read as JSON; ``ValueError`` when it is none."""
         return jsonlib.loads(self.delivery.body)
 
 
@@ -183,7 +183,7 @@ Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
 def _header_pairs(headers: object, body: object) -> Headers:
-    """Read headers as pairs of text; numbers are written out.  Raises `ContractError`."""
+    """Read headers as pairs of text; numbers are written out. Raises ``ContractError``."""
     given = headers.items() if isinstance(headers, Mapping) else headers
     try:
         if isinstance(given, str | bytes):
@@ -207,9 +207,9 @@ def _header_pairs(headers: object, body: object) -> Headers:
 
 
 def as_reply(value: object) -> Reply:
-    """Read what a callable or `answers()` gave: a status, a tuple, a `Reply`, or a body.
+    """Read what a callable or ``answers()`` gave: a status, a tuple, a ``Reply``, or a body.
 
-    Raises `ContractError` naming the accepted forms.
+    Raises ``ContractError`` naming the accepted forms.
     """
     if isinstance(value, Reply):
         return value

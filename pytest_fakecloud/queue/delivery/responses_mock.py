@@ -1,4 +1,4 @@
-"""Deliveries to destinations that a mock of the `responses` library stands in for."""
+"""Deliveries to destinations that a mock of the ``responses`` library stands in for."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _adapter() -> HTTPAdapter:
 
 
 def _mock_behind(send: Any) -> Any:
-    """Return the active `RequestsMock` that a replaced `HTTPAdapter.send` asks, or None."""
+    """Return the active ``RequestsMock`` that a replaced ``HTTPAdapter.send`` asks, or None."""
     library = sys.modules.get("responses")
     if library is None:
         return None

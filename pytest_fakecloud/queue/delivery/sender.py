@@ -1,12 +1,12 @@
 """Performing deliveries: who answers a request of the queue, and the real HTTP behind it.
 
-A delivery goes to the first of: a route of `Destinations`; a mock of the `responses` library, when
-one is active in this process; a server on a loopback address.  Anything else is refused and named,
-so no test reaches the network by accident, or answered 200 with `unstubbed="accept"`.
+A delivery goes to the first of: a route of ``Destinations``; a mock of the ``responses`` library,
+when one is active in this process; a server on a loopback address. Anything else is refused and
+named, so no test reaches the network by accident, or answered 200 with ``unstubbed="accept"``.
 
-What leaves is exactly the published target, the headers of the delivery, `Host` and a length:
+What leaves is exactly the published target, the headers of the delivery, ``Host`` and a length:
 nothing from the environment (no proxies, no credentials), no redirects followed, no header of a
-client library.  An attempt ends at a real-time cap whatever its timeout on the queue's clock says.
+client library. An attempt ends at a real-time cap whatever its timeout on the queue's clock says.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ class ReportUnstubbed(Protocol):
 
 
 class Sender:
-    """Performs deliveries, in the caller's thread (`send`) or in the running loop (`asend`).
+    """Performs deliveries, in the caller's thread (``send``) or in the running loop (``asend``).
 
-    `unstubbed` is `"refuse"` (nothing is sent, and `report` is told) or `"accept"` (answered 200).
-    `cap` is the most real seconds an attempt over a socket or in a loop may take.  `is_fake` tells
-    the addresses of this cloud's own fakes: a route for `"*"` leaves those alone, or it would
-    swallow the callbacks of a capture.  While `time_passes()` holds, a timeout below the cap is kept
-    in real seconds.  `side_by_side` says that `send` is called from several threads at a time.
+    ``unstubbed`` is ``"refuse"`` (nothing is sent, and ``report`` is told) or ``"accept"``
+    (answered 200). ``cap`` is the most real seconds an attempt over a socket or in a loop may take.
+    ``is_fake`` tells the addresses of this cloud's own fakes: a route for ``"*"`` leaves those
+    alone, or it would swallow the callbacks of a capture. While ``time_passes()`` holds, a timeout
+    below the cap is kept in real seconds. ``side_by_side`` says that ``send`` is called from
+    several threads at a time.
     """
 
     def __init__(
@@ -86,9 +87,9 @@ class Sender:
     def send(self, delivery: Delivery) -> Outcome:
         """Perform one delivery and return what came of it.
 
-        Never raises for what a destination does: exceptions are on the outcome.  What is no
-        `Exception` (`KeyboardInterrupt`, `pytest.fail()` in a handler) passes through, and a
-        function that returns no answer is a `ContractError`.
+        Never raises for what a destination does: exceptions are on the outcome. What is no
+        ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) passes through, and a
+        function that returns no answer is a ``ContractError``.
         """
         if self._closed:
             return _too_late(delivery)
@@ -194,7 +195,7 @@ def _mocked(delivery: Delivery) -> Outcome | str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL names this very machine: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1."""
+    """Whether a URL names this very machine: ``localhost``, ``*.localhost``, 127.0.0.0/8 or ::1."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
@@ -213,9 +214,9 @@ def is_loopback(url: str) -> bool:
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
     """Return what a signer reads its Unix seconds from.
 
-    `"receiver"` is the process's own `time.time()`, frozen or not: what a receiver in this process
-    sees.  `"real"` is true wall time even where freezegun or time-machine move it, for receivers in
-    other processes.  `"virtual"` is the queue's clock (`now_us`, microseconds).
+    ``"receiver"`` is the process's own ``time.time()``, frozen or not: what a receiver in this
+    process sees. ``"real"`` is true wall time even where freezegun or time-machine move it, for
+    receivers in other processes. ``"virtual"`` is the queue's clock (``now_us``, microseconds).
     """
     if kind == "receiver":
         # Looked up at each call: freezing tools replace the attribute.

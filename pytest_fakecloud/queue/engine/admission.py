@@ -1,7 +1,7 @@
 """Who may start now: ordered queues, flow control, global parallelism, and being overtaken.
 
 A message that may not start loses its instant and waits in one place; whatever opens that place
-plans it again.  The leave of a flow-control key and a place in global parallelism are given
+plans it again. The leave of a flow-control key and a place in global parallelism are given
 together: two messages that hold one each would hand them to and fro for ever.
 """
 
@@ -95,7 +95,7 @@ class Admission:
                     state.plan(message, state.clock.now_us(), message.wait_reason)
 
     def may_start(self, message: Message, now: int) -> bool:
-        """Whether an attempt may start now; where not, the message waits.  The lock is held."""
+        """Whether an attempt may start now; where not, the message waits. The lock is held."""
         state = self._state
         queue = state.queues.by_name.get(message.queue_name or "")
         if queue is not None and queue.paused:
@@ -186,7 +186,7 @@ class Admission:
             state.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
 
     def upsert_queue(self, name: str, *, parallelism: int | None, paused: bool | None) -> None:
-        """Create or change a queue.  Raises `QueueError`: 400 bad name, 412 beyond the plan."""
+        """Create or change a queue. Raises ``QueueError``: 400 bad name, 412 beyond the plan."""
         state = self._state
         with state.lock:
             limits = state.limits

@@ -35,8 +35,8 @@ from .lifecycle import Lifecycle, causing
 from .publishing import Publisher
 from .state import State
 
-#: How much longer than at one instant a chain of messages may be within one driving call.
 CHAIN_FACTOR = 10
+"""How much longer than at one instant a chain of messages may be within one driving call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class AttemptRunner:
         """Start the attempt that is due; None when it must not start now.
 
         It does not start while its queue or flow-control key is paused or full; it is then planned
-        again by whatever opens the way.  Raises `Loop` when messages publish each other without
+        again by whatever opens the way. Raises ``Loop`` when messages publish each other without
         end; the message stays pending.
         """
         state = self._state

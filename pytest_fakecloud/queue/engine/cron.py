@@ -1,13 +1,13 @@
 """Schedules: cron expressions with time zones, and when they fire next.
 
-Five fields, finest step one minute, UTC unless the text begins with `CRON_TZ=<IANA zone>` (or
-`TZ=`); the names `@hourly @daily @midnight @weekly @monthly @yearly @annually` and `@every
-<duration>`; Sunday is 0; both day fields restricted means either.  The prefix is the one of the
+Five fields, finest step one minute, UTC unless the text begins with ``CRON_TZ=<IANA zone>`` (or
+``TZ=``); the names ``@hourly @daily @midnight @weekly @monthly @yearly @annually`` and `@every
+<duration>`; Sunday is 0; both day fields restricted means either. The prefix is the one of the
 common Go library, whose documented rules fill the gaps (*decided here*): a time that a change of
-clocks skips is not run, one that it repeats is run twice; `5-5/2` is 5, `10/20` is 10-59/20, a step
-of one leaves an asterisk one; `@every` counts in whole seconds from the schedule's creation.  `?` is
-`*` for days, and what only other cron dialects know (seconds, `L`, `W`, `#`, 7 for Sunday) is
-refused, as is an `@every` below the finest step.
+clocks skips is not run, one that it repeats is run twice; ``5-5/2`` is 5, ``10/20`` is 10-59/20, a
+step of one leaves an asterisk one; ``@every`` counts in whole seconds from the schedule's creation.
+``?`` is ``*`` for days, and what only other cron dialects know (seconds, ``L``, ``W``, ``#``, 7 for
+Sunday) is refused, as is an ``@every`` below the finest step.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _FIELDS = (
     _Field("month", 1, 12, _MONTHS),
     _Field("day-of-week", 0, 6, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), day=True),
 )
-#: More than any change of clocks ever put them back.
 _SOON = timedelta(hours=3)
+"""More than any change of clocks ever put them back."""
 
 
 class Cron:
-    """A cron expression that has been read; raises `QueueError` 400 for a malformed one."""
+    """A cron expression that has been read; raises ``QueueError`` 400 for a malformed one."""
 
     def __init__(self, text: str) -> None:
         self.text = " ".join(text.split())

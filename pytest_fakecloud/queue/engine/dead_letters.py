@@ -1,7 +1,7 @@
 """Dead letters: messages that were given up, kept for the plan's retention on the queue's clock.
 
-Decided here: a listing begins with the oldest; one of workflow runs only (`source=workflow`) has no
-rows of their failure callbacks, whose end stands in the row of the run; a retried message keeps
+Decided here: a listing begins with the oldest; one of workflow runs only (``source=workflow``) has
+no rows of their failure callbacks, whose end stands in the row of the run; a retried message keeps
 body, headers and settings but not its delay, its deduplication id or its attempts.
 """
 
@@ -18,7 +18,7 @@ from .state import State
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One row: an id `<unix-ms>-<n>`, the message, when it was given up."""
+    """One row: an id ``<unix-ms>-<n>``, the message, when it was given up."""
 
     id: str
     number: int

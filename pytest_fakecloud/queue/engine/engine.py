@@ -3,13 +3,13 @@
 No HTTP and no threads: time comes from the clock's timers, deliveries are performed by a callable
 that the engine is given, with no lock held, because a handler may call back into the queue.
 
-A message is `CREATED`, `ACTIVE` during an attempt, then `DELIVERED` (2xx only), or `ERROR` followed
-by `RETRY` or by `FAILED` with a dead letter; a cancelled one is `CANCEL_REQUESTED` at once and
-`CANCELED` when it would have been due.
+A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
+followed by ``RETRY`` or by ``FAILED`` with a dead letter; a cancelled one is ``CANCEL_REQUESTED``
+at once and ``CANCELED`` when it would have been due.
 
 Decided here: an attempt starts at the clock's instant at which its timer fires; an answer that
 takes virtual time is applied when that time has passed; a cancelled message gives up its place in a
-queue or wait list at once and, without an instant of its own, is `CANCELED` at once; an attempt
+queue or wait list at once and, without an instant of its own, is ``CANCELED`` at once; an attempt
 that is under way when its message is cancelled still counts when it delivers.
 """
 

@@ -20,7 +20,7 @@ from ..wire.headers import check_name
 
 @dataclass(slots=True)
 class OrderedQueue:
-    """One queue: `active` hold its slots, `parked` are due but paused, `waiting` are behind."""
+    """One queue: ``active`` hold its slots, ``parked`` are due but paused, ``waiting`` are behind."""
 
     name: str
     created_us: int
@@ -75,7 +75,7 @@ class Queues:
     ) -> OrderedQueue:
         """Create or change a queue; None leaves a setting as it is.
 
-        Raises `QueueError`: 400 for a bad name, 412 beyond the plan's queues or parallelism.
+        Raises ``QueueError``: 400 for a bad name, 412 beyond the plan's queues or parallelism.
         """
         self.check([name], most)
         if most_parallelism is not None and (parallelism or 0) > most_parallelism:

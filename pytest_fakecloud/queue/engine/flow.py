@@ -1,8 +1,8 @@
 """Flow control: how many deliveries of a key may run at once, and how many may start per period.
 
 Vendor's docs: parallelism counts requests in flight, rate counts requests started per fixed period;
-what is above goes to the key's wait list in order.  The configuration of the last published message
-wins, unless it is pinned.  Pinning and `resetRate` start a new period; a pause keeps it running.
+what is above goes to the key's wait list in order. The configuration of the last published message
+wins, unless it is pinned. Pinning and ``resetRate`` start a new period; a pause keeps it running.
 
 Decided here: periods follow each other without gaps from the instant the key was first seen; every
 attempt, retries included, counts; a key stays known as long as a message that used it.

@@ -1,8 +1,8 @@
 """How long the queue remembers what has ended: a span on its clock, or for ever.
 
-A message goes with its log, its attempts and its place in a workflow run; a flow-control key with the
-last message that used it, unless somebody has pinned or paused it.  What can still be asked
-for stays: a message until its dead letter has expired and the callbacks about it have ended, all
+A message goes with its log, its attempts and its place in a workflow run; a flow-control key with
+the last message that used it, unless somebody has pinned or paused it. What can still be asked for
+stays: a message until its dead letter has expired and the callbacks about it have ended, all
 messages of a run until the last of them may go.
 
 Decided here: nothing goes while time is being moved, so that a driving call reports whole.
@@ -17,8 +17,8 @@ from ..model import SECOND, Message
 from .dead_letters import DeadLetters
 from .state import State
 
-#: Rows of forgotten messages below which the lists that hold them are left alone.
 _COMPACT = 256
+"""Rows of forgotten messages below which the lists that hold them are left alone."""
 
 
 class History:

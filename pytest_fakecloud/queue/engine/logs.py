@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ..model import LogEntry, Message
 from ..wire.filters import Filters, page
 
-#: The vendor's OpenAPI file; the Python client says 1000 and follows the cursor just as well.
 MOST = 100
+"""The vendor's OpenAPI file; the Python client says 1000 and follows the cursor just as well."""
 
 
 @dataclass(slots=True)

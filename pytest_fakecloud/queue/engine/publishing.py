@@ -1,7 +1,7 @@
 """From a publish request to stored messages: destinations, deduplication, callbacks.
 
 Decided here: a duplicate is known by its id, or for content-based deduplication by destination,
-body, content type and forwarded headers; each endpoint of a URL group counts by itself.  Default
+body, content type and forwarded headers; each endpoint of a URL group counts by itself. Default
 headers of a URL group are read as if they had been sent, and what was sent wins.
 """
 
@@ -103,7 +103,7 @@ class Publisher:
     ) -> Published:
         """Accept one publish request, or create a schedule when it has a cron expression.
 
-        Raises `QueueError`: 400 malformed, 412 beyond a quota, 413 too large, 429 rate limited.
+        Raises ``QueueError``: 400 malformed, 412 beyond a quota, 413 too large, 429 rate limited.
         """
         state = self._state
         with state.lock:
@@ -204,7 +204,7 @@ class Publisher:
     ) -> list[Accepted]:
         """Publish the messages of dead letters anew; headers given now override their settings.
 
-        All of them or, when one is refused (`QueueError` as of `publish`), none.
+        All of them or, when one is refused (``QueueError`` as of ``publish``), none.
         """
         given = read_given(headers)
         given.pop("content_type", None)

@@ -5,7 +5,7 @@ runs without catching up; a delay applies to the messages it creates, deduplicat
 only.
 
 Decided here: the destination is looked up at each run, with the default headers of a URL group; a
-run that cannot create its messages leaves its reason in `error` and the schedule goes on.
+run that cannot create its messages leaves its reason in ``error`` and the schedule goes on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Schedules:
     ) -> Schedule:
         """Create a schedule or overwrite the one of the same id.
 
-        Raises `QueueError`: 400 for a missing or bad cron expression or a not-before, 412 beyond
+        Raises ``QueueError``: 400 for a missing or bad cron expression or a not-before, 412 beyond
         the plan's schedules.
         """
         if not settings.cron:
@@ -106,7 +106,7 @@ class Schedules:
             timer.cancel()
 
     def delete(self, schedule_id: str) -> None:
-        """Forget a schedule; 404 when there is none.  Messages it created live on."""
+        """Forget a schedule; 404 when there is none. Messages it created live on."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             self.plan(schedule, None)

@@ -1,6 +1,6 @@
-"""Copies of all data of a queue: what `snapshot` takes and `restore` puts back.
+"""Copies of all data of a queue: what ``snapshot`` takes and ``restore`` puts back.
 
-Ids, signing keys and the clock are not data: they go on.  Records that never change are shared
+Ids, signing keys and the clock are not data: they go on. Records that never change are shared
 between the copies.
 """
 

@@ -1,10 +1,10 @@
 """URL groups (*topics* in the first era) and their endpoints; one store for both eras.
 
-Seed: an endpoint belongs to a topic and is changed by `PUT /v1/endpoints/<id>`; messages take the
-URL with them when they are published, so only later ones use the new one.
+Specification: an endpoint belongs to a topic and is changed by ``PUT /v1/endpoints/<id>``; messages
+take the URL with them when they are published, so only later ones use the new one.
 
 Decided here: an endpoint is answered with the topic's id when it was created by id, else with its
-name; removing the last endpoint through `/v2` removes the group, through `/v1` it stays; an
+name; removing the last endpoint through ``/v2`` removes the group, through ``/v1`` it stays; an
 endpoint's name is a label for people and may be any printable text, spaces included.
 """
 
@@ -23,7 +23,7 @@ NewId = Callable[[str], str]
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
-    """A URL within a group; `by_id` says that its creator named the topic by id."""
+    """A URL within a group; ``by_id`` says that its creator named the topic by id."""
 
     id: str
     url: str
@@ -96,7 +96,7 @@ class Endpoints:
 
 @dataclass(slots=True)
 class UrlGroup:
-    """A named list of endpoints; `headers` are defaults for what is published to it."""
+    """A named list of endpoints; ``headers`` are defaults for what is published to it."""
 
     id: str
     name: str
@@ -138,7 +138,7 @@ class UrlGroups:
     def create(self, name: str, now_us: int) -> UrlGroup:
         """Return the group of that name, made when it is not there.
 
-        Raises `QueueError`: 400 for a bad name, 412 beyond the plan's groups.
+        Raises ``QueueError``: 400 for a bad name, 412 beyond the plan's groups.
         """
         check_name(name, "topic name")
         found = self.by_name.get(name)
@@ -168,7 +168,7 @@ class UrlGroups:
     ) -> Endpoint:
         """Add an endpoint, or change the one of the same name or URL.
 
-        Raises `QueueError`: 400 for a bad URL or name, 412 beyond the plan's endpoints.
+        Raises ``QueueError``: 400 for a bad URL or name, 412 beyond the plan's endpoints.
         """
         _check_endpoint(url, name)
         endpoints = group.endpoints
@@ -189,7 +189,7 @@ class UrlGroups:
     def add_all(self, name: str, wanted: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
         """Add endpoints, each a URL and perhaps a name, to a group that is made when needed.
 
-        All of them or, when one is refused (`QueueError` as of `create` and `add`), none.
+        All of them or, when one is refused (``QueueError`` as of ``create`` and ``add``), none.
         """
         for url, endpoint_name in wanted:
             _check_endpoint(url, endpoint_name)

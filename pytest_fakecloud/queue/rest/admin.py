@@ -19,8 +19,8 @@ from .payloads import (
     segment,
 )
 
-#: The vendor's documents write this segment both ways.
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
+"""The vendor's documents write this segment both ways."""
 
 
 class AdministrationRoutes:

@@ -1,4 +1,4 @@
-"""What became of messages: dead letters and logs, `/v2/dlq`, `/v2/events` and `/v2/logs`."""
+"""What became of messages: dead letters and logs, ``/v2/dlq``, ``/v2/events`` and ``/v2/logs``."""
 
 from __future__ import annotations
 

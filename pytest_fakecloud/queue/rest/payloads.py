@@ -15,8 +15,8 @@ from ..model import Headers
 from ..wire import filters
 from ..wire.headers import as_text, as_wire, check_name
 
-#: Ids of messages, of workflow runs and of dead letters.
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
+"""Ids of messages, of workflow runs and of dead letters."""
 
 
 def json_object(request: Request) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def destination_of(
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return the published destination byte for byte, and the settings found in its query.
 
-    The query belongs to the destination, except for `qstash_token` and `upstash-*` keys.
+    The query belongs to the destination, except for ``qstash_token`` and ``upstash-*`` keys.
     """
     tail = request.params[name]
     mark, query = ("?", request.query_string) if "?" in request.target else ("", "")
@@ -77,8 +77,8 @@ def query_of(request: Request) -> list[tuple[str, str]]:
 def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     """Return the JSON object of a bulk operation; 400 for anything that is none.
 
-    An id by itself, bare or as a JSON text, and a JSON array of ids stand for the object whose `ids`
-    they are, if they look like such ids.
+    An id by itself, bare or as a JSON text, and a JSON array of ids stand for the object whose
+    ``ids`` they are, if they look like such ids.
     """
     text = request.body.strip()
     if _ID.match(text.decode("latin-1")):
@@ -107,7 +107,7 @@ def bulk_pairs(request: Request, ids: str) -> list[tuple[str, str]]:
 
 
 def refuse_empty_id(request: Request, what: str) -> None:
-    """Refuse a path that ends in an empty id, such as `/v2/messages/`; 404 as for any unknown id.
+    """Refuse a path that ends in an empty id, such as ``/v2/messages/``; 404 as for any unknown id.
 
     Without it the path is that of a bulk operation: a client that has no id would change all.
     """

@@ -1,4 +1,4 @@
-"""The queue's HTTP face, second era: `/v2/...`, and the first era's routes beside it.
+"""The queue's HTTP face, second era: ``/v2/...``, and the first era's routes beside it.
 
 Decided here: a batch is answered 200 even when some of its items were refused, but for a step of a
 workflow run that has ended, which refuses the whole (400); a chat is passed on at once, without its
@@ -50,10 +50,10 @@ from .payloads import (
 )
 from .v1 import FirstEra
 
-#: Changes that may be asked for with a GET.
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
-#: Below this path anybody may call: it is what the sender of a workflow's webhook is given.
+"""Changes that may be asked for with a GET."""
 HOOKS = "/v2/workflows/hooks/"
+"""Below this path anybody may call: it is what the sender of a workflow's webhook is given."""
 
 
 class MoreRoutes(Protocol):
@@ -66,7 +66,7 @@ class MoreRoutes(Protocol):
 class QueueApp(App):
     """Routes of a queue over its engine.
 
-    `tokens` returns the token that may do everything and the one that may only GET.
+    ``tokens`` returns the token that may do everything and the one that may only GET.
     """
 
     service = "queue"

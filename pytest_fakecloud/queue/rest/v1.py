@@ -1,8 +1,8 @@
-"""The first era's endpoints: `/v1/...`, over the same store as the second's.
+"""The first era's endpoints: ``/v1/...``, over the same store as the second's.
 
-Seed: `PUT /v1/endpoints/<id>` changes the URL of messages created later only; there are no failure
-callbacks in this era.  The other endpoints are those of the vendor's documents of that time and of
-its Terraform client.
+Specification: ``PUT /v1/endpoints/<id>`` changes the URL of messages created later only; there are
+no failure callbacks in this era. The other endpoints are those of the vendor's documents of that time
+and of its Terraform client.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OK = {"status": "ok"}
 
 
 class FirstEra:
-    """Routes of `/v1`."""
+    """Routes of ``/v1``."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -1,8 +1,8 @@
-"""The workflow endpoints: `/v2/workflows/...`, triggers, events to wait for, and webhooks.
+"""The workflow endpoints: ``/v2/workflows/...``, triggers, events to wait for, and webhooks.
 
-Source: the official clients' code and the vendor's documentation.  Decided here: a listing of runs
+Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
 begins with the newest; a run that is over has no steps to fetch (404, which clients take for its
-end); `workflowRuns` of a listing are ids of runs, or `true` for whatever there is.
+end); ``workflowRuns`` of a listing are ids of runs, or ``true`` for whatever there is.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _RUN_FIELDS: dict[str, Callable[[Run], tuple[str, ...]]] = {
 
 
 class WorkflowRoutes:
-    """The endpoints of workflow runs, over an engine and its `WorkflowRuns`."""
+    """The endpoints of workflow runs, over an engine and its ``WorkflowRuns``."""
 
     def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
         self.engine = engine

@@ -1,8 +1,9 @@
-"""The dead letters of workflow runs: `/v2/workflows/dlq`.
+"""The dead letters of workflow runs: ``/v2/workflows/dlq``.
 
-Source: the official clients' code and the vendor's documentation.  Decided here: `resume` and
-`restart` make a new run and take the row out of the dead letters; `DELETE .../callback/<id>` gives a
-failure callback up: one on its way is cancelled, of one that failed its own dead letter goes.
+Source: the official clients' code and the vendor's documentation. Decided here: ``resume`` and
+``restart`` make a new run and take the row out of the dead letters; ``DELETE .../callback/<id>``
+gives a failure callback up: one on its way is cancelled, of one that failed its own dead letter
+goes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY", "ERROR")
 
 
 class WorkflowHistoryRoutes:
-    """The endpoints of the dead letters of runs, over an engine and its `WorkflowRuns`."""
+    """The endpoints of the dead letters of runs, over an engine and its ``WorkflowRuns``."""
 
     def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
         self.engine = engine

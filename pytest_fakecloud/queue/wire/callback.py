@@ -1,11 +1,11 @@
 """The bodies of callbacks and failure callbacks: every field of the specification.
 
 A callback is published after every attempt, a failure callback after the last one (never for a v1
-publish); both are messages of their own.  `notBefore` and `createdAt` are texts of Unix
-milliseconds.  The id of the message appears as `sourceMessageId` (the service's name) and as
-`sourceMessasgeId` (the specification's spelling).
+publish); both are messages of their own. ``notBefore`` and ``createdAt`` are texts of Unix
+milliseconds. The id of the message appears as ``sourceMessageId`` (the service's name) and as
+``sourceMessasgeId`` (the specification's spelling).
 
-Decided here: `status` is 0 when no HTTP answer came; the destination's body is cut to the plan's
+Decided here: ``status`` is 0 when no HTTP answer came; the destination's body is cut to the plan's
 message size; redacted parts are sent in clear, as in any delivery.
 """
 
@@ -19,12 +19,12 @@ from typing import Any
 from ..model import Headers, Message, Outcome
 from .headers import as_text, header_map
 
-#: The two spellings of the source id, by the name of the setting.
 SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "both": ("sourceMessageId", "sourceMessasgeId"),
     "service": ("sourceMessageId",),
     "specification": ("sourceMessasgeId",),
 }
+"""The two spellings of the source id, by the name of the setting."""
 
 
 def encoded(data: bytes) -> str:
@@ -53,9 +53,9 @@ def callback_body(
     spelling: str = "both",
     more: Mapping[str, object] | None = None,
 ) -> bytes:
-    """Return the JSON body that reports an attempt; `dlq_id` is for a failure callback only.
+    """Return the JSON body that reports an attempt; ``dlq_id`` is for a failure callback only.
 
-    `size` cuts the destination's body, in bytes before base64.  `more` are further fields.
+    ``size`` cuts the destination's body, in bytes before base64. ``more`` are further fields.
     """
     body: dict[str, Any] = {
         "status": no_answer_status if outcome.status is None else outcome.status,

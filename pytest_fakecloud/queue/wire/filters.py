@@ -1,10 +1,12 @@
 """Filters and cursors of the listings and of the bulk operations.
 
-Within one field any value counts (repeated, or separated by commas, except in `url`), across fields
-all must.  `fromDate` and `toDate` are Unix milliseconds, both inclusive.  `host` and `path` of the
-destination work for messages and logs and are refused for dead letters.  Unknown names are 400.
+Within one field any value counts (repeated, or separated by commas, except in ``url``), across
+fields all must. ``fromDate`` and ``toDate`` are Unix milliseconds, both inclusive. ``host`` and
+``path`` of the destination work for messages and logs and are refused for dead letters. Unknown
+names are 400.
 
-Decided here: `order` is `earliestFirst` or `latestFirst`; a `count` above the most is the most.
+Decided here: ``order`` is ``earliestFirst`` or ``latestFirst``; a ``count`` above the most is the
+most.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ from .headers import as_text, read_integer
 T = TypeVar("T")
 Pairs = Iterable[tuple[str, str]]
 
-#: Filter name -> the values of a message it is compared with.
 _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "messageId": lambda message: (message.public_id, message.id),
     "messageIds": lambda message: (message.public_id, message.id),
@@ -45,6 +46,7 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "host": lambda message: _one(_split(message.url)[0]),
     "path": lambda message: _one(_split(message.url)[1]),
 }
+"""Filter name -> the values of a message it is compared with."""
 _DESTINATION = frozenset({"host", "path"})
 _PAGING = frozenset({"cursor", "count", "order"})
 COMMON = frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"} | {"fromDate", "toDate"}
@@ -195,7 +197,7 @@ def page(
     """Return one page of rows (given in rising order of their number) and the cursor to the next.
 
     A cursor names the last row seen, so rows that come and go between two calls never repeat or
-    hide others.  400 for a cursor that is none of ours.
+    hide others. 400 for a cursor that is none of ours.
     """
     backwards = latest_first if filters.latest_first is None else filters.latest_first
     after = None if filters.cursor is None else read_cursor(filters.cursor)

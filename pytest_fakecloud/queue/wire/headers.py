@@ -1,13 +1,14 @@
-"""Reads the headers of a publish request into `PublishSettings`, refusing what is malformed.
+"""Reads the headers of a publish request into ``PublishSettings``, refusing what is malformed.
 
-Names are compared without case and under both prefixes, `Upstash-` and `Service-`; lower-case query
-keys (`?upstash-retries=3`) count as headers that were not sent.  Nested settings
-(`Upstash-Callback-*`) are read by the same reader after their prefix is replaced.
+Names are compared without case and under both prefixes, ``Upstash-`` and ``Service-``; lower-case
+query keys (``?upstash-retries=3``) count as headers that were not sent. Nested settings
+(``Upstash-Callback-*``) are read by the same reader after their prefix is replaced.
 
-Decided here: an unknown `Upstash-*` header is ignored; of a repeated setting the first one counts;
-a flow-control key may come without a value (it may be pinned elsewhere); `Upstash-Header-Forward`
-never forwards the queue's own `Authorization`; of two settings that exclude each other (delay and
-not-before, the two ways to deduplicate) one that was sent drops the other among the defaults.
+Decided here: an unknown ``Upstash-*`` header is ignored; of a repeated setting the first one
+counts; a flow-control key may come without a value (it may be pinned elsewhere);
+``Upstash-Header-Forward`` never forwards the queue's own ``Authorization``; of two settings that
+exclude each other (delay and not-before, the two ways to deduplicate) one that was sent drops the
+other among the defaults.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from ..model import (
 from .retry import check_expression
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-#: Names that frame a message or belong to one connection: echoing them breaks the next delivery.
 HOP_BY_HOP = frozenset(
     [
         "host",
@@ -48,6 +48,7 @@ HOP_BY_HOP = frozenset(
         "expect",
     ]
 )
+"""Names that frame a message or belong to one connection: echoing them breaks the next delivery."""
 NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -55,19 +56,19 @@ _DURATION = re.compile(r"(?:\d{1,15}[smhd])+\Z", re.ASCII)
 _GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 _REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
-#: No plan delays a message for longer; beyond it instants leave the calendar.
 LONGEST_US = 36_525 * DAY
+"""No plan delays a message for longer; beyond it instants leave the calendar."""
 LATEST_US = 253_402_300_799 * SECOND
 LONGEST_PERIOD_US = 7 * DAY
 
 
 def canonical(name: str) -> str:
-    """Return a header name in canonical HTTP case (`x-my-id` is `X-My-Id`)."""
+    """Return a header name in canonical HTTP case (``x-my-id`` is ``X-My-Id``)."""
     return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
 
 
 def unprefixed(name: str) -> str | None:
-    """Return what follows `Upstash-` or `Service-`, lower-cased, or None for other headers."""
+    """Return what follows ``Upstash-`` or ``Service-``, lower-cased, or None for other headers."""
     lower = name.lower()
     if lower.startswith(("upstash-", "service-")):
         return lower[8:]
@@ -75,12 +76,12 @@ def unprefixed(name: str) -> str | None:
 
 
 def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a setting under either prefix (`workflow-runid`), or None."""
+    """Return the first value of a setting under either prefix (``workflow-runid``), or None."""
     return next((value for key, value in headers if unprefixed(key) == name), None)
 
 
 def read_duration(text: str, what: str) -> int:
-    """Read `<n><s|m|h|d>` groups such as `1d10h30m` into microseconds; 400 otherwise."""
+    """Read ``<n><s|m|h|d>`` groups such as ``1d10h30m`` into microseconds; 400 otherwise."""
     compact = text.strip()
     if not _DURATION.match(compact):
         raise bad_request(
@@ -102,7 +103,7 @@ def read_integer(text: str, what: str, *, least: int = 0) -> int:
 
 
 def read_flag(text: str, what: str) -> bool:
-    """Read `true` or `false` in any case (the Python client sends `True`); 400 otherwise."""
+    """Read ``true`` or ``false`` in any case (the Python client sends ``True``); 400 otherwise."""
     lower = text.strip().lower()
     if lower not in ("true", "false"):
         raise bad_request(f"invalid {what}: {quoted(text)}, expected true or false")
@@ -138,7 +139,7 @@ def _unreadable(url: str) -> ValueError | None:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name of letters, digits, `-`, `.` and `_` unchanged; 400 otherwise."""
+    """Return a name of letters, digits, ``-``, ``.`` and ``_`` unchanged; 400 otherwise."""
     if not NAME.match(name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
@@ -148,7 +149,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def read_flow(key: str, value: str | None) -> FlowSettings:
-    """Read `parallelism=<n>, rate=<n>, period=<duration>` in any order; 400 otherwise."""
+    """Read ``parallelism=<n>, rate=<n>, period=<duration>`` in any order; 400 otherwise."""
     if not key.strip():
         raise bad_request("invalid flow control key: it is empty")
     numbers: dict[str, int] = {}
@@ -180,7 +181,8 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
 
 
 def read_redaction(text: str) -> Redaction:
-    """Read `body`, `header` and `header[Name]` (or `headers`), comma separated; 400 otherwise."""
+    """Read ``body``, ``header`` and ``header[Name]`` (or ``headers``), comma separated; 400
+    otherwise."""
     body = False
     every = False
     names: set[str] = set()
@@ -216,7 +218,7 @@ def check_header(name: str, value: str) -> None:
 
 
 class _Reading:
-    """One pass over the headers: collects what was given, in `PublishSettings` fields."""
+    """One pass over the headers: collects what was given, in ``PublishSettings`` fields."""
 
     def __init__(self) -> None:
         self.given: dict[str, Any] = {}
@@ -310,13 +312,13 @@ class _Reading:
         return self.given
 
 
-#: A setting that was sent, and the default that makes no sense beside it.
 _EXCLUDES = (
     ("delay_us", "not_before_us"),
     ("not_before_us", "delay_us"),
     ("deduplication_id", "content_based_deduplication"),
     ("content_based_deduplication", "deduplication_id"),
 )
+"""A setting that was sent, and the default that makes no sense beside it."""
 
 
 def over(base: Headers, given: Headers) -> Headers:
@@ -379,10 +381,10 @@ def read_given(
     query: Iterable[tuple[str, str]] = (),
     defaults: Headers | None = None,
 ) -> dict[str, Any]:
-    """Return only what the headers (and `upstash-*` query keys) ask for, as settings fields.
+    """Return only what the headers (and ``upstash-*`` query keys) ask for, as settings fields.
 
-    `defaults` are the headers of a URL group: they count as if they had been sent, but for what was
-    sent.  Raises `QueueError` 400 for the first malformed one.
+    ``defaults`` are the headers of a URL group: they count as if they had been sent, but for what
+    was sent. Raises ``QueueError`` 400 for the first malformed one.
     """
     reading = _Reading()
     for name, value in headers:
@@ -403,7 +405,7 @@ def read_given(
 def read_settings(
     headers: Iterable[tuple[str, str]], query: Iterable[tuple[str, str]] = ()
 ) -> PublishSettings:
-    """Return the settings of one publish request; raises `QueueError` 400 when malformed."""
+    """Return the settings of one publish request; raises ``QueueError`` 400 when malformed."""
     return PublishSettings(**read_given(headers, query))
 
 

@@ -1,8 +1,9 @@
 """The JSON records of the API: messages, dead letters, logs, schedules, queues, groups, tasks.
 
-Header names are canonical with values as lists; a body is `body` when it is UTF-8 and `bodyBase64`
-when it is not, and absent when empty.  Instants are Unix milliseconds.  Redacted parts appear as
-`REDACTED:<sha256>`.  Where clients and documents disagree about a name, both names are there.
+Header names are canonical with values as lists; a body is ``body`` when it is UTF-8 and
+``bodyBase64`` when it is not, and absent when empty. Instants are Unix milliseconds. Redacted parts
+appear as ``REDACTED:<sha256>``. Where clients and documents disagree about a name, both names are
+there.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Reco
 
 
 def message_record(message: Message) -> Record:
-    """Return a message as `GET /v2/messages/<id>` shows it."""
+    """Return a message as ``GET /v2/messages/<id>`` shows it."""
     settings = message.settings
     redaction = settings.redaction
     part = message.workflow
@@ -150,7 +151,7 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
-    """Return one row of `/v2/events`."""
+    """Return one row of ``/v2/events``."""
     settings = message.settings
     redaction = settings.redaction
     hide = redaction is not None and redaction.body
@@ -200,7 +201,7 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
 def schedule_record(
     schedule: Schedule, states: dict[str, str], default_retries: int, default_timeout: int
 ) -> Record:
-    """Return a schedule; `states` are those of the messages of its last run."""
+    """Return a schedule; ``states`` are those of the messages of its last run."""
     settings = schedule.settings
     redaction = settings.redaction
     headers = list(settings.forward)
@@ -261,7 +262,7 @@ def group_record(group: UrlGroup) -> Record:
 
 
 def endpoint_record(group: UrlGroup, endpoint: Endpoint) -> Record:
-    """Return an endpoint in its first-era form: one of `topicId` and `topicName` is set."""
+    """Return an endpoint in its first-era form: one of ``topicId`` and ``topicName`` is set."""
     topic = {"topicId": group.id} if endpoint.by_id else {"topicName": group.name}
     return {"endpointId": endpoint.id, "url": as_text(endpoint.url), **topic}
 

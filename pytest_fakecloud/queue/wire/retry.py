@@ -1,14 +1,14 @@
-"""When a failed attempt is made again: backoff, `Retry-After` and retry-delay expressions.
+"""When a failed attempt is made again: backoff, ``Retry-After`` and retry-delay expressions.
 
-Seed and vendor's docs: retry n waits min(86400, e^(2.5 n)) seconds.  A destination's `Retry-After`,
-`X-RateLimit-Reset`, `X-RateLimit-Reset-Requests` or `X-RateLimit-Reset-Tokens` sets the next wait
-instead, unless it is above one day.
+Specification and vendor's docs: retry n waits min(86400, e^(2.5 n)) seconds. A destination's
+``Retry-After``, ``X-RateLimit-Reset``, ``X-RateLimit-Reset-Requests`` or
+``X-RateLimit-Reset-Tokens`` sets the next wait instead, unless it is above one day.
 
 Decided here: those headers count in that order and beat an expression; a date in the past and a
 negative duration mean at once; an expression is worked out in floating point for every retry the
 message may make when it is published, and refused when one of them divides by zero or overflows
 (where a message comes to make more retries than that, one without a value waits the backoff);
-its value is held between 0 and one day; `round` rounds halves away from zero.
+its value is held between 0 and one day; ``round`` rounds halves away from zero.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LONGEST = 500
 
 
 def backoff_us(retry: int) -> int:
-    """Return the default wait before retry `retry` (1, 2, ...) in microseconds."""
+    """Return the default wait before retry ``retry`` (1, 2, ...) in microseconds."""
     if 2.5 * retry >= math.log(86_400):
         return DAY
     return round(math.exp(2.5 * retry) * SECOND)
@@ -71,10 +71,10 @@ _Node = Callable[[float], float]
 
 
 class RetryDelay:
-    """A parsed retry-delay expression: milliseconds as a function of `retried` (0, 1, ...).
+    """A parsed retry-delay expression: milliseconds as a function of ``retried`` (0, 1, ...).
 
-    Numbers, `retried`, `+ - * / %`, unary minus, brackets and the functions `pow exp sqrt abs floor
-    ceil round min max`.  Raises `QueueError` 400 for anything else.
+    Numbers, ``retried``, ``+ - * / %``, unary minus, brackets and the functions `pow exp sqrt abs
+    floor ceil round min max``. Raises ``QueueError` 400 for anything else.
     """
 
     def __init__(self, text: str) -> None:
@@ -208,7 +208,7 @@ def check_expression(text: str) -> str:
 def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, str] | None:
     """Return the wait a destination asked for and the header that did, or None.
 
-    Dates are compared with the queue's clock.  A value above one day, or one that cannot be read,
+    Dates are compared with the queue's clock. A value above one day, or one that cannot be read,
     does not count.
     """
     for name in RETRY_HEADERS:
@@ -222,7 +222,7 @@ def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, st
 
 
 def go_duration_us(text: str) -> int | None:
-    """Read a duration as the Go language writes it (`1h30m`, `1.5s`); None when it is none."""
+    """Read a duration as the Go language writes it (``1h30m``, ``1.5s``); None when it is none."""
     if not _GO_DURATION.match(text) or len(text) >= 100:
         return None
     total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(text))
@@ -252,7 +252,7 @@ def next_wait(
 ) -> tuple[int, str]:
     """Return the wait before the next retry in microseconds, and why in words.
 
-    `retried` is how many retries were made so far (0 after the first attempt).
+    ``retried`` is how many retries were made so far (0 after the first attempt).
     """
     asked = asked_wait(headers, now_us)
     if asked is not None:

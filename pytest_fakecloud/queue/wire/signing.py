@@ -1,12 +1,13 @@
 """Signatures of deliveries: HS256 JSON web tokens, and the true reason when one does not verify.
 
-Source of the claims: the vendor's documentation and both official receivers.  The receivers try the
+Source of the claims: the vendor's documentation and both official receivers. The receivers try the
 current key, then the next one, and report only what the second said, so a test that fails there
-cannot see whether the token was expired, meant for another URL, or about another body; `explain`
+cannot see whether the token was expired, meant for another URL, or about another body; ``explain``
 says it.
 
 Which clock a token carries is the caller's choice (a callable returning Unix seconds), because a
-receiver checks it against *its* clock: see `pytest_fakecloud.queue.delivery.sender.signature_clock`.
+receiver checks it against *its* clock: see
+``pytest_fakecloud.queue.delivery.sender.signature_clock``.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from ..model import Delivery, Headers, SigningKeys
 __all__ = ["LIFETIME", "Signer", "body_hash", "explain", "published_text"]
 
 LIFETIME = 300
-"""Seconds between a token's `iat` and its `exp`."""
+"""Seconds between a token's ``iat`` and its ``exp``."""
 
 ISSUER = "Upstash"
 _REQUIRED = ("iss", "sub", "exp", "nbf", "body")
 
 
 def body_hash(body: bytes) -> str:
-    """The `body` claim: padded base64url of the SHA-256 of the raw body (of nothing, too)."""
+    """The ``body`` claim: padded base64url of the SHA-256 of the raw body (of nothing, too)."""
     return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
 
 
@@ -49,11 +50,11 @@ def published_text(url: str) -> str:
 
 @dataclass(slots=True)
 class Signer:
-    """Makes the signature header of a delivery with the current key of `keys`.
+    """Makes the signature header of a delivery with the current key of ``keys``.
 
-    `now` is read at each signing and returns Unix seconds; `ids` gives the token ids.  The claims
-    are `iss`, `sub` (the full destination URL), `iat`, `exp` (`iat` + 300), `nbf` 0, `jti` (text;
-    PyJWT refuses any other type) and `body`.
+    ``now`` is read at each signing and returns Unix seconds; ``ids`` gives the token ids. The
+    claims are ``iss``, ``sub`` (the full destination URL), ``iat``, ``exp`` (``iat`` + 300),
+    ``nbf`` 0, ``jti`` (text; PyJWT refuses any other type) and ``body``.
     """
 
     keys: SigningKeys
@@ -62,14 +63,14 @@ class Signer:
     header: str = "Upstash-Signature"
 
     def __call__(self, delivery: Delivery, *, key: str | None = None, age_us: int = 0) -> Headers:
-        """Return the signature header; `key` replaces the current one, `age_us` back-dates it."""
+        """Return the signature header; ``key`` replaces the current one, ``age_us`` back-dates it."""
         token = self.sign(
             delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000
         )
         return [(self.header, token)]
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
-        """Return the token for a request to `url` with that body, issued `age` seconds ago."""
+        """Return the token for a request to ``url`` with that body, issued ``age`` seconds ago."""
         issued = int(self.now() - age)
         import jwt  # late: it brings the whole of cryptography along
 
@@ -97,9 +98,9 @@ def explain(
 ) -> str | None:
     """Return why a signature does not verify, every reason in words, or None when it does.
 
-    `keys` are the receiver's keys by name, `at` is the receiver's Unix time in seconds, `url` the
-    address it believes it was called at (None: not compared, as in both receivers).  `tolerance` is
-    in seconds and applies to the instants in the token.
+    ``keys`` are the receiver's keys by name, ``at`` is the receiver's Unix time in seconds, ``url``
+    the address it believes it was called at (None: not compared, as in both receivers).
+    ``tolerance`` is in seconds and applies to the instants in the token.
     """
     if not signature:
         return "there is no signature: the request came without an Upstash-Signature header"

@@ -1,7 +1,7 @@
-"""The record of a workflow run as `/v2/workflows/events` lists it: steps in groups, with states.
+"""The record of a workflow run as ``/v2/workflows/events`` lists it: steps in groups, with states.
 
-Source: the type definitions of the JavaScript client.  Decided here: a message that is still on its
-way appears in a last group of type `next`.
+Source: the type definitions of the JavaScript client. Decided here: a message that is still on its
+way appears in a last group of type ``next``.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Invoker:
 
 @dataclass(slots=True)
 class Run:
-    """One workflow run.  `settings` are those of the message that started it."""
+    """One workflow run. ``settings`` are those of the message that started it."""
 
     id: str
     url: str
@@ -131,9 +131,9 @@ def callback_state(message: Message) -> str:
 
 
 def flattened(headers: Any) -> Headers:
-    """Return headers given as `{name: [values]}` (or `{name: value}`) as a list of wire pairs.
+    """Return headers given as ``{name: [values]}`` (or ``{name: value}``) as a list of wire pairs.
 
-    Clients give some names twice in two spellings; the first one counts.  400 for values that are
+    Clients give some names twice in two spellings; the first one counts. 400 for values that are
     no text.
     """
     pairs: Headers = []

@@ -1,13 +1,13 @@
 """Workflow runs: the list of steps the queue keeps for each, and who waits for whom.
 
-A run begins with a message whose `Upstash-Workflow-Init` is `true`.  Each later message with the
-run's id is a step: when it is first delivered it joins the run's list, and what is sent is that list
-up to it, as `[{messageId, body (base64), callType}]`, never the message's own body.  Messages with a
-call type `toCallback`, `fromCallback` or `failureCall` are sent as they are.
+A run begins with a message whose ``Upstash-Workflow-Init`` is ``true``. Each later message with the
+run's id is a step: when it is first delivered it joins the run's list, and what is sent is that
+list up to it, as ``[{messageId, body (base64), callType}]``, never the message's own body. Messages
+with a call type ``toCallback``, ``fromCallback`` or ``failureCall`` are sent as they are.
 
 Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
 Decided here: a list above the plan's message size is left out when the client can fetch it
-(`LazyFetch`); a step for a run that is over or unknown is refused with 400, for one that is over
+(``LazyFetch``); a step for a run that is over or unknown is refused with 400, for one that is over
 together with the whole batch it stands in; callbacks about a cancelled run are dropped; whatever a
 step that was given up calls at its failure URL is the run's failure callback.
 """
@@ -56,15 +56,16 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkflowRuns"]
 
-#: The run's settings that its trigger gives to every later message of it (`WF_TriggerOnConfig`).
 _INHERITED = ("retry_delay", "failure_callback", "flow")
+"""The run's settings that its trigger gives to every later message of it
+(``WF_TriggerOnConfig``)."""
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 
 
 class WorkflowRuns:
-    """All runs of one queue: the engine's `WorkflowHooks`, and what the endpoints ask for.
+    """All runs of one queue: the engine's ``WorkflowHooks``, and what the endpoints ask for.
 
-    `attach` connects it to its engine; everything is called with the engine's lock held.
+    ``attach`` connects it to its engine; everything is called with the engine's lock held.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class WorkflowRuns:
     # -- what the engine asks --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
-        """Look at a message before it is stored; see `WorkflowHooks.accept`."""
+        """Look at a message before it is stored; see ``WorkflowHooks.accept``."""
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
         control = message.settings.workflow
@@ -119,7 +120,7 @@ class WorkflowRuns:
         return None
 
     def refuse(self, requests: Iterable[Headers]) -> None:
-        """Refuse steps of runs that have ended; see `WorkflowHooks.refuse`."""
+        """Refuse steps of runs that have ended; see ``WorkflowHooks.refuse``."""
         if not self.runs:
             return
         begun = set()
@@ -213,7 +214,7 @@ class WorkflowRuns:
         )
 
     def restore(self, saved: Any) -> None:
-        """Return to a copy made by `snapshot`."""
+        """Return to a copy made by ``snapshot``."""
         runs, waiters, notified = saved
         self.runs = {name: run.copy() for name, run in runs.items()}
         self.waiters = {name: list(waiting) for name, waiting in waiters.items()}
@@ -243,7 +244,7 @@ class WorkflowRuns:
         return run
 
     def complete(self, run_id: str, response: bytes) -> None:
-        """End a run well: its client says that the last step is done.  404 for an unknown one.
+        """End a run well: its client says that the last step is done. 404 for an unknown one.
 
         One that has ended already stays as it is: clients say so once for each of their requests.
         """

@@ -173,9 +173,9 @@ def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     expected = [after(5_410), after(10_810), after(16_210)]
     scene.queue.advance("1h")
     assert created.next_runs(3) == expected
-    created.record.paused = True
+    created._record.paused = True
     scene.queue.advance("1h")
-    created.record.paused = False
+    created._record.paused = False
     scene.queue.advance("3h")
     assert scene.at(DEST) == [10_810, 16_210]
     saved = scene.queue.snapshot()
@@ -201,7 +201,7 @@ def test_default_headers_of_a_group_are_those_of_each_run(scene: Scene) -> None:
     assert [one.header("X-Plain") for one in scene.came] == ["p", None, None]
     assert [one.max_retries for one in scene.queue.messages()] == [1, 2, 3]
     assert {one.queue for one in scene.queue.messages()} == {"line"}
-    assert {one.record.timeout_us for one in scene.queue.messages()} == {9_000_000}
+    assert {one._record.timeout_us for one in scene.queue.messages()} == {9_000_000}
     scene.ok("PATCH", "/v2/topics/news", json={"headers": {"Upstash-Retries": "99"}})
     scene.queue.advance("1m")
     assert scene.get("/v2/schedules/s")["error"] == "quota maxRetries exceeded"

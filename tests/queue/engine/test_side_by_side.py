@@ -243,9 +243,9 @@ def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
     with Cloud() as cloud:
         queue = cloud.queue()
         queue.destinations.answers(APP, 200, after=0.05)
-        slow = queue.publish(APP).record
+        slow = queue.publish(APP)._record
         late = queue.publish(APP, delay="1s")
-        record = late.record
+        record = late._record
         queue.cancel(late)
         schedule = queue.engine.schedules
         lanes = {timer.lane for timer in queue.engine.timers.values()}

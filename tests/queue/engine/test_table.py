@@ -1766,7 +1766,7 @@ def test_a_filter_of_cancelling(scene: Scene, name: str, which: str, template: s
         scene.queue.faults.clear()
         if name in ("messageId", "messageIds", "fromDate", "toDate"):
             continue
-        kept = dlq.message.record
+        kept = dlq.message._record
         again = scene.queue.retry_dead_letter(dlq)
         if which == "a" and kept.public_id == ids["a"]:
             wanted = again.id
