@@ -26,7 +26,7 @@ _DEEPEST = 5
 
 
 @dataclass(slots=True)
-class Usage:
+class QuotaUsage:
     """How much of the day's and the second's quota is used."""
 
     day: int = 0
@@ -40,7 +40,7 @@ class Quota:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.usage = Usage()
+        self.usage = QuotaUsage()
 
     # -- quotas ----------------------------------------------------------------------------------
 

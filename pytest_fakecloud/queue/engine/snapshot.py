@@ -15,7 +15,7 @@ from .dead_letters import DeadLetter, DeadLetters
 from .fifo import Queues
 from .flow import FlowControl
 from .publishing import Publisher
-from .quota import Quota, Usage
+from .quota import Quota, QuotaUsage
 from .schedules import Schedules
 from .state import State
 from .url_groups import UrlGroups
@@ -34,7 +34,7 @@ class Saved:
     schedules: dict[str, Schedule]
     dead_letters: dict[str, DeadLetter]
     seen: dict[str, tuple[int, str]]
-    usage: Usage
+    usage: QuotaUsage
     logs: list[LogEntry]
     in_flight: dict[str, tuple[int, Outcome]]
     workflow: object

@@ -33,7 +33,7 @@ from ..wire.headers import (
     unprefixed,
 )
 from ..workflow.log import run_record
-from ..workflow.model import SDK_VERSION, Run, flattened
+from ..workflow.model import SDK_VERSION, WorkflowRun, flattened
 from ..workflow.runs import WorkflowRuns
 from .payloads import (
     bulk_pairs,
@@ -50,7 +50,7 @@ __all__ = ["WorkflowRoutes"]
 
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 _MOST = 100
-_RUN_FIELDS: dict[str, Callable[[Run], tuple[str, ...]]] = {
+_RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "workflowRunId": lambda run: (run.id,),
     "workflowRunIds": lambda run: (run.id,),
     "workflowRuns": lambda run: (run.id,),
@@ -144,7 +144,7 @@ class WorkflowRoutes:
         url_prefix: bool = False,
         latest_first: bool = False,
         default: int = _MOST,
-    ) -> tuple[list[Run], str | None]:
+    ) -> tuple[list[WorkflowRun], str | None]:
         wanted: dict[str, list[str]] = {}
         paging = filters.Filters()
         for name, value in pairs:
@@ -157,7 +157,7 @@ class WorkflowRoutes:
                 known = ", ".join(sorted([*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"]))
                 raise bad_request(f"unknown filter {name!r}, expected one of {known}")
 
-        def matches(run: Run) -> bool:
+        def matches(run: WorkflowRun) -> bool:
             if only_live and not run.live:
                 return False
             if paging.from_us is not None and run.created_us < paging.from_us:

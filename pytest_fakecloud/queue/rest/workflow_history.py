@@ -18,7 +18,7 @@ from ..errors import QueueError, not_found
 from ..model import Headers, Message
 from ..wire import filters, records
 from ..wire.headers import as_wire, read_settings, unprefixed
-from ..workflow.model import Run
+from ..workflow.model import WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .payloads import (
     bulk_pairs,
@@ -110,7 +110,7 @@ class WorkflowHistoryRoutes:
                 engine.lifecycle.cancel_all([failure])
             return {"deleted": 1}
 
-    def _again(self, request: Request, make: Callable[[Message, Headers], Run]) -> object:
+    def _again(self, request: Request, make: Callable[[Message, Headers], WorkflowRun]) -> object:
         plain = [
             pair
             for pair in request.headers
@@ -133,7 +133,7 @@ class WorkflowHistoryRoutes:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
 
-    def _resumed(self, message: Message, headers: Headers) -> Run:
+    def _resumed(self, message: Message, headers: Headers) -> WorkflowRun:
         old = self._run_of(message)
         new, body = self.runs.resume(message, self.engine.new_id("wfr_"), old.settings)
         if not new.steps:
@@ -146,7 +146,7 @@ class WorkflowHistoryRoutes:
             raise
         return new
 
-    def _restarted(self, message: Message, headers: Headers) -> Run:
+    def _restarted(self, message: Message, headers: Headers) -> WorkflowRun:
         old = self._run_of(message)
         started = self.runs.first_message(old)
         new_id = self.engine.new_id("wfr_")
@@ -193,7 +193,7 @@ class WorkflowHistoryRoutes:
         sent += headers
         self.engine.publisher.publish(message.url, sent, body, counted=False)
 
-    def _run_of(self, message: Message) -> Run:
+    def _run_of(self, message: Message) -> WorkflowRun:
         return self.runs.run_of(message)
 
     def _row(self, dlq_id: str) -> DeadLetter:
@@ -219,7 +219,7 @@ class WorkflowHistoryRoutes:
         ) | self.engine.workflow.dead_letter_fields(message)
 
 
-def _created(run: Run) -> dict[str, object]:
+def _created(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
 
 

@@ -13,7 +13,7 @@ from ..engine.engine import Engine
 from ..model import Message
 from ..wire.headers import as_text, header_map
 from ..wire.records import ms
-from .model import Run, Step, callback_state
+from .model import RunStep, WorkflowRun, callback_state
 
 __all__ = ["run_record"]
 
@@ -30,7 +30,7 @@ _NEXT_STATES = {
 _COPIED = ("sleepFor", "sleepUntil", "waitEventId", "waitTimeout", "targetStep")
 
 
-def run_record(engine: Engine, run: Run) -> Record:
+def run_record(engine: Engine, run: WorkflowRun) -> Record:
     """Return one run with its steps; the caller holds the engine's lock."""
     record: Record = {
         "workflowRunId": run.id,
@@ -60,7 +60,7 @@ def run_record(engine: Engine, run: Run) -> Record:
     return record
 
 
-def _groups(engine: Engine, run: Run) -> list[Record]:
+def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
     groups: list[Record] = []
     shown = set()
     for index, step in enumerate(run.steps):
@@ -86,14 +86,14 @@ def _groups(engine: Engine, run: Run) -> list[Record]:
     return groups
 
 
-def _unfinished(message: Message, run: Run, shown: set[str]) -> bool:
+def _unfinished(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     if message.id in shown:
         # Its own step is recorded; what it is about to bring is not.
         return message.state in ("ACTIVE", "ERROR", "RETRY", "FAILED") and run.steps != []
     return not message.finished and message.id != run.failure_message_id
 
 
-def _step(engine: Engine, run: Run, step: Step, read: Record, index: int) -> Record:
+def _step(engine: Engine, run: WorkflowRun, step: RunStep, read: Record, index: int) -> Record:
     message = engine.messages.get(step.message_id)
     record: Record = {
         "stepId": read.get("stepId", index),
@@ -158,7 +158,7 @@ def _next(message: Message) -> Record:
     return record | ({"errors": errors} if errors else {})
 
 
-def _failure(engine: Engine, run: Run, message: Message) -> Record:
+def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:
     source = engine.messages.get(run.failed_message_id or "")
     answer = source.last_outcome if source is not None else None
     record: Record = {

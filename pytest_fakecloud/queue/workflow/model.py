@@ -14,10 +14,10 @@ from ..wire.headers import as_wire
 __all__ = [
     "SDK_VERSION",
     "Invoker",
-    "Run",
     "RunState",
-    "Step",
+    "RunStep",
     "Waiter",
+    "WorkflowRun",
     "callback_state",
     "flattened",
 ]
@@ -28,7 +28,7 @@ SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunStep:
     """One entry of a run's list: the message that brought it, and its body."""
 
     message_id: str
@@ -61,7 +61,7 @@ class Invoker:
 
 
 @dataclass(slots=True)
-class Run:
+class WorkflowRun:
     """One workflow run. ``settings`` are those of the message that started it."""
 
     id: str
@@ -71,7 +71,7 @@ class Run:
     settings: PublishSettings
     caller_ip: str = "127.0.0.1"
     state: RunState = "RUN_STARTED"
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RunStep] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
     completed_us: int | None = None
     response: bytes | None = None
@@ -91,7 +91,7 @@ class Run:
         """When the run was created, in Unix milliseconds."""
         return self.created_us // 1000
 
-    def copy(self) -> Run:
+    def copy(self) -> WorkflowRun:
         """Return a copy that further steps on either side do not change."""
         return replace(self, steps=list(self.steps), message_ids=list(self.message_ids))
 

@@ -43,10 +43,10 @@ from ..wire.headers import (
 from .model import (
     SDK_VERSION,
     Invoker,
-    Run,
     RunState,
-    Step,
+    RunStep,
     Waiter,
+    WorkflowRun,
     callback_state,
     flattened,
 )
@@ -69,7 +69,7 @@ class WorkflowRuns:
     """
 
     def __init__(self) -> None:
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, WorkflowRun] = {}
         self.waiters: dict[str, list[Waiter]] = {}
         self.notified: dict[tuple[str, str], bytes] = {}
         self._engine: Engine | None = None
@@ -141,7 +141,7 @@ class WorkflowRuns:
         if position is None:
             # From here on the time-out is what happened, whatever becomes of its delivery.
             self._drop_waiter(message.id)
-            run.steps.append(Step(message.id, message.body, at_us))
+            run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
         listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
         lazy = "lazyfetch" in _features(message.settings)
@@ -173,7 +173,7 @@ class WorkflowRuns:
             info["responseHeaders"] = header_map(failure.last_outcome.headers)
         return {"failureCallbackInfo": info}
 
-    def failure_callback(self, run: Run | None) -> Message | None:
+    def failure_callback(self, run: WorkflowRun | None) -> Message | None:
         """Return the message that calls the failure URL of a run, or None."""
         found = None if run is None else run.failure_message_id
         return None if found is None else self.engine.messages.get(found)
@@ -222,21 +222,21 @@ class WorkflowRuns:
 
     # -- runs ------------------------------------------------------------------------------------
 
-    def get(self, run_id: str) -> Run:
+    def get(self, run_id: str) -> WorkflowRun:
         """Return a run; 404 when there is none."""
         run = self.runs.get(run_id)
         if run is None:
             raise not_found("workflow run", run_id)
         return run
 
-    def run_of(self, message: Message) -> Run:
+    def run_of(self, message: Message) -> WorkflowRun:
         """Return the run a message belongs to; 404 when it belongs to none that is known."""
         return self.get("None" if message.workflow is None else message.workflow.run_id)
 
-    def _run_of(self, message: Message) -> Run | None:
+    def _run_of(self, message: Message) -> WorkflowRun | None:
         return None if message.workflow is None else self.runs.get(message.workflow.run_id)
 
-    def live(self, run_id: str) -> Run:
+    def live(self, run_id: str) -> WorkflowRun:
         """Return a run that is not over; 404 otherwise."""
         run = self.get(run_id)
         if not run.live:
@@ -252,7 +252,7 @@ class WorkflowRuns:
         if run.live:
             self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
 
-    def cancel(self, run: Run) -> None:
+    def cancel(self, run: WorkflowRun) -> None:
         """Cancel a run and everything that is on its way for it."""
         now = self.engine.clock.now_us()
         pending = self.engine.pending
@@ -261,7 +261,9 @@ class WorkflowRuns:
         )
         self._end(run, "RUN_CANCELED", now, b"")
 
-    def resume(self, message: Message, run_id: str, settings: PublishSettings) -> tuple[Run, bytes]:
+    def resume(
+        self, message: Message, run_id: str, settings: PublishSettings
+    ) -> tuple[WorkflowRun, bytes]:
         """Make a new run that has the steps before a failed one; returns it with that one's body.
 
         404 when the message belongs to no run that is known.
@@ -270,7 +272,7 @@ class WorkflowRuns:
         position = _position(old, message.id)
         now = self.engine.clock.now_us()
         kept = old.steps if position is None else old.steps[:position]
-        new = Run(
+        new = WorkflowRun(
             run_id,
             old.url,
             now,
@@ -284,11 +286,11 @@ class WorkflowRuns:
         self.runs[run_id] = new
         return new, message.body if kept else self.first_body(old)
 
-    def first_body(self, run: Run) -> bytes:
+    def first_body(self, run: WorkflowRun) -> bytes:
         """Return the body a run was started with."""
         return run.steps[0].body if run.steps else self.first_message(run).body
 
-    def first_message(self, run: Run) -> Message:
+    def first_message(self, run: WorkflowRun) -> Message:
         """Return the message that started a run; 404 when the queue has forgotten it."""
         found = self.engine.messages.get(run.first_message_id)
         if found is None:
@@ -296,7 +298,7 @@ class WorkflowRuns:
         return found
 
     def _begin(self, part: WorkflowPart, message: Message, at_us: int) -> None:
-        run = Run(
+        run = WorkflowRun(
             part.run_id,
             part.url,
             at_us,
@@ -311,7 +313,7 @@ class WorkflowRuns:
             self._read_invocation(run, message)
         self.runs[run.id] = run
 
-    def _read_invocation(self, run: Run, message: Message) -> None:
+    def _read_invocation(self, run: WorkflowRun, message: Message) -> None:
         try:
             asked = json.loads(message.body)
             inner = asked.get("body")
@@ -329,14 +331,14 @@ class WorkflowRuns:
         text = inner if isinstance(inner, str) else ""
         message.body = text.encode("utf-8", "surrogatepass")
 
-    def _reopen(self, run: Run, old: str, new: str) -> None:
+    def _reopen(self, run: WorkflowRun, old: str, new: str) -> None:
         run.state, run.completed_us, run.response, run.dlq_id = "RUN_STARTED", None, None, None
         run.failed_message_id = None
         run.steps = [
             replace(step, message_id=new) if step.message_id == old else step for step in run.steps
         ]
 
-    def _inherit(self, message: Message, run: Run, *, step: bool) -> None:
+    def _inherit(self, message: Message, run: WorkflowRun, *, step: bool) -> None:
         own = message.settings
         if "wf_triggeronconfig" not in _features(own):
             return
@@ -398,7 +400,7 @@ class WorkflowRuns:
             return start.retries
         return self.engine.settings.default_retries
 
-    def _end(self, run: Run, state: RunState, at_us: int, response: bytes) -> None:
+    def _end(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
         run.state, run.completed_us, run.response = state, at_us, response
         self._release(run)
         invoker = run.invoker
@@ -420,7 +422,7 @@ class WorkflowRuns:
             if started is not None:
                 started.lost_callbacks.append(error.message)
 
-    def _release(self, run: Run) -> None:
+    def _release(self, run: WorkflowRun) -> None:
         """Let nothing wait for a run any more, nor a notification wait for it."""
         for event_id, waiting in list(self.waiters.items()):
             self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
@@ -522,11 +524,11 @@ def _call_type(message: Message) -> str | None:
     return None if message.workflow is None else message.workflow.call_type
 
 
-def _is_over(run: Run) -> QueueError:
+def _is_over(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
 
 
-def _position(run: Run, message_id: str) -> int | None:
+def _position(run: WorkflowRun, message_id: str) -> int | None:
     for index, step in enumerate(run.steps):
         if step.message_id == message_id:
             return index

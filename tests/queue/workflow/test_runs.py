@@ -16,7 +16,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.destinations import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.workflow.model import Step, flattened
+from pytest_fakecloud.queue.workflow.model import RunStep, flattened
 
 APP = "https://app.example.com/flow"
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
@@ -869,7 +869,7 @@ def test_the_token_may_be_in_the_query_of_every_endpoint(wire: Wire) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"a": 1}', b'"x"'])
 def test_a_first_body_is_no_step(body: bytes) -> None:
-    assert Step("m", body, 0).read() == {}
+    assert RunStep("m", body, 0).read() == {}
 
 
 def test_headers_given_as_lists() -> None:
