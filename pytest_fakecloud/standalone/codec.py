@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..core.errors import ContractError
-from ..core.journal import Call, Found
+from ..core.journal import CALL_FIELDS, Call, Found
+from ..core.matching import ABSENT, Field
 from .wire import (
     error_type,
     found_type,
@@ -104,8 +105,8 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
                 "Use fakes in the test's own process for it"
             ) from None
     kind = name_of(type(value))
-    if isinstance(value, list) and found_type(kind) is not None and not vars(value):
-        return {TAG: "found", "v": [encode(item, objects) for item in value], "c": kind}
+    if isinstance(value, list) and found_type(kind) is not None and _is_plain(value):
+        return _found(value, [encode(item, objects) for item in value])
     if type(value) is list:
         return {TAG: "list", "v": [encode(item, objects) for item in value]}
     if isinstance(value, Mapping):
@@ -136,10 +137,9 @@ def _copy(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return {TAG: "bytes", "v": base64.b64encode(bytes(value)).decode("ascii")}
     if isinstance(value, Found):
-        kind = name_of(type(value))
-        if found_type(kind) is None or vars(value):
+        if found_type(name_of(type(value))) is None or not _is_plain(value):
             raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
-        return {TAG: "found", "v": [_copy(item) for item in value], "c": kind}
+        return _found(value, [_copy(item) for item in value])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return _data(value, dict(zip(value._fields, value, strict=True)))
     if isinstance(value, list):
@@ -169,6 +169,16 @@ def _copy(value: Any) -> Any:
         return _copy(value.tolist())
     what = "a function" if callable(value) else f"a {type(value).__name__}"
     raise _ByReference(f"{_shown(value)} is {what}")
+
+
+def _is_plain(value: list[Any]) -> bool:
+    """Whether a list holds nothing but its items and what may be asked about them."""
+    return vars(value).keys() <= {"_fields", "_kind"}
+
+
+def _found(value: Any, items: list[Any]) -> dict[str, Any]:
+    fields = None if value._fields is None else list(value._fields)
+    return {TAG: "found", "v": items, "c": name_of(type(value)), "of": value._kind, "f": fields}
 
 
 def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,11 +255,32 @@ def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
 
 def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
     kind = found_type(value["c"])
-    items = value["v"]
-    if kind is None or value.keys() != {TAG, "v", "c"} or not isinstance(items, list):
+    items, of, names = value["v"], value.get("of", "item"), value.get("f")
+    if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f"}:
         raise Unreadable(f"{value['c']!r:.100} is no list that is known here")
+    if not isinstance(items, list) or not isinstance(of, str) or not _are_names(names):
+        raise Unreadable(f"{value!r:.200} is no list of what was found")
     made: list[Any] = kind(_decoded(item, refer) for item in items)
+    if names is not None:
+        # What reads a field is a function and stays there; calls and events say where theirs are.
+        made._fields = {name: _field(of, name) for name in names}  # type: ignore[attr-defined]
+        made._kind = of  # type: ignore[attr-defined]
     return made
+
+
+def _are_names(names: object) -> bool:
+    return names is None or (
+        isinstance(names, list)
+        and all(isinstance(name, str) and not name.startswith("_") for name in names)
+    )
+
+
+def _field(of: str, name: str) -> Field:
+    if of == "call":
+        return CALL_FIELDS.get(name) or Field(read=lambda call: call.facts.get(name, ABSENT))
+    if of == "event" and name != "kind":
+        return Field(read=lambda event: event.data.get(name, ABSENT))
+    return Field()
 
 
 def _read_data(value: Mapping[str, Any], refer: Refer) -> Any:

@@ -58,20 +58,22 @@ _VALUES = _listed(
     "TopicPartitionOffset",
     broker__settings="Limits Settings",
     broker__views="GroupView MemberView TopicView",
-    kernel__app="Answer Problem",
-    kernel__clock="Fired",
-    kernel__journal="Call Event",
+    core__journal="Call Event",
+    core__timers="Fired",
+    http__app="Answer Problem",
     kv__model="Limits",
-    queue__dlq="DeadLetter",
-    queue__limits="Limits",
+    queue__delivery__replies="DeliveredRequest Reply",
+    queue__engine__cron="Schedule",
+    queue__engine__dead_letters="DeadLetter",
+    queue__engine__limits="Limits",
     queue__model="Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings Redaction",
-    queue__replies="DeliveredRequest Reply",
-    queue__schedule="Schedule",
     queue__settings="Settings",
     vector__settings="Approximation Limits",
 )
 """Dataclasses and named tuples that cross field by field."""
-_FOUND = _listed(kernel__journal="Found", queue__captured="Callbacks", queue__driving="Attempts")
+_FOUND = _listed(
+    core__found="Found", queue__capture__callbacks="Callbacks", queue__delivery__drivers="Attempts"
+)
 """Lists that are more than lists, and hold nothing but their items."""
 _CALL = frozenset(inspect.signature(Call).parameters) | {
     name for name in vars(Call) if name in Call.__annotations__ and name != "read_facts"
@@ -132,12 +134,12 @@ _BUILT_IN = {
 }
 _ERRORS = _listed(
     broker__errors="BrokerError",
-    kernel__errors="ContractError ServiceError",
+    core__errors="ContractError ServiceError",
     kv__errors="CommandError RestError",
-    queue__driving="NotIdle",
+    queue__delivery__drivers="NotIdle",
+    queue__delivery__replies="DestinationTimeout",
+    queue__delivery__sender="UnstubbedDestination",
     queue__errors="QueueError",
-    queue__replies="DestinationTimeout",
-    queue__sender="UnstubbedDestination",
     queue__settings="Loop",
     vector__errors="VectorError",
 )
@@ -178,34 +180,33 @@ _CAPTURE = (
 _LIST = "last only where"
 _DERIVED: Mapping[str, tuple[str, str]] = {
     "broker.handle:Broker": (f"{_EVERY_HANDLE} username", ""),
-    "broker.handle:BrokerFaults": ("active", "add claim close remove run"),
-    "kernel.fault:Fault": (
+    "faults.fault:Fault": (
         "description facts hits kind must_fire origin route seen skip taken_back times when",
         "apply matches wants",
     ),
-    "kernel.faults:FaultPlan": ("active", "add claim close remove run"),
+    "faults.plan:FaultPlan": ("active", "add claim close remove run"),
     "kv.handle:KVServer": (f"{_EVERY_HANDLE} dialect", ""),
-    "queue.capture:CallbackCapture": (f"{_CAPTURE} callbacks failures", ""),
-    "queue.captured:Callback": ("at_us failure headers problem raw request", ""),
-    "queue.captured:Captured": (
+    "queue.capture.handle:CallbackCapture": (f"{_CAPTURE} callbacks failures", ""),
+    "queue.capture.callbacks:Callback": ("at_us failure headers problem raw request", ""),
+    "queue.capture.callbacks:Captured": (
         "faults last only",
         "concerns has_next not_come restore saved take",
     ),
-    "queue.destinations:DestinationRoute": (
+    "queue.delivery.destinations:DestinationRoute": (
         "deliveries given prefix where",
         "aperform atake perform restore saved take",
     ),
-    "queue.destinations:Destinations": ("raise_exceptions", "close find restore runner saved"),
-    "queue.faults:QueueFaults": ("active", "add claim close remove run"),
+    "queue.delivery.destinations:Destinations": ("raise_exceptions", "close find restore runner saved"),
+    "queue.delivery.faults:QueueFaults": ("active", "add claim close remove run"),
     "queue.handle:Queue": (
         f"{_EVERY_HANDLE} delivery destinations leak_check signature_clock",
         "",
     ),
-    "queue.inspection:DeadLetterView": ("at id message", ""),
-    "queue.inspection:PublishedMessage": ("", ""),
-    "queue.inspection:ScheduleView": ("id", ""),
-    "queue.receiver:Destination": (_CAPTURE, ""),
-    "queue.scoped_faults:ScopedFaults": ("", ""),
+    "queue.views:DeadLetterView": ("at id message", ""),
+    "queue.views:PublishedMessage": ("", ""),
+    "queue.views:ScheduleView": ("id", ""),
+    "queue.delivery.destination_server:Destination": (_CAPTURE, ""),
+    "queue.capture.faults:ScopedFaults": ("", ""),
     "vector.handle:Pending": (_LIST, ""),
     "vector.handle:VectorIndex": (f"{_EVERY_HANDLE} read_only_token", ""),
 }
@@ -218,9 +219,9 @@ _IN_PROCESS = frozenset(
 """What no handle offers from afar."""
 _NAMED: Mapping[str, str] = {
     "cloud:Cloud": "allow clock env journal problems restore seed snapshot",
-    "kernel.clock:Clock": "advance advance_to_next anchor driving freeze mode move_to next_due "
+    "core.clock:Clock": "advance advance_to_next anchor driving freeze mode move_to next_due "
     "next_due_us now now_ms now_us resume rewind run_due settle wait_cap",
-    "kernel.journal:Journal": "add_event assert_called assert_not_called calls clear entries events "
+    "core.journal:Journal": "add_event assert_called assert_not_called calls clear entries events "
     "keep",
 }
 _OUTSIDE: Mapping[str, str] = {
@@ -262,7 +263,7 @@ def _surface(name: str) -> Surface:
     if short in _DERIVED:
         names |= set(_declared(kind)) - _IN_PROCESS - set(less.split())
     methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
-    if short == "queue.scoped_faults:ScopedFaults":
+    if short == "queue.capture.faults:ScopedFaults":
         # Each of its words is made when it is asked for.
         methods |= set(FaultPlan.words())
     # The with-block of a cloud is its owner's.

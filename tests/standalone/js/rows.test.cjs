@@ -1,7 +1,7 @@
 "use strict";
 const assert = require("node:assert");
 const test = require("node:test");
-const {Rows, oneAtATime} = require("../../../pytest_fakecloud/control/rows.js");
+const {Rows, oneAtATime} = require("../../../pytest_fakecloud/standalone/rows.js");
 
 const row = (number, done = true) => ({number, done});
 const turn = () => new Promise((resolve) => setImmediate(resolve));
