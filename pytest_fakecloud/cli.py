@@ -20,6 +20,7 @@ from .core.errors import ContractError
 from .core.journal import KEEP_BYTES
 from .core.private_files import make_private
 from .core.wording import brief
+from .services import by_word
 from .settings import MOST_PORT
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-SERVICES = {"kv": "kv_server", "vector": "vector_index", "broker": "broker", "queue": "queue"}
 VARIABLE = "PYTEST_FAKECLOUD_"
 JOURNAL_ENTRIES = 10_000
 """What a server that runs for weeks keeps of its past, unless told otherwise."""
@@ -126,13 +126,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
+    known = ", ".join(by_word())
     parser.add_argument(
         "services",
         nargs="*",
         metavar="SERVICE",
-        help=f"which fakes: {', '.join(SERVICES)} (default: all)",
+        help=f"which fakes: {known} (default: all)",
     ) if parser.prog.endswith("serve") else parser.add_argument(
-        "--services", metavar="NAMES", help=f"which fakes, comma-separated: {', '.join(SERVICES)}"
+        "--services", metavar="NAMES", help=f"which fakes, comma-separated: {known}"
     )
     parser.add_argument("--config", metavar="FILE", help="a TOML file with these options")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
@@ -146,7 +147,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--control-port", type=int, help="port of control API and console")
     parser.add_argument("--control-token", help="token of the control API (default: random)")
-    for name in SERVICES:
+    for name in by_word():
         parser.add_argument(f"--{name}-port", type=int, help=f"port of {name} (default: any free)")
         parser.add_argument(f"--{name}-token", help=f"token of {name} (default: random)")
         parser.add_argument(
@@ -190,9 +191,10 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     def number(name: str, most: int | None = None) -> int | None:
         return _number(*found(name), most)
 
+    known = by_word()
     services: dict[str, dict[str, Any]] = {}
     names = _names(*found("services"))
-    for name in SERVICES:
+    for name in known:
         for flag in (name, f"{name}_port", f"{name}_token"):
             if name not in names and flags[flag] not in (None, []):
                 raise Usage(
@@ -215,9 +217,9 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
             if chosen is not None:
                 settings[key] = chosen
         services[name] = settings
-        called = settings.get("name", SERVICES[name])
+        called = settings.get("name", known[name].fixture)
         if any(
-            called == one.get("name", SERVICES[other])
+            called == one.get("name", known[other].fixture)
             for other, one in services.items()
             if other != name
         ):
@@ -241,14 +243,15 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
 
 def _names(value: Any, where: str) -> list[str]:
     """Which services, from a list or a text with commas; all of them unless told."""
+    services = by_word()
     if value is None:
-        return list(SERVICES)
+        return list(services)
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise Usage(f"{where}={value!r} is no list of names")
     names = [word.strip() for word in words if word.strip()]
-    unknown = [name for name in names if name not in SERVICES]
-    known = ", ".join(SERVICES)
+    unknown = [name for name in names if name not in services]
+    known = ", ".join(services)
     if unknown:
         raise Usage(f"{', '.join(unknown)} is no service; the services are: {known}")
     if not names:
@@ -313,13 +316,13 @@ def _file(path: Path) -> dict[str, Any]:
         "clock",
         "tls",
     }
-    known |= {"journal", "journal_bytes", "journal_entries", "json", *SERVICES}
+    known |= {"journal", "journal_bytes", "journal_entries", "json", *by_word()}
     unknown = sorted(set(content) - known)
     if unknown:
         raise Usage(
             f"{path}: {', '.join(unknown)} is unknown; known are: {', '.join(sorted(known))}"
         )
-    for name in SERVICES:
+    for name in by_word():
         if not isinstance(content.get(name, {}), dict):
             raise Usage(f"{path}: {name} is a table of settings, not {content[name]!r}")
     return content
@@ -356,7 +359,7 @@ def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]
             cloud.journal.keep_bytes = options["journal_bytes"]
         for name, settings in options["services"].items():
             place = {"host": options["host"], **settings}
-            cloud.start(SERVICES[name], place)
+            cloud.start(by_word()[name].fixture, place)
         if options["journal_entries"] is not None:
             cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
         app = ControlApp(
@@ -414,7 +417,9 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
         try:
             process = subprocess.Popen(command, env=environment)
         except OSError as error:
-            hint = " (which fakes to start is said by --services)" if command[0] in SERVICES else ""
+            hint = (
+                " (which fakes to start is said by --services)" if command[0] in by_word() else ""
+            )
             print(
                 f"pytest-fakecloud: cannot run {command[0]}: {error.strerror}{hint}",
                 file=sys.stderr,
@@ -441,7 +446,7 @@ def _make_writable(journal: Path) -> None:
 
 
 def _write_journal(cloud: Cloud, journal: Path) -> bool:
-    from .standalone.recordings import write
+    from .recordings import write
 
     try:
         write(cloud, journal)

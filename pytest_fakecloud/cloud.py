@@ -3,63 +3,38 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import secrets
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from .any_cloud import PROBLEM_KINDS, AnyCloud, found_handles
 from .core.clock import STANDS, Clock, Mode
 from .core.dispatch import Dispatcher
-from .core.errors import ContractError, check_function, shown
+from .core.errors import ContractError, shown
+from .core.found import Found
 from .core.ids import Ids
-from .core.journal import Found, Journal
+from .core.journal import Journal
+from .core.matching import Query, nearest
 from .core.problems import Problem, Problems
 from .core.timeparse import Instant
-from .handle import (
-    Context,
-    Delivery,
-    Handle,
-    Snapshot,
-)
+from .handle import Context, Delivery, Gone, Handle, Snapshot
+from .services import find, handle_class
 from .settings import PLACE_SETTINGS, check_settings
 from .transport.patches import changes
 
 if TYPE_CHECKING:
-    from .broker.handle import Broker
-    from .failures import Failures
-    from .kv.handle import KVServer
-    from .queue.capture.handle import CallbackCapture, Destination
-    from .queue.handle import Queue
-    from .standalone.recordings import Differences
+    from .failures import FailureOptions, Failures
     from .standalone.remote import RemoteCloud
     from .transport.intercept import Interception
     from .transport.tls import Authority
-    from .vector.handle import VectorIndex
 
-__all__ = ["PROBLEM_KINDS", "SERVICES", "Cloud", "CloudSnapshot"]
+__all__ = ["Cloud", "CloudSnapshot", "Transport"]
 
 Transport = Literal["socket", "inprocess"]
-PROBLEM_KINDS = ("unrouted", "unstubbed", "bug", "unused_fault", "unmet")
-
-SERVICES: Mapping[str, tuple[str, str]] = {
-    "kv_server": ("pytest_fakecloud.kv.handle", "KVServer"),
-    "vector_index": ("pytest_fakecloud.vector.handle", "VectorIndex"),
-    "broker": ("pytest_fakecloud.broker.handle", "Broker"),
-    "queue": ("pytest_fakecloud.queue.handle", "Queue"),
-    "callback_capture": ("pytest_fakecloud.queue.capture.handle", "CallbackCapture"),
-    "destination": ("pytest_fakecloud.queue.capture.handle", "Destination"),
-}
-"""Fixture name to the module and class of its handle; imported when first asked for."""
-
-DELIVERS = "queue"
-"""The fixture whose handles have work for the thread in the background."""
-SHORTCUTS = ("kv_server", "vector_index", "broker", "queue")
-"""Fixtures whose handles can be reached in process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +44,7 @@ class CloudSnapshot:
     handles: Mapping[str, Snapshot]
 
 
-class Cloud:
+class Cloud(AnyCloud):
     """Fakes of cloud services that share one clock and one seed.
 
     ``seed`` makes ids and randomness repeatable (a random one is chosen, and kept in ``seed``,
@@ -108,23 +83,20 @@ class Cloud:
         _check_switches(process_time=process_time, tls=tls, share_tls_context=share_tls_context)
         if process_time and clock == "running":
             raise ContractError(f"clock='running' is refused: {STANDS}")
-        self.seed = secrets.randbits(32) if seed is None else seed
-        self.clock = Clock(now, clock)
-        self.journal = Journal(self.clock.now_us)
+        super().__init__()
+        self._seed = secrets.randbits(32) if seed is None else seed
+        self._clock = Clock(now, clock)
+        self._journal = Journal(self._clock.now_us)
         self._recorded = Problems()
-        self._allowed: list[tuple[str, dict[str, object]]] = []
-        self._context = Context(self.clock, Ids(self.seed), self.journal, self._recorded, delivery)
-        self.gone = self._context.gone
+        self._allowed: list[tuple[str, Query]] = []
+        self._context = Context(
+            self._clock, Ids(self._seed), self._journal, self._recorded, delivery
+        )
         self._starting = threading.RLock()
         self._dispatcher: Dispatcher | None = None
-        self._listeners: list[Callable[[Handle], None]] = []
         self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
-        self.authority: Authority | None = None
-        self.fixture_settings: Mapping[str, Any] = {}
-        """Settings of the fixtures' handles, by fixture name."""
-        self._fixture_handles: dict[str, Handle] = {}
-        self.closed = False
+        self._authority: Authority | None = None
         try:
             self._changes = changes(
                 shares_tls_context=share_tls_context, in_process=self._in_process
@@ -134,13 +106,13 @@ class Cloud:
             if tls:
                 from .transport.tls import Authority
 
-                self.authority = Authority()
-                self._context.tls = self.authority.server_context
-                self._exits.append(self.authority.close)
+                self._authority = Authority()
+                self._context.tls = self._authority.server_context
+                self._exits.append(self._authority.close)
             if process_time:
                 from .process_time import ProcessTime
 
-                steering = ProcessTime(self.clock)
+                steering = ProcessTime(self._clock)
                 steering.start()
                 self._exits.append(steering.stop)
         except BaseException:
@@ -160,12 +132,11 @@ class Cloud:
     def _intercept(self, handle: Handle, origin: str) -> Interception:
         from .transport.intercept import Interception
 
-        return Interception(handle, origin, self.authority.ca_file if self.authority else None)
+        return Interception(handle, origin, self._authority.ca_file if self._authority else None)
 
     def _open_transport(self, handle: Handle) -> None:
         self._changes.refresh()
-        app = getattr(handle, "_app", None)
-        if self._in_process and app is not None and handle.fixture in SHORTCUTS:
+        if self._in_process and find(handle.fixture).in_process:
             from .transport.inprocess import origins
 
             origins.add(handle._mount)
@@ -182,36 +153,32 @@ class Cloud:
 
         return connect(url, token)
 
+    @property
+    def seed(self) -> int | str:
+        """What all randomness comes from."""
+        return self._seed
+
     def reseed(self, seed: int | str) -> None:
         """Start all randomness over from another seed; raises ``ContractError`` for what is none."""
         self._context.ids.reseed(seed)
-        self.seed = seed
+        self._seed = seed
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of all fakes."""
+        return self._clock
+
+    @property
+    def journal(self) -> Journal:
+        """What happened on all fakes."""
+        return self._journal
+
+    @property
+    def authority(self) -> Authority | None:
+        """The authority of HTTPS, None without ``tls=True``."""
+        return self._authority
 
     # -- handles ---------------------------------------------------------------------------------
-
-    def kv_server(self, **settings: Any) -> KVServer:
-        """Start one more key-value server."""
-        return cast("KVServer", self.start("kv_server", settings))
-
-    def vector_index(self, **settings: Any) -> VectorIndex:
-        """Start one more vector index."""
-        return cast("VectorIndex", self.start("vector_index", settings))
-
-    def broker(self, **settings: Any) -> Broker:
-        """Start one more broker."""
-        return cast("Broker", self.start("broker", settings))
-
-    def queue(self, **settings: Any) -> Queue:
-        """Start one more queue."""
-        return cast("Queue", self.start("queue", settings))
-
-    def callback_capture(self, **settings: Any) -> CallbackCapture:
-        """Start one more receiver of callbacks."""
-        return cast("CallbackCapture", self.start("callback_capture", settings))
-
-    def destination(self, **settings: Any) -> Destination:
-        """Start one more pytest-httpserver on the hub."""
-        return cast("Destination", self.start("destination", settings))
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         """Start a handle by the name of its fixture; unknown settings are a ``ContractError``.
@@ -234,23 +201,24 @@ class Cloud:
     def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         if self.closed:
             raise ContractError("this cloud is closed: make a new one")
-        handle_class = _handle_class(_service(fixture))
+        service = find(fixture)
+        made_by = handle_class(service)
         if not isinstance(settings, Mapping):
             raise ContractError(
                 f"{shown(settings)} are no settings of {fixture}: give a dict, empty for none"
             )
         if settings:
-            check_settings(fixture, handle_class, settings)
+            check_settings(fixture, made_by, settings)
         own = {key: value for key, value in settings.items() if key not in PLACE_SETTINGS}
         with self._starting:
-            if self._dispatcher is None and fixture == DELIVERS:
-                self._dispatcher = Dispatcher(self.clock, self._delivery_failed)
+            if self._dispatcher is None and service.delivers:
+                self._dispatcher = Dispatcher(self._clock, self._delivery_failed)
             self._context.place = {
                 key: settings[key] for key in ("host", "port") if settings.get(key) is not None
             }
             self._context.wanted_token = settings.get("token")
             try:
-                handle = handle_class(self._context, **own)
+                handle = made_by(self._context, **own)
             finally:
                 self._context.place, self._context.wanted_token = {}, None
         self._open_transport(handle)
@@ -259,11 +227,11 @@ class Cloud:
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """The one handle of a fixture in this cloud, started with the fixture's settings.
+        """Return the one handle of a fixture in this cloud, started with the fixture's settings.
 
         Raises ``ContractError`` for a name that is no fixture's.
         """
-        handle = self._fixture_handles.get(_service(fixture))
+        handle = self._fixture_handles.get(find(fixture).fixture)
         if handle is None:
             if not isinstance(self.fixture_settings, Mapping):
                 raise ContractError(
@@ -277,11 +245,12 @@ class Cloud:
     @property
     def handles(self) -> Found[Handle]:
         """The open handles, in the order they were started."""
-        return Found(self._context.handles)
+        return found_handles(self._context.handles)
 
-    def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
-        """Call the listener with each handle started from now on, until the result is called."""
-        return listen(self._listeners, listener)
+    @property
+    def gone(self) -> Gone:
+        """What reports need of handles that are closed."""
+        return self._context.gone
 
     @property
     def env(self) -> dict[str, str]:
@@ -290,8 +259,8 @@ class Cloud:
         for handle in self._context.handles:
             for name, value in handle.env.items():
                 merged.setdefault(name, value)
-        if self.authority is not None:
-            merged.update(self.authority.variables)
+        if self._authority is not None:
+            merged.update(self._authority.variables)
         return merged
 
     # -- problems --------------------------------------------------------------------------------
@@ -305,29 +274,25 @@ class Cloud:
         return Found(problem for problem in found if not self._covers(problem))
 
     def allow(self, kind: str, **where: object) -> None:
-        """Do not count a kind of problem, or only those whose facts are as given.
+        """Do not count a kind of problem, or only those whose facts agree with what is given.
 
         ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``where``
-        names facts such as ``path=`` or ``url=`` (a callable is a predicate).
+        names facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
+        function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
+        none of, naming the nearest.
         """
-        if kind not in PROBLEM_KINDS:
+        __tracebackhide__ = True
+        if not isinstance(kind, str) or kind not in PROBLEM_KINDS:
+            near = nearest(kind, PROBLEM_KINDS) if isinstance(kind, str) else ""
             raise ContractError(
-                f"{shown(kind)} is no kind of problem; the kinds are: {', '.join(PROBLEM_KINDS)}"
+                f"{shown(kind)} is no kind of problem{near}; "
+                f"the kinds are: {', '.join(PROBLEM_KINDS)}"
             )
-        self._allowed.append((kind, where))
+        query = Query(where, PROBLEM_KINDS[kind], f"the problem {kind!r}")
+        self._allowed.append((kind, query))
 
     def _covers(self, problem: Problem) -> bool:
-        for kind, where in self._allowed:
-            if kind == problem.kind and all(
-                (
-                    wanted(problem.facts.get(name))
-                    if callable(wanted)
-                    else problem.facts.get(name) == wanted
-                )
-                for name, wanted in where.items()
-            ):
-                return True
-        return False
+        return any(kind == problem.kind and query(problem.facts) for kind, query in self._allowed)
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -349,7 +314,7 @@ class Cloud:
             handle.reset()
         self._recorded.clear()
         self._allowed.clear()
-        self.journal.clear()
+        self._journal.clear()
         self.gone.clear()
 
     def keep_only(self, known: Iterable[Handle]) -> None:
@@ -374,34 +339,28 @@ class Cloud:
         """
         for handle in self._context.handles:
             handle.end_connections()
-        self.clock.rewind(now, clock)
+        self._clock.rewind(now, clock)
         self.reset()
 
-    def every_failure(self, run: Callable[[], object], **options: Any) -> Failures:
+    def every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Failures:
         """Rerun code once per call it makes, failing another call each time.
 
         See ``failures.every_failure`` for the options ``services``, ``faults``, ``status`` and
         ``check``, and for what counts as a broken promise.
         """
+        __tracebackhide__ = True
         from .failures import every_failure
 
         return every_failure(self, run, **options)
 
-    def replay(self, file: str | Path, **options: Any) -> Differences:
-        """Send a recorded session (HAR) to the fakes and compare the answers.
+    async def _every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Failures:
+        from .failures import every_failure_async
 
-        See ``control.record.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
-        """
-        if not isinstance(file, str | Path):
-            raise ContractError(f"{shown(file)} is no file: give the path of an HTTP archive (HAR)")
-        from .standalone.recordings import replay
-
-        return replay(self, file, **options)
-
-    @property
-    def aio(self) -> AioCloud:
-        """The calls that run code or drive the clock, awaitable."""
-        return AioCloud(self)
+        return await every_failure_async(self, run, **options)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -427,50 +386,9 @@ class Cloud:
                 stacklevel=4,
             )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
-        return (
-            f"<Cloud seed={self.seed!r} {self.clock.mode} {self.clock.now().isoformat()}: {names}>"
-        )
-
-
-class AioCloud:
-    """Awaitable twins of a cloud's calls, for asyncio and trio."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
-
-    async def every_failure(self, run: Callable[[], object], **options: Any) -> Failures:
-        """``Cloud.every_failure`` for code that is awaited."""
-        from .failures import every_failure_async
-
-        return await every_failure_async(self._cloud, run, **options)
-
-    async def replay(self, file: str | Path, **options: Any) -> Differences:
-        """``Cloud.replay``, awaitable."""
-        from .core.aio import in_thread
-
-        return await in_thread(self._cloud.replay, file, **options)
-
-
-def listen(
-    listeners: list[Callable[[Handle], None]], listener: Callable[[Handle], None]
-) -> Callable[[], None]:
-    """Add a listener to those that hear of new handles; the result takes it off again."""
-    check_function(listener, "that takes a handle")
-    listeners.append(listener)
-
-    def stop() -> None:
-        if listener in listeners:
-            listeners.remove(listener)
-
-    return stop
+        return f"<Cloud seed={self._seed!r} {self._clock.mode} {self._clock.now().isoformat()}: {names}>"
 
 
 def _call_all(ends: Iterable[Callable[[], object]]) -> None:
@@ -490,17 +408,3 @@ def _check_switches(**switches: object) -> None:
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise ContractError(f"{name}={shown(value)} is no switch: give True or False")
-
-
-def _service(fixture: str) -> str:
-    if not isinstance(fixture, str) or fixture not in SERVICES:
-        raise ContractError(
-            f"{shown(fixture)} is no service; the services are: {', '.join(SERVICES)}"
-        )
-    return fixture
-
-
-@cache
-def _handle_class(fixture: str) -> type[Handle]:
-    module, name = SERVICES[fixture]
-    return cast("type[Handle]", getattr(importlib.import_module(module), name))

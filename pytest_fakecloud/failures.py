@@ -5,21 +5,37 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from .core.errors import ContractError, shown
 from .core.journal import Call, Found
 from .core.wording import never_awaited
 
 if TYPE_CHECKING:
-    from .cloud import Cloud
+    from .fakes import Fakes
     from .handle import Handle
 
-__all__ = ["Failure", "FailureName", "Failures", "every_failure", "every_failure_async"]
+__all__ = [
+    "Failure",
+    "FailureName",
+    "FailureOptions",
+    "Failures",
+    "every_failure",
+    "every_failure_async",
+]
 
 FailureName = Literal["answer", "drop", "lose_answer"]
 FAILURES: tuple[FailureName, ...] = ("answer", "drop", "lose_answer")
 MOST_CALLS = 1_000
+
+
+class FailureOptions(TypedDict, total=False):
+    """The options of ``every_failure``."""
+
+    services: str | Iterable[str] | None
+    faults: FailureName | Sequence[FailureName]
+    status: int
+    check: Callable[[], object] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +75,8 @@ class Failures(Found[Failure]):
         return Found(failure for failure in self if not failure.held)
 
     def assert_held(self) -> None:
-        """Fails when the promise was broken in any run, listing all of them."""
+        """Fail when the promise was broken in any run, listing all of them."""
+        __tracebackhide__ = True
         if self.broken:
             listing = "\n".join(f"  {shown(failure)}" for failure in self)
             raise AssertionError(
@@ -68,7 +85,7 @@ class Failures(Found[Failure]):
 
 
 def every_failure(
-    cloud: Cloud,
+    cloud: Fakes,
     run: Callable[[], object],
     *,
     services: str | Iterable[str] | None = None,
@@ -86,11 +103,12 @@ def every_failure(
 
     Raises ``ContractError`` when the code makes no call, and whatever the undisturbed run raises.
     """
+    __tracebackhide__ = True
     return _driven(_plan(cloud, run, services, faults, status, check))
 
 
 async def every_failure_async(
-    cloud: Cloud,
+    cloud: Fakes,
     run: Callable[[], object],
     *,
     services: str | Iterable[str] | None = None,
@@ -145,7 +163,7 @@ def _driven(plan: _Plan) -> Failures:
 
 
 def _plan(
-    cloud: Cloud,
+    cloud: Fakes,
     run: Callable[[], object],
     services: str | Iterable[str] | None,
     faults: FailureName | Sequence[FailureName],
@@ -243,7 +261,7 @@ def _names(what: str, given: str | Iterable[str]) -> list[str]:
     return names
 
 
-def _chosen(cloud: Cloud, services: str | Iterable[str] | None) -> list[Handle]:
+def _chosen(cloud: Fakes, services: str | Iterable[str] | None) -> list[Handle]:
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:
         return handles

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .services import SERVICES, by_word
 from .session import (
-    SERVICE_NAMES,
     Run,
     ask_for_settings,
     begin,
@@ -29,8 +29,8 @@ from .session import (
 )
 
 if TYPE_CHECKING:
+    from .any_cloud import AnyCloud
     from .broker.handle import Broker
-    from .cloud import Cloud
     from .kv.handle import KVServer
     from .queue.capture.handle import CallbackCapture, Destination
     from .queue.handle import Queue
@@ -109,11 +109,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "fakecloud_early",
         "fakes to start, with their environment variables, before conftests and the settings of "
-        "the application are imported: names out of 'kv_server vector_index broker queue'; "
+        f"the application are imported: names out of '{' '.join(_early())}'; "
         "implies fakecloud_scope = session",
         type="args",
         default=[],
     )
+
+
+def _early() -> list[str]:
+    """The services whose variables an application reads: those that may be started early."""
+    return [service.fixture for service in by_word().values()]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -121,7 +126,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, tls=, "
-        "kv_server={...}, vector_index={...}, broker={...}, queue={...}): settings of this test's fakes",
+        + ", ".join(f"{fixture}={{...}}" for fixture in SERVICES)
+        + "): settings of this test's fakes",
     )
     check_settings(config)
     begin(config)
@@ -132,11 +138,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before anybody imports conftests or an application's settings."""
     early = early_config.getini("fakecloud_early")
     if early:
-        unknown = [name for name in early if name not in SERVICE_NAMES]
+        known = _early()
+        unknown = [name for name in early if name not in known]
         if unknown:
             raise pytest.UsageError(
                 f"fakecloud_early: {', '.join(unknown)} is no service; "
-                f"the services are: {', '.join(SERVICE_NAMES)}"
+                f"the services are: {', '.join(known)}"
             )
         # Without a configured run, as where a conftest cannot be imported, there is no other end.
         early_config.add_cleanup(partial(end, early_config))
@@ -234,7 +241,7 @@ def _failure(run: Run) -> BaseException | None:
     return failure
 
 
-def _warn_of_refused_clients(cloud: Cloud) -> None:
+def _warn_of_refused_clients(cloud: AnyCloud) -> None:
     if not any(call.status == 401 for call in cloud.journal.calls()):
         return
     from .reporting.section import refused
@@ -279,8 +286,8 @@ def _explain(
     names = [item.nodeid, f"{item.nodeid} (session)"]
     if run.recordings and (in_call or (call.when == "setup" and report.failed)):
         from .core.errors import telling
+        from .recordings import write as record
         from .reporting.page import file_name
-        from .standalone.recordings import write as record
 
         for cloud, name in zip(clouds, names, strict=False):
             with telling(f"the recording of {name} could not be written", _warn):
@@ -298,7 +305,7 @@ def _explain(
 
 def _told(
     run: Run,
-    cloud: Cloud,
+    cloud: AnyCloud,
     name: str,
     item: pytest.Item,
     call: pytest.CallInfo[None],
@@ -345,7 +352,7 @@ def fakecloud_session_settings() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def fakecloud_session(
     pytestconfig: pytest.Config, fakecloud_session_settings: dict[str, Any]
-) -> Cloud:
+) -> AnyCloud:
     """A Cloud that lives as long as the run, for session fixtures of your own.
 
     Its handles keep address and credentials and return to their baseline before each test:
@@ -355,7 +362,7 @@ def fakecloud_session(
 
 
 @pytest.fixture
-def fakecloud() -> Cloud:
+def fakecloud() -> AnyCloud:
     """The test's Cloud: its clock, its seed, and more fakes than the fixtures give.
 
     ``fakecloud.clock.advance("24h")`` moves time for all fakes of the test;
@@ -456,8 +463,8 @@ def fakecloud_queue() -> Queue:
 
 @pytest.fixture
 def fakecloud_env(
-    fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> Generator[Cloud, None, None]:
+    fakecloud: AnyCloud, monkeypatch: pytest.MonkeyPatch
+) -> Generator[AnyCloud, None, None]:
     """Set the environment variables the official clients read, for every fake of the test.
 
     A fake started later sets its own at that moment; the first fake of a service has the names.

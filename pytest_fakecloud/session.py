@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from .services import SERVICES
+
 if TYPE_CHECKING:
+    from .any_cloud import AnyCloud
     from .cloud import Cloud
     from .standalone.remote import RemoteCloud
     from .transport.patches import Changes
 
 __all__ = [
-    "SERVICE_NAMES",
     "Run",
     "ask_for_settings",
     "begin",
@@ -29,7 +31,6 @@ __all__ = [
     "run_of",
 ]
 
-SERVICE_NAMES = ("kv_server", "vector_index", "broker", "queue")
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
 SERVERS_OWN_SETTINGS = ("process_time", "tls")
@@ -45,13 +46,6 @@ BECAUSE_OF_WORKERS = (
     "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
     "each test returns all of it to its baseline, under the others' feet. Leave out -n, run with "
     "fakes of the tests' own process, or give each worker a server (config.option.fakecloud_url)"
-)
-FIXTURES = frozenset(
-    (
-        *SERVICE_NAMES,
-        *("callback_capture", "destination", "fakecloud", "fakecloud_env"),
-        *("fakecloud_kv", "fakecloud_vector", "fakecloud_broker", "fakecloud_queue"),
-    )
 )
 SETTINGS = "fakecloud_settings"
 CHOICES = {
@@ -158,11 +152,11 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.item: pytest.Item | None = None
-        self.cloud: Cloud | None = None
+        self.cloud: AnyCloud | None = None
         self.told = False
         self.strict: tuple[str, ...] = ()
         self.early: tuple[str, ...] = ()
-        self._long: Cloud | None = None
+        self._long: AnyCloud | None = None
         self._environment = pytest.MonkeyPatch()
         self._known: list[Any] | None = None
         self._seed: Any = "session"
@@ -170,6 +164,12 @@ class Run:
         self._kept: Changes | None = None
 
     # -- options ---------------------------------------------------------------------------------
+
+    @cached_property
+    def fixtures(self) -> frozenset[str]:
+        """The names of all fixtures that give fakes."""
+        aliases = (service.alias for service in SERVICES.values() if service.alias is not None)
+        return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
 
     @cached_property
     def journal_when(self) -> str:
@@ -240,7 +240,7 @@ class Run:
 
     # -- the test's cloud ------------------------------------------------------------------------
 
-    def test_cloud(self) -> Cloud:
+    def test_cloud(self) -> AnyCloud:
         """The cloud of the test that runs, made by whichever of its fixtures asks first.
 
         Not through the fixture ``fakecloud``, because each fixture more costs a test some 40 us.
@@ -255,7 +255,7 @@ class Run:
             given = _given_to(item, own)
             if self._url is None:
                 _refuse(given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION)
-            cloud: Cloud = _fixture_value(item, "fakecloud_session")
+            cloud: AnyCloud = _fixture_value(item, "fakecloud_session")
             if self._url is not None:
                 _refuse(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
                 cast("RemoteCloud", cloud).adapt({name: settings[name] for name in given})
@@ -279,7 +279,7 @@ class Run:
         """Whether any fake is about that a report could tell of."""
         return self.cloud is not None or self._long is not None
 
-    def clouds(self) -> list[Cloud]:
+    def clouds(self) -> list[AnyCloud]:
         """The clouds the test used: its own, and the run's if anything happened there.
 
         An application that read its settings at import calls fakes that its tests never name.
@@ -312,7 +312,7 @@ class Run:
 
     # -- the cloud that outlives tests -----------------------------------------------------------
 
-    def long_cloud(self, settings: Mapping[str, Any] | None = None) -> Cloud:
+    def long_cloud(self, settings: Mapping[str, Any] | None = None) -> AnyCloud:
         """The cloud that lives as long as the run; made when first asked for."""
         if self._long is None and self._url is not None:
             from .cloud import Cloud
@@ -361,7 +361,7 @@ class Run:
         self.item = item
         self.cloud = None
         self.told = False
-        if self._kept is not None and FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        if self._kept is not None and self.fixtures.isdisjoint(getattr(item, "fixturenames", ())):
             self._take_changes_back()
         if not self._seed_is_given:
             self._seed = self._defaults["seed"] or item.nodeid
@@ -393,7 +393,7 @@ class Run:
             self._long.close()
 
 
-def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Set the variables of a cloud's handles, and of those it starts until the result is called.
 
     The cloud may outlive the test, and what is set for the next one nobody would take back.
@@ -415,17 +415,37 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
 
 
 def _merge(settings: dict[str, Any], name: str, value: Any) -> None:
-    known = (*GENERAL_SETTINGS, *SERVICE_NAMES)
+    known = (*GENERAL_SETTINGS, *SERVICES)
     if name not in known:
-        raise misuse(f"fakecloud has no setting {name!r}; the settings are: {', '.join(known)}")
+        from .core.matching import nearest
+
+        raise misuse(
+            f"fakecloud has no setting {name!r}{nearest(name, known)}; "
+            f"the settings are: {', '.join(known)}"
+        )
     if name == "env" and not isinstance(value, bool):
         raise misuse(f"env={value!r} is no switch: give True or False")
-    if name not in SERVICE_NAMES:
+    if name not in SERVICES:
         settings[name] = value
     elif isinstance(value, Mapping):
+        _check_service_settings(name, value)
         settings[name] = {**settings.get(name, {}), **value}
     else:
         raise misuse(f"the setting {name} is a dict of that service's settings, got {value!r}")
+
+
+def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that a service has not, also where no fixture of the test starts it."""
+    if not settings:
+        return
+    from .core.errors import ContractError
+    from .services import handle_class
+    from .settings import check_settings as check
+
+    try:
+        check(name, handle_class(SERVICES[name]), settings)
+    except ContractError as error:
+        raise misuse(str(error)) from None
 
 
 def _kinds_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -445,10 +465,10 @@ def _kinds_of_text(text: str) -> tuple[str, ...]:
 
 def _kinds(value: object) -> tuple[str, ...]:
     """The kinds of problem that fail a test, out of a bool or names."""
-    from .cloud import PROBLEM_KINDS
+    from .any_cloud import PROBLEM_KINDS
 
     if isinstance(value, bool):
-        return PROBLEM_KINDS if value else ()
+        return tuple(PROBLEM_KINDS) if value else ()
     kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
     unknown = [kind for kind in kinds if kind not in PROBLEM_KINDS]
     if unknown:
@@ -488,7 +508,8 @@ def ask_for_settings(metafunc: pytest.Metafunc) -> None:
     pytest takes parameters only for what a test asks for by the time it is collected. Not every
     test asks, because that would cost each some 20 us.
     """
-    if SETTINGS in metafunc.fixturenames or FIXTURES.isdisjoint(metafunc.fixturenames):
+    fixtures = run_of(metafunc.config).fixtures
+    if SETTINGS in metafunc.fixturenames or fixtures.isdisjoint(metafunc.fixturenames):
         return
     definition = metafunc.definition
     if not (_is_overridden(definition) or _is_parametrized(definition)):

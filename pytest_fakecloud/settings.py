@@ -5,14 +5,22 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from .core.errors import ContractError, shown
 
-__all__ = ["MOST_PORT", "PLACE_SETTINGS", "check_settings", "setting_names"]
+__all__ = ["MOST_PORT", "PLACE_SETTINGS", "PlaceSettings", "check_settings", "setting_names"]
 
-PLACE_SETTINGS = ("host", "port", "token")
-"""Settings that every handle takes besides its own."""
+
+class PlaceSettings(TypedDict, total=False):
+    """What every handle takes besides its own settings: where it stands, and how one gets in."""
+
+    host: str | None
+    port: int | None
+    token: str | None
+
+
+PLACE_SETTINGS = tuple(PlaceSettings.__annotations__)
 MOST_PORT = 65_535
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "None": ("None", lambda value: value is None),

@@ -22,7 +22,7 @@ _KEPT = (
     "qstash",
     "pytest_fakecloud.broker.handle",
     "pytest_fakecloud.cloud",
-    "pytest_fakecloud.standalone.recordings",
+    "pytest_fakecloud.recordings",
     "pytest_fakecloud.failures",
     "pytest_fakecloud.reporting.hints",
     "pytest_fakecloud.kv.handle",

@@ -18,7 +18,7 @@ import pytest
 from pytest_fakecloud.services import SERVICES
 
 PACKAGE = Path(__file__).parent.parent / "pytest_fakecloud"
-NAMES = sorted({service.module.split(".")[1] for service in SERVICES})
+NAMES = sorted({service.handle.split(".")[1] for service in SERVICES.values()})
 
 FLOORS = (
     ("core",),
@@ -27,10 +27,12 @@ FLOORS = (
     ("transport",),
     ("settings", "handle"),
     tuple(NAMES),
-    ("services",),
+    ("services", "fakes"),
     ("failures", "reporting", "process_time"),
-    ("cloud",),
+    ("recordings",),
+    ("any_cloud",),
     ("standalone",),
+    ("cloud",),
     ("session",),
     ("plugin", "cli"),
     ("__main__",),

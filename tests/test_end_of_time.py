@@ -14,10 +14,10 @@ import urllib3
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.recordings import write as record
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.section import section
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
-from pytest_fakecloud.standalone.recordings import write as record
 
 LAST = "9999-12-31T23:59:59.999999Z"
 ENDS = [

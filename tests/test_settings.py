@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud import SERVICES, _handle_class
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.services import SERVICES, find, handle_class
 from pytest_fakecloud.settings import setting_names
 
 VALUES: tuple[Any, ...] = (
@@ -21,7 +21,7 @@ VALUES: tuple[Any, ...] = (
 def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> None:
     refused = 0
     with Cloud(seed=1) as cloud:
-        for name in (*setting_names(_handle_class(fixture)), "host", "port", "token"):
+        for name in (*setting_names(handle_class(find(fixture))), "host", "port", "token"):
             for value in VALUES:
                 try:
                     cloud.start(fixture, {name: value}).close()

@@ -27,6 +27,7 @@ Profile = Literal["free", "payg"]
 class QueueSettings(TypedDict, total=False):
     """The settings of a ``Queue``, which says what each of them means."""
 
+    name: str | None
     delivery: DeliveryMode | None
     unstubbed: Unstubbed
     raise_exceptions: bool
@@ -51,10 +52,17 @@ class QueueSettings(TypedDict, total=False):
     leak_check: LeakCheck
 
 
-class CaptureSettings(TypedDict, total=False):
+class CallbackCaptureSettings(TypedDict, total=False):
     """The settings of a ``CallbackCapture``, which says what each of them means."""
 
+    name: str | None
     keys: Mapping[str, str] | None
+
+
+class DestinationSettings(TypedDict, total=False):
+    """The settings of a ``Destination``."""
+
+    name: str | None
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -9,7 +9,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
+    from ..fakes import Fakes
 
 __all__ = ["hints", "suspicions"]
 
@@ -98,7 +98,7 @@ _CAUSE, _CONTEXT, _ARGS = (
 _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
-def hints(cloud: Cloud, error: BaseException) -> list[str]:
+def hints(cloud: Fakes, error: BaseException) -> list[str]:
     """What stood between the test and its fakes, and how to let requests through."""
     found = []
     for one in _chain(error):
@@ -116,7 +116,7 @@ def hints(cloud: Cloud, error: BaseException) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def suspicions(cloud: Cloud, fixtures: Iterable[str], names: Iterable[object]) -> list[str]:
+def suspicions(cloud: Fakes, fixtures: Iterable[str], names: Iterable[object]) -> list[str]:
     """What may have stood between a test and those of its fakes that nobody called.
 
     ``fixtures`` are the test's, ``names`` the values its module knows: an application may well have

@@ -13,8 +13,8 @@ from ..core.journal import ITEMS_OF_CUT
 from ..handle import secrets_of
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
     from ..core.journal import Call
+    from ..fakes import Fakes
 
 __all__ = ["HIDDEN", "Mask", "hides_words"]
 
@@ -50,7 +50,7 @@ def _may_have_lost_a_secret(call: Call) -> bool:
 class Mask:
     """Takes the credentials of a cloud's fakes out of texts, in every spelling they travel in."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: Fakes) -> None:
         secrets = cloud.gone.secrets.union(*map(secrets_of, cloud.handles))
         spellings = {
             spelling

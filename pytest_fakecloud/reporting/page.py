@@ -24,7 +24,7 @@ from .section import (
 )
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
+    from ..fakes import Fakes
 
 __all__ = ["file_name", "page", "write"]
 
@@ -91,7 +91,7 @@ pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(-
 """
 
 
-def page(cloud: Cloud, title: str, failure: str = "") -> str:
+def page(cloud: Fakes, title: str, failure: str = "") -> str:
     """The whole page of one test; ``failure`` is the text of its error."""
     mask = Mask(cloud)
     every = rows(cloud)
@@ -125,7 +125,7 @@ def _folded(summary: str, rest: str) -> str:
     return f"<details><summary>{html.escape(summary)}</summary><pre>{html.escape(rest)}</pre></details>"
 
 
-def write(cloud: Cloud, folder: Path, name: str, failure: str = "") -> Path:
+def write(cloud: Fakes, folder: Path, name: str, failure: str = "") -> Path:
     """Write the page of a test into a folder, for its owner alone; the path of the file."""
     return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure))
 

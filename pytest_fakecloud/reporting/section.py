@@ -19,7 +19,7 @@ from ..core.timeparse import to_datetime
 from .masking import HIDDEN, Mask, hides_words
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
+    from ..fakes import Fakes
     from ..handle import Handle
 
 __all__ = ["CLIENT", "Row", "findings", "parts_of", "refused", "rows", "section"]
@@ -56,7 +56,7 @@ class Row:
     got: str = ""
 
 
-def rows(cloud: Cloud, entries: Iterable[Entry] | None = None) -> list[Row]:
+def rows(cloud: Fakes, entries: Iterable[Entry] | None = None) -> list[Row]:
     """The journal of a cloud as rows, secrets masked.
 
     An attempt that reached one of the cloud's own fakes is one row and not two: what its receiver
@@ -269,7 +269,7 @@ def _pretty(body: bytes, mask: Mask) -> str:
 # -- credentials -----------------------------------------------------------------------------------
 
 
-def refused(cloud: Cloud, *, every_call: bool = False) -> Iterator[tuple[Handle, str]]:
+def refused(cloud: Fakes, *, every_call: bool = False) -> Iterator[tuple[Handle, str]]:
     """The handles that answered 401, each with a sentence on why.
 
     ``every_call`` gives only those that answered nothing else.
@@ -287,7 +287,7 @@ def refused(cloud: Cloud, *, every_call: bool = False) -> Iterator[tuple[Handle,
         )
 
 
-def _credentials(call: Call, cloud: Cloud, refusing: Handle) -> str:
+def _credentials(call: Call, cloud: Fakes, refusing: Handle) -> str:
     given = call.header("Authorization")
     if given is None:
         return "no credentials came with it" if "_token=" not in call.target else "a wrong _token"
@@ -300,7 +300,7 @@ def _credentials(call: Call, cloud: Cloud, refusing: Handle) -> str:
 # -- as text ---------------------------------------------------------------------------------------
 
 
-def section(cloud: Cloud, *, link: str = "") -> str:
+def section(cloud: Fakes, *, link: str = "") -> str:
     """The section a failing test gets: 80 columns, newest last; ``link`` names a longer report."""
     now = cloud.clock.now()
     lines = [
@@ -332,7 +332,7 @@ def section(cloud: Cloud, *, link: str = "") -> str:
     return _printable("\n".join(lines))
 
 
-def findings(cloud: Cloud) -> list[tuple[str, str]]:
+def findings(cloud: Fakes) -> list[tuple[str, str]]:
     """What a strict test would fail for, and who was refused: a line each, and what follows it."""
     mask = Mask(cloud)
     found: list[tuple[str, str]] = []

@@ -88,18 +88,3 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
     if route.name not in _WITHOUT_TOKEN:
         operation["security"] = [{"token": []}]
     return operation
-
-
-def main() -> None:
-    """Print the file: ``python -m pytest_fakecloud.standalone.openapi > docs/control-api.json``."""
-    import json
-
-    from ..cloud import Cloud
-    from .api import ControlApp
-
-    with Cloud(seed=0) as cloud:
-        print(json.dumps(document(ControlApp(cloud, "x").routes()), indent=1))
-
-
-if __name__ == "__main__":
-    main()

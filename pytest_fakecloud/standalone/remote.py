@@ -6,25 +6,23 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import parse_qs, urlsplit
 
-from ..cloud import (
-    SERVICES,
-    AioCloud,
-    Cloud,
-    listen,
-)
+from ..any_cloud import AnyCloud, found_handles
 from ..core.aio import Twin
 from ..core.clock import Mode
 from ..core.errors import ContractError
-from ..core.journal import Found
+from ..core.found import Found
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import Gone, Handle
+from ..services import SERVICES, find, handle_class
 from .api import PREFIX
 from .codec import decode, decode_error, encode
 from .wire import Surface, surface_named, surface_of
+
+if TYPE_CHECKING:
+    from ..failures import FailureOptions, Failures
 
 __all__ = ["RemoteCloud", "connect"]
 
@@ -330,13 +328,10 @@ class _RemoteHandle:
 
 def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
     """The handle of a fake on the server, of the fixture's own class."""
-    import importlib
-
-    module, class_name = SERVICES[fixture]
-    original = getattr(importlib.import_module(module), class_name)
+    original = handle_class(find(fixture))
     made = _RemoteHandle._made.get(original)
     if made is None:
-        made = type(class_name, (_RemoteHandle, original), {"_handle_class": original})
+        made = type(original.__name__, (_RemoteHandle, original), {"_handle_class": original})
         _RemoteHandle._made[original] = made
     handle: Any = object.__new__(made)
     object.__setattr__(handle, "_connection", connection)
@@ -346,12 +341,7 @@ def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
     return handle  # type: ignore[no-any-return]
 
 
-class _RemoteAio(AioCloud):
-    async def every_failure(self, run: Callable[[], object], **options: Any) -> Any:
-        return self._cloud.every_failure(run, **options)
-
-
-class RemoteCloud(Cloud):
+class RemoteCloud(AnyCloud):
     """A cloud that runs in a stand-alone server; its handles are the same classes.
 
     What cannot cross to another process (functions, applications, predicates, embedders) is a
@@ -379,15 +369,11 @@ class RemoteCloud(Cloud):
                 f"?token=… in the URL, or the variable {TOKEN_VARIABLE}"
             )
         self._connection = Connection(f"{parts.scheme}://{parts.netloc}", given)
+        super().__init__()
         self._started: list[Handle] = []
-        self._fixture_handles: dict[str, Handle] = {}
-        self._listeners: list[Callable[[Handle], None]] = []
         self._own: dict[str, Handle] = {}
         """The fakes that the present test has settings for."""
-        self.fixture_settings = {}
-        self.authority = None
-        self.gone = Gone()
-        self.closed = False
+        self._gone = Gone()
         try:
             self._state()
         except ContractError:
@@ -398,7 +384,7 @@ class RemoteCloud(Cloud):
         return self._connection.state()
 
     @property
-    def seed(self) -> int | str:  # type: ignore[override]
+    def seed(self) -> int | str:
         """The server's seed."""
         seed: int | str = self._state()["seed"]
         return seed
@@ -408,14 +394,23 @@ class RemoteCloud(Cloud):
         self._connection.request("PUT", "/seed", {"seed": _sent(seed, "the seed")})
 
     @property
-    def clock(self) -> Any:  # type: ignore[override]
+    def clock(self) -> Any:
         """The server's clock."""
         return self._connection.use(None, "clock", get=True)
 
     @property
-    def journal(self) -> Any:  # type: ignore[override]
+    def journal(self) -> Any:
         """The server's journal."""
         return self._connection.use(None, "journal", get=True)
+
+    @property
+    def authority(self) -> None:
+        """None: the server has it, and says where its certificate is in ``env``."""
+
+    @property
+    def gone(self) -> Gone:
+        """Nothing: the server keeps what its reports need."""
+        return self._gone
 
     @property
     def handles(self) -> Found[Handle]:
@@ -423,7 +418,9 @@ class RemoteCloud(Cloud):
         own = {handle.name for handle in self._own.values()}
         known = [one for one in self._state()["handles"] if one["fixture"] in SERVICES]
         known.sort(key=lambda one: one["name"] not in own)
-        return Found(remote_handle(self._connection, one["fixture"], one["name"]) for one in known)
+        return found_handles(
+            remote_handle(self._connection, one["fixture"], one["name"]) for one in known
+        )
 
     @property
     def env(self) -> dict[str, str]:
@@ -438,10 +435,7 @@ class RemoteCloud(Cloud):
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         """Start one more fake on the server."""
-        if fixture not in SERVICES:
-            raise ContractError(
-                f"{fixture!r} is no service; the services are: {', '.join(SERVICES)}"
-            )
+        find(fixture)
         sent = {key: _sent(value, f"{key}= of {fixture}()") for key, value in settings.items()}
         made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
         handle = remote_handle(self._connection, fixture, str(made.get("name")))
@@ -458,13 +452,6 @@ class RemoteCloud(Cloud):
             handle = found[0] if found else self.start(fixture, {})
             self._fixture_handles[fixture] = handle
         return handle
-
-    def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
-        """Call the listener with each handle started from here, until the result is called.
-
-        The next ``begin()`` ends it too. The server does not tell when others start fakes.
-        """
-        return listen(self._listeners, listener)
 
     def allow(self, kind: str, **where: object) -> None:
         """Do not count a kind of problem."""
@@ -515,23 +502,19 @@ class RemoteCloud(Cloud):
             self._started.remove(handle)
             handle.close()
 
-    @property
-    def aio(self) -> AioCloud:
-        """The awaitable calls."""
-        return _RemoteAio(self)
-
-    def every_failure(self, run: Callable[[], object], **options: Any) -> Any:
-        """Not over a server: its predicate cannot cross."""
+    def every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Failures:
+        """Raise ``ContractError``: what watches each call is a function, which cannot cross."""
         raise ContractError(
             "every_failure does not work over a stand-alone server: it watches each call with a "
             "function. Use fakes in the test's own process for it"
         )
 
-    def replay(self, file: str | Path, **options: Any) -> Any:
-        """Send a recorded session to the server's fakes and compare the answers."""
-        from .recordings import replay
-
-        return replay(self, file, **options)
+    async def _every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Failures:
+        return self.every_failure(run, **options)
 
     def keep_only(self, known: Any) -> None:
         """Close what was started through this connection and is not known."""

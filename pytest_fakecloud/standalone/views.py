@@ -7,10 +7,22 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.timeparse import LAST_US, to_datetime
+from ..core.timeparse import to_datetime
 from ..handle import Handle
+from ..services import find, view_of
 
-__all__ = ["attempt_view", "dead_letter", "describe", "message_view", "told", "view"]
+__all__ = [
+    "attempt_view",
+    "broker_view",
+    "dead_letter",
+    "describe",
+    "kv_view",
+    "message_view",
+    "queue_view",
+    "told",
+    "vector_view",
+    "view",
+]
 
 MOST = 500
 """The most keys, vectors, records and messages a view shows; the counts are always whole."""
@@ -18,7 +30,7 @@ MOST = 500
 
 def told(at_us: int) -> str:
     """An instant as ISO text; one beyond the last that has a name is told as the last."""
-    return to_datetime(min(at_us, LAST_US)).isoformat()
+    return to_datetime(at_us).isoformat()
 
 
 def describe(handle: Handle) -> dict[str, Any]:
@@ -34,14 +46,9 @@ def describe(handle: Handle) -> dict[str, Any]:
 
 
 def view(handle: Handle) -> dict[str, Any]:
-    """The data of a handle; the shape depends on its ``service``."""
-    shown = {
-        "kv_server": _kv,
-        "vector_index": _vector,
-        "broker": _broker,
-        "queue": _queue,
-    }.get(handle.fixture)
-    content = shown(handle) if shown is not None else {}
+    """The data of a handle as its service's view tells it; only its identity where there is none."""
+    show = view_of(find(handle.fixture))
+    content = {} if show is None else show(handle)
     return {"name": handle.name, "service": handle.service, "fixture": handle.fixture, **content}
 
 
@@ -58,7 +65,8 @@ def _text(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def _kv(handle: Any) -> dict[str, Any]:
+def kv_view(handle: Any) -> dict[str, Any]:
+    """The keys of a key-value server, each with type, expiry and value."""
     keys = handle.keys()
     rows = []
     for key in keys[:MOST]:
@@ -73,7 +81,8 @@ def _kv(handle: Any) -> dict[str, Any]:
     return {"count": len(keys), "keys": rows}
 
 
-def _vector(handle: Any) -> dict[str, Any]:
+def vector_view(handle: Any) -> dict[str, Any]:
+    """The vectors of an index by namespace, each with its place on a plane."""
     namespaces = []
     for namespace in handle.namespaces():
         count = handle.engine.count(namespace)
@@ -114,7 +123,8 @@ def _projected(vectors: Iterable[list[float]]) -> list[list[float] | None]:
     return points
 
 
-def _broker(handle: Any) -> dict[str, Any]:
+def broker_view(handle: Any) -> dict[str, Any]:
+    """The topics and consumer groups of a broker."""
     topics = []
     for name in handle.topics():
         topic = handle.topic(name)
@@ -162,7 +172,8 @@ def _broker(handle: Any) -> dict[str, Any]:
     return {"topics": topics, "groups": groups}
 
 
-def _queue(handle: Any) -> dict[str, Any]:
+def queue_view(handle: Any) -> dict[str, Any]:
+    """The messages, dead letters and schedules of a queue."""
     messages = handle.messages()
     return {
         "count": len(messages),

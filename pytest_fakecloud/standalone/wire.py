@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from ..core.journal import Call
 from ..faults.plan import FaultPlan
+from ..handle import Handle
+from ..services import SERVICES
 
 __all__ = [
     "Surface",
@@ -23,6 +25,7 @@ __all__ = [
     "error_type",
     "found_type",
     "name_of",
+    "names",
     "surface_named",
     "surface_of",
     "value_type",
@@ -178,15 +181,21 @@ _CAPTURE = (
     "url_for"
 )
 _LIST = "last only where"
+_HANDLES: Mapping[str, tuple[str, str]] = {
+    "broker": (f"{_EVERY_HANDLE} username", ""),
+    "callback_capture": (f"{_CAPTURE} callbacks failures", ""),
+    "destination": (_CAPTURE, ""),
+    "kv_server": (f"{_EVERY_HANDLE} dialect", ""),
+    "queue": (f"{_EVERY_HANDLE} delivery destinations leak_check signature_clock", "check_open"),
+    "vector_index": (f"{_EVERY_HANDLE} read_only_token", ""),
+}
+"""The handles of services: what each offers besides what its class declares, and without what."""
 _DERIVED: Mapping[str, tuple[str, str]] = {
-    "broker.handle:Broker": (f"{_EVERY_HANDLE} username", ""),
     "faults.fault:Fault": (
         "description facts hits kind must_fire origin route seen skip taken_back times when",
         "apply matches wants",
     ),
     "faults.plan:FaultPlan": ("active", "add claim close remove run"),
-    "kv.handle:KVServer": (f"{_EVERY_HANDLE} dialect", ""),
-    "queue.capture.handle:CallbackCapture": (f"{_CAPTURE} callbacks failures", ""),
     "queue.capture.callbacks:Callback": ("at_us failure headers problem raw request", ""),
     "queue.capture.callbacks:Captured": (
         "faults last only",
@@ -196,19 +205,16 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
         "deliveries given prefix where",
         "aperform atake perform restore saved take",
     ),
-    "queue.delivery.destinations:Destinations": ("raise_exceptions", "close find restore runner saved"),
-    "queue.delivery.faults:QueueFaults": ("active", "add claim close remove run"),
-    "queue.handle:Queue": (
-        f"{_EVERY_HANDLE} delivery destinations leak_check signature_clock",
-        "",
+    "queue.delivery.destinations:Destinations": (
+        "raise_exceptions",
+        "close find restore runner saved",
     ),
+    "queue.delivery.faults:QueueFaults": ("active", "add claim close remove run"),
     "queue.views:DeadLetterView": ("at id message", ""),
     "queue.views:PublishedMessage": ("", ""),
     "queue.views:ScheduleView": ("id", ""),
-    "queue.delivery.destination_server:Destination": (_CAPTURE, ""),
     "queue.capture.faults:ScopedFaults": ("", ""),
     "vector.handle:Pending": (_LIST, ""),
-    "vector.handle:VectorIndex": (f"{_EVERY_HANDLE} read_only_token", ""),
 }
 """Our own classes: all that they declare as public is offered, with the names of the first text and
 without those of the second, which are for the inside or want what cannot cross."""
@@ -218,7 +224,7 @@ _IN_PROCESS = frozenset(
 )
 """What no handle offers from afar."""
 _NAMED: Mapping[str, str] = {
-    "cloud:Cloud": "allow clock env journal problems restore seed snapshot",
+    "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
     "core.clock:Clock": "advance advance_to_next anchor driving freeze mode move_to next_due "
     "next_due_us now now_ms now_us resume rewind run_due settle wait_cap",
     "core.journal:Journal": "add_event assert_called assert_not_called calls clear entries events "
@@ -236,12 +242,28 @@ _HOMES: Mapping[str, tuple[str, str]] = {
 _PROTOCOLS = ("__len__", "__iter__", "__getitem__", "__enter__", "__exit__")
 
 
+def _home(name: str) -> tuple[str, str] | None:
+    """Where the class of a name on the wire is, None for one that is not listed."""
+    if name in _HOMES:
+        return _HOMES[name]
+    if any(service.handle == name for service in SERVICES.values()):
+        module, _, kind = name.partition(":")
+        return module, kind
+    return None
+
+
+def names() -> list[str]:
+    """The names on the wire of all objects that may be asked for something."""
+    return [*_HOMES, *(service.handle for service in SERVICES.values())]
+
+
 def surface_named(name: object) -> Surface | None:
     """What may be asked of an object of that class, None when nothing may."""
-    if not isinstance(name, str) or name not in _HOMES:
+    home = _home(name) if isinstance(name, str) else None
+    if home is None:
         return None
     try:
-        return _surface(name)
+        return _surface(str(name), home)
     except ImportError:
         return None  # a library that the server has and this process has not
 
@@ -249,25 +271,34 @@ def surface_named(name: object) -> Surface | None:
 def surface_of(kind: type) -> tuple[str, Surface | None]:
     """The class an object is known by on the wire, and what may be asked of it."""
     for owner in kind.__mro__:
-        if name_of(owner) in _HOMES:
+        if _home(name_of(owner)) is not None:
             return name_of(owner), surface_named(name_of(owner))
     return name_of(kind), None
 
 
-@cache
-def _surface(name: str) -> Surface:
-    kind = _class(_HOMES[name])
+def _extent(name: str, kind: type) -> tuple[set[str], bool]:
+    """The names that an object offers, and whether it follows protocols such as ``len()``."""
     short = name.removeprefix(f"{_PACKAGE}.")
-    more, less = _DERIVED.get(short, (_NAMED.get(short, _OUTSIDE.get(short, "")), ""))
-    names = set(more.split())
-    if short in _DERIVED:
-        names |= set(_declared(kind)) - _IN_PROCESS - set(less.split())
+    fixture = next((each.fixture for each in SERVICES.values() if each.handle == name), None)
+    if fixture is not None:
+        more, less = _HANDLES.get(fixture, (_EVERY_HANDLE, ""))
+    elif short in _DERIVED:
+        more, less = _DERIVED[short]
+    else:
+        return set(_NAMED.get(short, _OUTSIDE.get(short, "")).split()), short not in _NAMED
+    return set(more.split()) | (set(_declared(kind)) - _IN_PROCESS - set(less.split())), True
+
+
+@cache
+def _surface(name: str, home: tuple[str, str]) -> Surface:
+    kind = _class(home)
+    names, follows = _extent(name, kind)
     methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
-    if short == "queue.capture.faults:ScopedFaults":
+    if name == f"{_PACKAGE}.queue.capture.faults:ScopedFaults":
         # Each of its words is made when it is asked for.
         methods |= set(FaultPlan.words())
     # The with-block of a cloud is its owner's.
-    protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and short not in _NAMED}
+    protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and follows}
     protocols |= {"__len__"} if hasattr(kind, "__len__") else set()
     if "__len__" in protocols or hasattr(kind, "__bool__"):
         protocols.add("__bool__")
@@ -277,7 +308,7 @@ def _surface(name: str) -> Surface:
 def _declared(kind: type) -> Iterable[str]:
     """The public names that our own classes declare."""
     for owner in kind.__mro__:
-        if owner.__module__.startswith(f"{_PACKAGE}."):
+        if owner.__module__.startswith(f"{_PACKAGE}.") or issubclass(owner, Handle):
             yield from (name for name in vars(owner) if not name.startswith("_"))
 
 

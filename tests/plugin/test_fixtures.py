@@ -314,7 +314,10 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
 @pytest.mark.parametrize(
     ("marker", "text"),
     [
-        ("brokr={}", "*fakecloud has no setting 'brokr'; the settings are: now, clock, seed,*"),
+        (
+            "brokr={}",
+            "*fakecloud has no setting 'brokr', did you mean 'broker'?; the settings are: now, *",
+        ),
         ("broker=3", "*the setting broker is a dict of that service's settings, got 3*"),
         ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
         ("strict='unruted'", "*is no kind of problem; give a bool or names out of: unrouted*"),

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.standalone.recordings import Differences, archive, write
+from pytest_fakecloud.recordings import Differences, archive, write
 
 from ..harness import QUIET, Run
 

@@ -10,11 +10,11 @@ import pytest
 from pytest_fakecloud.queue import handle, settings
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.settings import CaptureSettings, QueueSettings
+from pytest_fakecloud.queue.settings import CallbackCaptureSettings, QueueSettings
 
 
 @pytest.mark.parametrize(
-    ("made", "known"), [(Queue, QueueSettings), (CallbackCapture, CaptureSettings)]
+    ("made", "known"), [(Queue, QueueSettings), (CallbackCapture, CallbackCaptureSettings)]
 )
 def test_settings_are_those_of_the_constructor(made: Any, known: Any) -> None:
     names = {**vars(handle), **vars(settings), "Context": object}

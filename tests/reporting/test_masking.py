@@ -14,10 +14,10 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.private_files import write_private
+from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.reporting.masking import HIDDEN, Mask
 from pytest_fakecloud.reporting.page import page, write
 from pytest_fakecloud.reporting.section import section
-from pytest_fakecloud.standalone.recordings import archive
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of files are POSIX'")
 TOKENS = ["a-plain-token-of-24-chars", "pa?s/word~with+odd>ones", "eightchr", "schlüssel-ungleich"]

@@ -291,7 +291,7 @@ def test_the_openapi_file_is_current(server: Server) -> None:
     file = Path(__file__).parents[2] / "docs" / "control-api.json"
     _, document = server.ask("GET", "/openapi.json")
     assert json.loads(file.read_text(encoding="utf-8")) == document, (
-        "run: python -m pytest_fakecloud.standalone.openapi > docs/control-api.json"
+        "run: python -m pytest_fakecloud.standalone > docs/control-api.json"
     )
 
 

@@ -179,7 +179,7 @@ def test_what_is_no_object_of_ours_can_only_be_handed_back(app: ControlApp) -> N
 
 
 def test_every_surface_is_of_public_names_that_are_declared() -> None:
-    for name in wire._HOMES:
+    for name in wire.names():
         surface = wire.surface_named(name)
         assert surface is not None, name
         for each in surface.names:
@@ -209,7 +209,7 @@ def test_all_that_is_listed_is_there() -> None:
 
 def given_away() -> Iterator[tuple[str, type]]:
     """The classes of ours that methods and properties are declared to return, with where."""
-    for name in wire._HOMES:
+    for name in wire.names():
         surface = wire.surface_named(name)
         assert surface is not None
         for each in surface.names:

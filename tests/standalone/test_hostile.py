@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.problems import Problems
 from pytest_fakecloud.http.messages import Answer, Request, Stream
+from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.hosts import Hosts
-from pytest_fakecloud.standalone.recordings import archive
 
 from .conftest import Serve, Server, fetch
 from .test_codec import CASES, ask

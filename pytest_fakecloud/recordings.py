@@ -8,22 +8,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
-from ..core.errors import ContractError
-from ..core.journal import Call, Found
-from ..core.private_files import write_private
-from ..core.timeparse import instant_us
-from ..handle import Handle
-from ..http.readers import query_items
-from ..reporting.masking import HIDDEN, Mask
-from .views import told
+from .core.errors import ContractError, shown
+from .core.journal import Call, Found
+from .core.private_files import write_private
+from .core.timeparse import instant_us, to_datetime
+from .handle import Handle
+from .http.readers import query_items
+from .reporting.masking import HIDDEN, Mask
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
+    from .fakes import Fakes
 
-__all__ = ["Difference", "Differences", "archive", "replay", "write"]
+__all__ = ["Difference", "Differences", "ReplayOptions", "archive", "replay", "write"]
 
 VOLATILE = frozenset(
     {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
@@ -37,7 +36,7 @@ _NOT_SENT_AGAIN = frozenset(
 )
 
 
-def archive(cloud: Cloud) -> dict[str, Any]:
+def archive(cloud: Fakes) -> dict[str, Any]:
     """The cloud's journal as a HAR object; credentials masked, instants of the cloud's clock."""
     mask = Mask(cloud)
     homes = dict(cloud.gone.homes)
@@ -54,7 +53,7 @@ def archive(cloud: Cloud) -> dict[str, Any]:
     }
 
 
-def write(cloud: Cloud, path: Path) -> Path:
+def write(cloud: Fakes, path: Path) -> Path:
     """Write the archive to a file that only its owner can read, folders included; the path."""
     return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 
@@ -86,7 +85,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     # What a HEAD would have had for a body was never sent.
     answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {
-        "startedDateTime": told(call.at_us),
+        "startedDateTime": to_datetime(call.at_us).isoformat(),
         "time": 0,
         "request": request,
         "response": {
@@ -140,7 +139,8 @@ class Differences(Found[Difference]):
     """What differed in a replay; empty when the fake answers as recorded."""
 
     def assert_none(self) -> None:
-        """Fails when anything differed, listing it."""
+        """Fail when anything differed, listing it."""
+        __tracebackhide__ = True
         if self:
             raise AssertionError(
                 f"{len(self)} difference(s) from the recording:\n"
@@ -148,8 +148,16 @@ class Differences(Found[Difference]):
             )
 
 
+class ReplayOptions(TypedDict, total=False):
+    """The options of ``replay``."""
+
+    into: Mapping[str, Handle] | Handle | None
+    ignore: Iterable[str]
+    move_clock: bool
+
+
 def replay(
-    cloud: Cloud,
+    cloud: Fakes,
     file: str | Path,
     *,
     into: Mapping[str, Handle] | Handle | None = None,
@@ -171,8 +179,9 @@ def replay(
     Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or that no
     fake takes, and for options of no meaning.
     """
+    __tracebackhide__ = True
     if not isinstance(file, str | Path):
-        raise ContractError(f"replay() takes the path of a HAR file, not {file!r:.100}")
+        raise ContractError(f"{shown(file)} is no file: give the path of an HTTP archive (HAR)")
     _check_takers(into)
     volatile = VOLATILE | _names(ignore)
     entries = _entries(Path(file))
@@ -333,7 +342,7 @@ _SHAPE: tuple[tuple[str, type, bool], ...] = (
 
 
 def _taker(
-    cloud: Cloud, entry: Mapping[str, Any], into: Mapping[str, Handle] | Handle | None
+    cloud: Fakes, entry: Mapping[str, Any], into: Mapping[str, Handle] | Handle | None
 ) -> Handle:
     if isinstance(into, Mapping):
         url = entry["request"]["url"]
@@ -357,7 +366,7 @@ def _taker(
 
 
 def _send(
-    cloud: Cloud,
+    cloud: Fakes,
     handle: Handle,
     request: Mapping[str, Any],
     translation: Mapping[str, str],

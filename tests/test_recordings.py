@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.standalone.recordings import archive
+from pytest_fakecloud.recordings import archive
 
 ENTRY: dict[str, Any] = {
     "startedDateTime": "2026-01-01T00:00:00.000Z",

@@ -1,0 +1,292 @@
+"""AnyCloud: what every cloud offers, in this process (``Cloud``) or in a server's (``RemoteCloud``)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+
+from .core.errors import check_function
+from .core.found import Found
+from .core.matching import FLAG, METHOD, TEXT, Field
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .broker.handle import Broker
+    from .broker.settings import BrokerSettings
+    from .core.clock import Clock, Mode
+    from .core.journal import Journal
+    from .core.problems import Problem
+    from .core.timeparse import Instant
+    from .failures import FailureOptions, Failures
+    from .handle import Gone, Handle
+    from .kv.handle import KVServer
+    from .kv.settings import KVSettings
+    from .queue.capture.handle import CallbackCapture
+    from .queue.delivery.destination_server import Destination
+    from .queue.handle import Queue
+    from .queue.settings import CallbackCaptureSettings, DestinationSettings, QueueSettings
+    from .recordings import Differences, ReplayOptions
+    from .settings import PlaceSettings
+    from .transport.tls import Authority
+    from .vector.handle import VectorIndex
+    from .vector.settings import VectorSettings
+
+    class _KV(KVSettings, PlaceSettings, total=False):
+        """All that ``kv_server()`` takes."""
+
+    class _Vector(VectorSettings, PlaceSettings, total=False):
+        """All that ``vector_index()`` takes."""
+
+    class _Broker(BrokerSettings, PlaceSettings, total=False):
+        """All that ``broker()`` takes."""
+
+    class _Queue(QueueSettings, PlaceSettings, total=False):
+        """All that ``queue()`` takes."""
+
+    class _CallbackCapture(CallbackCaptureSettings, PlaceSettings, total=False):
+        """All that ``callback_capture()`` takes."""
+
+    class _Destination(DestinationSettings, PlaceSettings, total=False):
+        """All that ``destination()`` takes."""
+
+
+__all__ = ["PROBLEM_KINDS", "AioCloud", "AnyCloud", "found_handles"]
+
+PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
+    "unrouted": {"path": Field(TEXT), "method": Field(METHOD), "handle": Field(TEXT)},
+    "unstubbed": {"url": Field(TEXT), "message_id": Field(TEXT), "handle": Field(TEXT)},
+    "bug": {"path": Field(TEXT), "handle": Field(TEXT)},
+    "unused_fault": {"handle": Field(TEXT)},
+    "unmet": {"handle": Field(TEXT)},
+}
+"""What a strict test fails for, each with the facts that ``allow()`` may ask about."""
+_HANDLE_FIELDS: Mapping[str, Field] = {
+    **dict.fromkeys(("name", "fixture", "service", "url", "token"), Field(TEXT)),
+    "closed": Field(FLAG),
+}
+
+
+class AnyCloud(ABC):
+    """Fakes of cloud services that share one clock and one seed, wherever they run.
+
+    A with-block; leaving it closes what was started through it.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.fixture_settings: Mapping[str, Any] = {}
+        """Settings of the fixtures' handles, by fixture name."""
+        self._fixture_handles: dict[str, Handle] = {}
+        self._listeners: list[Callable[[Handle], None]] = []
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def seed(self) -> int | str:
+        """What all randomness comes from."""
+
+    @abstractmethod
+    def reseed(self, seed: int | str) -> None:
+        """Start all randomness over from another seed; raises ``ContractError`` for what is none."""
+
+    @property
+    @abstractmethod
+    def clock(self) -> Clock:
+        """The clock of all fakes."""
+
+    @property
+    @abstractmethod
+    def journal(self) -> Journal:
+        """What happened on all fakes."""
+
+    @property
+    @abstractmethod
+    def authority(self) -> Authority | None:
+        """The authority of HTTPS, None without it or where another process has it."""
+
+    @property
+    @abstractmethod
+    def env(self) -> dict[str, str]:
+        """The environment variables of all handles; the first handle of a service has its names."""
+
+    # -- handles ---------------------------------------------------------------------------------
+
+    def kv_server(self, **settings: Unpack[_KV]) -> KVServer:
+        """Start one more key-value server."""
+        return cast("KVServer", self.start("kv_server", settings))
+
+    def vector_index(self, **settings: Unpack[_Vector]) -> VectorIndex:
+        """Start one more vector index."""
+        return cast("VectorIndex", self.start("vector_index", settings))
+
+    def broker(self, **settings: Unpack[_Broker]) -> Broker:
+        """Start one more broker."""
+        return cast("Broker", self.start("broker", settings))
+
+    def queue(self, **settings: Unpack[_Queue]) -> Queue:
+        """Start one more queue."""
+        return cast("Queue", self.start("queue", settings))
+
+    def callback_capture(self, **settings: Unpack[_CallbackCapture]) -> CallbackCapture:
+        """Start one more receiver of callbacks."""
+        return cast("CallbackCapture", self.start("callback_capture", settings))
+
+    def destination(self, **settings: Unpack[_Destination]) -> Destination:
+        """Start one more pytest-httpserver on the hub."""
+        return cast("Destination", self.start("destination", settings))
+
+    @abstractmethod
+    def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
+        """Start a handle by the name of its fixture; unknown settings are a ``ContractError``.
+
+        Besides the handle's own settings: ``host`` and ``port`` to stand at a chosen address, and
+        ``token`` for chosen credentials.
+        """
+
+    @abstractmethod
+    def fixture_handle(self, fixture: str) -> Any:
+        """Return the one handle of a fixture in this cloud, started when it is first asked for.
+
+        Raises ``ContractError`` for a name that is no fixture's.
+        """
+
+    @property
+    @abstractmethod
+    def handles(self) -> Found[Handle]:
+        """The open handles, in the order they were started."""
+
+    @property
+    @abstractmethod
+    def gone(self) -> Gone:
+        """What reports need of handles that are closed."""
+
+    @abstractmethod
+    def keep_only(self, known: Iterable[Handle]) -> None:
+        """Close the handles that are neither known nor a fixture's."""
+
+    def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
+        """Call the listener with each handle started from now on, until the result is called.
+
+        Raises ``ContractError`` for what is no function.
+        """
+        check_function(listener, "that takes a handle")
+        listeners = self._listeners
+        listeners.append(listener)
+
+        def stop() -> None:
+            if listener in listeners:
+                listeners.remove(listener)
+
+        return stop
+
+    # -- problems --------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def problems(self) -> Found[Problem]:
+        """What a strict test would fail for, so far, less what ``allow`` covers."""
+
+    @abstractmethod
+    def allow(self, kind: str, **where: object) -> None:
+        """Do not count a kind of problem, or only those whose facts agree with what is given.
+
+        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``where``
+        names facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
+        function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
+        none of, naming the nearest.
+        """
+
+    # -- data ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """The present data of all handles."""
+
+    @abstractmethod
+    def restore(self, snapshot: Any) -> None:
+        """Put the data of a snapshot back into the handles that are still open."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Return every handle to its baseline and forget problems and journal."""
+
+    @abstractmethod
+    def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
+        """Start over for another test: nothing of the last one is left.
+
+        Requests in flight and open connections end, every handle returns to its baseline, the clock
+        to its start, or to how it would begin with ``now`` and ``clock``.
+        """
+
+    # -- running code ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Failures:
+        """Rerun code once per call it makes, failing another call each time.
+
+        See ``failures.every_failure`` for the options ``services``, ``faults``, ``status`` and
+        ``check``, and for what counts as a broken promise.
+        """
+
+    @abstractmethod
+    async def _every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Failures: ...
+
+    def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
+        """Send a recorded session (HAR) to the fakes and compare the answers.
+
+        See ``recordings.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
+        """
+        __tracebackhide__ = True
+        from .recordings import replay
+
+        return replay(self, file, **options)
+
+    @property
+    def aio(self) -> AioCloud:
+        """The calls that run code or drive the clock, awaitable."""
+        return AioCloud(self)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what was started through this cloud; may be called any number of times."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class AioCloud:
+    """Awaitable twins of a cloud's calls, for asyncio and trio."""
+
+    def __init__(self, cloud: AnyCloud) -> None:
+        self._cloud = cloud
+
+    async def every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Failures:
+        """``Cloud.every_failure`` for code that is awaited."""
+        __tracebackhide__ = True
+        return await self._cloud._every_failure(run, **options)
+
+    async def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
+        """``Cloud.replay``, awaitable."""
+        __tracebackhide__ = True
+        from .core.aio import in_thread
+
+        return await in_thread(self._cloud.replay, file, **options)
+
+
+def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
+    """Handles, with the fields that may be asked about them."""
+    return Found.of(handles, _HANDLE_FIELDS, "handle")
