@@ -28,6 +28,7 @@ _KEPT = (
     "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.process_time",
     "pytest_fakecloud.queue.capture.handle",
+    "pytest_fakecloud.queue.delivery.destination_server",
     "pytest_fakecloud.queue.handle",
     "pytest_fakecloud.reporting.page",
     "pytest_fakecloud.transport.client_cost",
@@ -55,9 +56,11 @@ def _import_what_runs_need() -> None:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
+def run(request: pytest.FixtureRequest) -> Run:
     """Write a test file and run it in this process; other plugins of the environment stay out."""
+    # Before pytester is made: it forgets at its end what was imported since.
     _import_what_runs_need()
+    pytester: pytest.Pytester = request.getfixturevalue("pytester")
 
     def run_source(source: str, *options: str, quiet: bool = True) -> pytest.RunResult:
         pytester.makepyfile(source)
