@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .any_cloud import AnyCloud
     from .broker.handle import Broker
     from .cloud import Cloud
     from .core.clock import Clock
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .vector.handle import VectorIndex
 
 __all__ = [
+    "AnyCloud",
     "Attempt",
     "Broker",
     "Callback",
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AnyCloud": "any_cloud",
     "Attempt": "queue.model",
     "Broker": "broker.handle",
     "Callback": "queue.capture.handle",

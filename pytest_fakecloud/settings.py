@@ -44,9 +44,13 @@ def _annotations(handle_class: type[Any]) -> Mapping[str, str]:
     found = _known.get(handle_class)
     if found is None:
         parameters = inspect.signature(handle_class.__init__).parameters.values()
-        found = {p.name: str(p.annotation) for p in parameters if p.kind is p.KEYWORD_ONLY}
+        found = {p.name: _words(p.annotation) for p in parameters if p.kind is p.KEYWORD_ONLY}
         _known[handle_class] = found
     return found
+
+
+def _words(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def setting_names(handle_class: type[Any]) -> tuple[str, ...]:
@@ -89,7 +93,7 @@ def check_settings(fixture: str, handle_class: type[Any], settings: Mapping[str,
 
 def _check_type(fixture: str, name: str, value: Any, annotation: str) -> None:
     parts = [match[1] for match in _PART.finditer(annotation)]
-    if not all(part in _TYPES for part in parts):
+    if not parts or not all(part in _TYPES for part in parts):
         return
     if any(_TYPES[part][1](value) for part in parts):
         return

@@ -11,17 +11,15 @@ from ..core.errors import ServiceError
 __all__ = ["CommandError", "RestError"]
 
 
-class CommandError(Exception):
+class CommandError(ServiceError):
     """A command that failed; ``text`` is what the client reads, class word first.
 
     Raised by commands, and also placed inside a list reply where one member failed.
     """
 
     def __init__(self, text: bytes) -> None:
+        super().__init__(400, text.decode("utf-8", "replace"))
         self.text = text
-
-    def __str__(self) -> str:
-        return self.text.decode("utf-8", "replace")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CommandError) and other.text == self.text

@@ -189,6 +189,17 @@ const views = {
     el("h2", {}, "Schedules"), table(["id", "cron", "to", "next runs"], data.schedules, (one) => [one.id, one.cron, one.destination,
       one.paused ? "paused" : one.next.join("\n")])],
 };
+// What the page has no drawing for: each list of the view as a table, all else as a line.
+function plain({name, service, fixture, ...content}) {
+  const rows = Object.entries(content);
+  if (!rows.length) return [el("p", {class: "soft"}, "nothing to show")];
+  return rows.flatMap(([title, value]) => {
+    if (!Array.isArray(value)) return [el("p", {class: "soft mono"}, `${title}: ${short(value, 300)}`)];
+    const columns = [...new Set(value.flatMap((one) => one && typeof one === "object" ? Object.keys(one) : ["value"]))];
+    return [el("h2", {}, title), searchable(columns, value, (one) => columns.map((column) =>
+      short(one && typeof one === "object" ? one[column] ?? "" : column === "value" ? one : "", 300)))];
+  });
+}
 const searches = {};
 function searchable(names, list, cells) {
   const key = selected + names.join();
@@ -235,7 +246,7 @@ async function draw(fresh) {
     if (!fresh && content === drawn) return;
     drawn = content;
     const kept = [...$("view").querySelectorAll("details")].map((one) => one.open);
-    const show = views[data.fixture] || (() => [el("p", {class: "soft"}, "nothing to show")]);
+    const show = views[data.fixture] || plain;
     keepingFocus($("view"), false, () => {
       $("view").replaceChildren(el("p", {class: "soft mono"}, handle.url), ...show(data, handle));
       if (!fresh) [...$("view").querySelectorAll("details")].forEach((one, index) => { one.open = kept[index] || false; });

@@ -1,0 +1,20 @@
+"""What can be set about the receivers of the queue's deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+__all__ = ["CallbackCaptureSettings", "DestinationSettings"]
+
+
+class DestinationSettings(TypedDict, total=False):
+    """What ``Cloud.destination()`` takes; ``Destination`` says what it means."""
+
+    name: str | None
+
+
+class CallbackCaptureSettings(DestinationSettings, total=False):
+    """What ``Cloud.callback_capture()`` takes; ``CallbackCapture`` says what each means."""
+
+    keys: Mapping[str, str] | None

@@ -1,0 +1,316 @@
+"""One list of services: a new one in it is known to everything, and plugin and clouds offer them all."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import AnyCloud, Cloud, ContractError, cli
+from pytest_fakecloud.services import SERVICES, Service, find, handle_class, view_of
+from pytest_fakecloud.settings import PLACE_SETTINGS
+from pytest_fakecloud.standalone import wire
+from pytest_fakecloud.standalone.api import ControlApp
+
+from .harness import Run, run
+
+__all__ = ["run"]
+
+TOY = '''
+"""A service of two endpoints: it stores notes."""
+
+from typing import Any
+
+from pytest_fakecloud.core.errors import ServiceError
+from pytest_fakecloud.handle import Context, Handle, Snapshot
+from pytest_fakecloud.http.app import App, Request
+from pytest_fakecloud.http.routing import Route
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def snapshot(self) -> Any:
+        return list(self.notes)
+
+    def restore(self, snapshot: Any) -> None:
+        self.notes[:] = snapshot
+
+
+class NotesApp(App):
+    service = "toy"
+
+    def __init__(self, engine: Notes) -> None:
+        self.engine = engine
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/notes", "add", self.add)]
+
+    def authenticate(self, request: Request) -> object:
+        return None
+
+    def add(self, request: Request) -> object:
+        self.engine.notes.append(request.body.decode())
+        return {"notes": len(self.engine.notes)}
+
+
+class Toy(Handle):
+    """A keeper of notes."""
+
+    service = "toy"
+    fixture = "toy"
+
+    def __init__(self, context: Context, *, name: str | None = None, first: str = "") -> None:
+        self.engine = Notes()
+        if first:
+            self.engine.notes.append(first)
+        super().__init__(context, NotesApp(self.engine), name=name)
+
+    def env_variables(self) -> dict[str, str]:
+        return {"TOY_URL": self.url}
+
+    def notes(self) -> list[str]:
+        """The notes it holds."""
+        return list(self.engine.notes)
+
+
+def view(handle: Toy) -> dict[str, Any]:
+    return {"count": len(handle.notes()), "notes": [{"text": note} for note in handle.notes()]}
+'''
+CONFTEST = """
+import pytest
+from pytest_fakecloud.session import present
+
+@pytest.fixture
+def toy():
+    return present().test_cloud().fixture_handle("toy")
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A fifth service in a package elsewhere, with its line in the list."""
+    # Another name for each test: what was imported for one is gone with its folder.
+    package = f"toys_{tmp_path.name}"
+    (tmp_path / f"{package}.py").write_text(TOY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    service = Service("toy", f"{package}:Toy", word="toy", in_process=True, view=f"{package}:view")
+    monkeypatch.setitem(SERVICES, "toy", service)  # type: ignore[arg-type]
+    __import__(package)
+    yield package
+    sys.modules.pop(package)
+
+
+def add(url: str, text: str) -> int:
+    return httpx.post(f"{url}/notes", content=text).status_code
+
+
+@pytest.fixture
+def control(toy: str) -> Iterator[tuple[Cloud, str]]:
+    """A cloud with a toy, and the address of its control API, token included."""
+    with Cloud(seed=1, delivery="driven") as cloud:
+        cloud.start("toy", {})
+        app = ControlApp(cloud, "secret")
+        mount = cloud._context.mount(app)
+        yield cloud, f"{mount.url}/?token=secret"
+        mount.close()
+
+
+# -- a fifth service -------------------------------------------------------------------------------
+
+
+def test_a_cloud_starts_it(toy: str) -> None:
+    with Cloud(delivery="driven", transport="inprocess") as cloud:
+        handle: Any = cloud.start("toy", {"first": "hello"})
+        assert add(handle.url, "more") == 200
+        assert (handle.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], handle.url)
+        assert cloud.fixture_handle("toy").name == "toy_2"
+        with pytest.raises(ContractError, match="toy has no setting 'fist'; it has: name, first"):
+            cloud.start("toy", {"fist": 1})
+        with pytest.raises(ContractError, match=r"'toi' is no service, did you mean 'toy'\?"):
+            cloud.start("toi", {})
+
+
+def test_the_transport_in_process_reaches_it(toy: str) -> None:
+    from pytest_fakecloud.transport.inprocess import origins
+
+    with Cloud(transport="inprocess") as cloud:
+        inside, outside = cloud.start("toy", {}), cloud.destination()
+        assert inside._mount.origin in origins._shortcuts
+        assert outside._mount.origin not in origins._shortcuts
+
+
+def test_marker_strictness_and_report_know_it(
+    toy: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    result = run(
+        """
+        import httpx, pytest
+
+        @pytest.mark.fakecloud(toy={"first": "hello"})
+        def test_marker(toy):
+            assert toy.notes() == ["hello"]
+            toy.assert_not_called()
+
+        @pytest.mark.fakecloud(toy={"fist": "hello"})
+        def test_wrong_setting():
+            pass
+
+        def test_strict(toy):
+            httpx.get(f"{toy.url}/nope")
+
+        def test_report(toy):
+            httpx.post(f"{toy.url}/notes", content="x")
+            assert 0
+        """
+    )
+    result.assert_outcomes(passed=1, failed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*toy has no setting 'fist'; it has: name, first*",
+            "*left 1 problem(s) behind",
+            "*[[]unrouted] *GET /nope*",
+            "*toy at http://*",
+            "*POST /notes*",
+        ]
+    )
+
+
+def test_session_scope_and_early_fakes_know_it(
+    toy: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makeini("[pytest]\nfakecloud_early = toy kv_server\n")
+    result = run(
+        """
+        import os, httpx
+        URL = os.environ["TOY_URL"]
+
+        def test_one(toy):
+            assert toy.url == URL
+            httpx.post(f"{URL}/notes", content="x")
+            assert toy.notes() == ["x"]
+
+        def test_two(toy):
+            assert toy.url == URL
+            assert toy.notes() == []
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_the_command_starts_it(
+    toy: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    program = f"import os; open({str(seen)!r}, 'w').write(os.environ['TOY_URL'])"
+    code = cli.main(
+        ["run", "--services", "toy", "--toy", "first=hello", "--toy-token", "mine", "--",
+         sys.executable, "-c", program]
+    )  # fmt: skip
+    assert (code, seen.read_text()[:17]) == (0, "http://127.0.0.1:")
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+    assert "toy" in capsys.readouterr().out
+    file = tmp_path / "fakes.toml"
+    file.write_text('services = ["toy"]\n[toy]\nfist = 1\n')
+    assert cli.main(["run", "--config", str(file), "--", sys.executable, "-c", ""]) == 3
+    assert "toy has no setting 'fist'" in capsys.readouterr().err
+
+
+def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
+    _, console = control
+    url = console.partition("/?")[0]
+
+    def ask(method: str, path: str, **options: Any) -> Any:
+        headers = {"Authorization": "Bearer secret"}
+        answer = httpx.request(method, f"{url}/__control__{path}", headers=headers, **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    made = ask("POST", "/handles", json={"fixture": "toy", "settings": {"first": "a"}})
+    assert (made["name"], made["service"]) == ("toy_2", "toy")
+    add(made["url"], "b")
+    shown = ask("GET", "/handles/toy_2/view")
+    assert (shown["count"], shown["notes"]) == (2, [{"text": "a"}, {"text": "b"}])
+    assert [one["fixture"] for one in ask("GET", "/state")["handles"]] == ["toy", "toy"]
+    assert ask("GET", "/journal")[-1]["handle"] == "toy_2"
+
+
+def test_a_remote_cloud_knows_it(control: tuple[Cloud, str], toy: str) -> None:
+    _, console = control
+    with Cloud.connect(console) as remote:
+        handle: Any = remote.start("toy", {"first": "a"})
+        assert type(handle).__mro__[2] is sys.modules[toy].Toy
+        add(handle.url, "b")
+        assert handle.notes() == ["a", "b"]
+        handle.assert_called("POST /notes", times=1)
+        with pytest.raises(ContractError, match="engine does not work over a stand-alone server"):
+            _ = handle.engine
+        handle.reset()
+        assert handle.notes() == ["a"]
+        assert remote.fixture_handle("toy").name == "toy"
+
+
+# -- those there are -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
+def test_what_a_descriptor_says_is_so(service: Service) -> None:
+    handle = handle_class(service)
+    assert handle.fixture == service.fixture
+    assert wire.name_of(handle) == service.handle
+    assert wire.surface_named(service.handle) is not None
+    assert find(service.fixture) is service
+    assert (view_of(service) is None) == (service.view is None)
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
+def test_plugin_and_clouds_offer_it_typed(service: Service) -> None:
+    from pytest_fakecloud import plugin
+
+    name = handle_class(service).__name__
+    for fixture in filter(None, (service.fixture, service.alias)):
+        definition: Any = getattr(plugin, fixture)
+        made = definition._get_wrapped_function()
+        assert made.__annotations__["return"] == name
+        assert made.__doc__
+    method = getattr(AnyCloud, service.fixture)
+    assert method.__annotations__["return"] == name
+
+
+def test_typed_settings_are_those_of_the_constructors() -> None:
+    import importlib
+
+    for service in SERVICES.values():
+        handle = handle_class(service)
+        package = service.handle.split(".")[1] if service.word else "queue.capture"
+        module = importlib.import_module(f"pytest_fakecloud.{package}.settings")
+        kind = {"kv_server": "KV", "vector_index": "Vector"}.get(service.fixture, handle.__name__)
+        typed = getattr(module, f"{kind}Settings")
+        taken = {
+            parameter.name
+            for parameter in inspect.signature(handle.__init__).parameters.values()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
+        assert set(typed.__annotations__) - set(PLACE_SETTINGS) == taken, service.fixture
+        assert not typed.__required_keys__
+
+
+def test_the_list_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, dataclasses, functools, typing\n"
+        "before = set(sys.modules)\n"
+        "import pytest_fakecloud.services\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['pytest_fakecloud', 'pytest_fakecloud.services']"
