@@ -4,8 +4,9 @@ The map of the package::
 
     plugin.py  session.py            the pytest face: options, hooks, fixtures, one run
     cli.py  standalone               the command, and fakes from outside their process
-    reporting                        what a failing test shows
-    cloud.py                         Cloud: one clock, one seed, any number of handles
+    reporting  recordings.py         what a failing test shows, and archives of its calls
+    cloud.py  any_cloud.py           Cloud: one clock, one seed, any number of handles
+    services.py                      the only list of services
     kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
     faults  http  core               misbehaviour; server and pipeline; clock, journal, ids, errors
 
@@ -20,58 +21,177 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .any_cloud import AnyCloud
+    from .broker.errors import BrokerError
     from .broker.handle import Broker
-    from .cloud import Cloud
+    from .broker.model import GroupView, MemberView, Record, TopicPartition, TopicView
+    from .broker.settings import BrokerSettings
+    from .cloud import Cloud, CloudSnapshot
     from .core.clock import Clock
-    from .core.errors import ContractError
+    from .core.errors import ContractError, ServiceError
+    from .core.found import Found
+    from .core.journal import Call, Event, Journal
+    from .core.problems import Problem
+    from .core.timeparse import Duration, Instant
+    from .core.timers import Fired
+    from .failures import Failure, Failures
+    from .faults.fault import Fault
+    from .faults.plan import FaultPlan
+    from .handle import Handle, Snapshot
+    from .http.messages import Answer
+    from .kv.errors import CommandError, RestError
     from .kv.handle import KVServer
-    from .queue.capture.handle import Callback, CallbackCapture, Destination
-    from .queue.delivery.drivers import NotIdle
-    from .queue.delivery.replies import DeliveredRequest, Reply
-    from .queue.errors import Loop
+    from .kv.settings import KVSettings
+    from .plugin import FakecloudWarning
+    from .queue.capture.callbacks import Callback, Captured
+    from .queue.capture.handle import CallbackCapture
+    from .queue.capture.settings import CallbackCaptureSettings, DestinationSettings
+    from .queue.delivery.destination_server import Destination
+    from .queue.delivery.destinations import DestinationRoute, Destinations
+    from .queue.delivery.drivers import Attempts, NotIdle
+    from .queue.delivery.faults import QueueFaults
+    from .queue.delivery.replies import DeliveredRequest, DestinationTimeout, Reply
+    from .queue.delivery.sender import UnstubbedDestination
+    from .queue.errors import Loop, QueueError
     from .queue.handle import Queue
     from .queue.model import Attempt
-    from .queue.views import PublishedMessage
+    from .queue.settings import QueueSettings
+    from .queue.views import DeadLetterView, PublishedMessage, ScheduleView
+    from .recordings import Difference, Differences
+    from .standalone.remote import RemoteCloud
+    from .vector.errors import VectorError
     from .vector.handle import VectorIndex
+    from .vector.settings import VectorSettings
 
 __all__ = [
+    "Answer",
     "AnyCloud",
     "Attempt",
+    "Attempts",
     "Broker",
+    "BrokerError",
+    "BrokerSettings",
+    "Call",
     "Callback",
     "CallbackCapture",
+    "CallbackCaptureSettings",
+    "Captured",
     "Clock",
     "Cloud",
+    "CloudSnapshot",
+    "CommandError",
     "ContractError",
+    "DeadLetterView",
     "DeliveredRequest",
     "Destination",
+    "DestinationRoute",
+    "DestinationSettings",
+    "DestinationTimeout",
+    "Destinations",
+    "Difference",
+    "Differences",
+    "Duration",
+    "Event",
+    "Failure",
+    "Failures",
+    "FakecloudWarning",
+    "Fault",
+    "FaultPlan",
+    "Fired",
+    "Found",
+    "GroupView",
+    "Handle",
+    "Instant",
+    "Journal",
     "KVServer",
+    "KVSettings",
     "Loop",
+    "MemberView",
     "NotIdle",
+    "Problem",
     "PublishedMessage",
     "Queue",
+    "QueueError",
+    "QueueFaults",
+    "QueueSettings",
+    "Record",
+    "RemoteCloud",
     "Reply",
+    "RestError",
+    "ScheduleView",
+    "ServiceError",
+    "Snapshot",
+    "TopicPartition",
+    "TopicView",
+    "UnstubbedDestination",
+    "VectorError",
     "VectorIndex",
+    "VectorSettings",
 ]
 
 _HOMES = {
+    "Answer": "http.messages",
     "AnyCloud": "any_cloud",
     "Attempt": "queue.model",
+    "Attempts": "queue.delivery.drivers",
     "Broker": "broker.handle",
-    "Callback": "queue.capture.handle",
+    "BrokerError": "broker.errors",
+    "BrokerSettings": "broker.settings",
+    "Call": "core.journal",
+    "Callback": "queue.capture.callbacks",
     "CallbackCapture": "queue.capture.handle",
+    "CallbackCaptureSettings": "queue.capture.settings",
+    "Captured": "queue.capture.callbacks",
     "Clock": "core.clock",
     "Cloud": "cloud",
+    "CloudSnapshot": "cloud",
+    "CommandError": "kv.errors",
     "ContractError": "core.errors",
+    "DeadLetterView": "queue.views",
     "DeliveredRequest": "queue.delivery.replies",
-    "Destination": "queue.capture.handle",
+    "Destination": "queue.delivery.destination_server",
+    "DestinationRoute": "queue.delivery.destinations",
+    "DestinationSettings": "queue.capture.settings",
+    "DestinationTimeout": "queue.delivery.replies",
+    "Destinations": "queue.delivery.destinations",
+    "Difference": "recordings",
+    "Differences": "recordings",
+    "Duration": "core.timeparse",
+    "Event": "core.journal",
+    "Failure": "failures",
+    "Failures": "failures",
+    "FakecloudWarning": "plugin",
+    "Fault": "faults.fault",
+    "FaultPlan": "faults.plan",
+    "Fired": "core.timers",
+    "Found": "core.found",
+    "GroupView": "broker.model",
+    "Handle": "handle",
+    "Instant": "core.timeparse",
+    "Journal": "core.journal",
     "KVServer": "kv.handle",
+    "KVSettings": "kv.settings",
     "Loop": "queue.errors",
+    "MemberView": "broker.model",
     "NotIdle": "queue.delivery.drivers",
+    "Problem": "core.problems",
     "PublishedMessage": "queue.views",
     "Queue": "queue.handle",
+    "QueueError": "queue.errors",
+    "QueueFaults": "queue.delivery.faults",
+    "QueueSettings": "queue.settings",
+    "Record": "broker.model",
+    "RemoteCloud": "standalone.remote",
     "Reply": "queue.delivery.replies",
+    "RestError": "kv.errors",
+    "ScheduleView": "queue.views",
+    "ServiceError": "core.errors",
+    "Snapshot": "handle",
+    "TopicPartition": "broker.model",
+    "TopicView": "broker.model",
+    "UnstubbedDestination": "queue.delivery.sender",
+    "VectorError": "vector.errors",
     "VectorIndex": "vector.handle",
+    "VectorSettings": "vector.settings",
 }
 
 
@@ -80,3 +200,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -52,19 +52,6 @@ class QueueSettings(TypedDict, total=False):
     leak_check: LeakCheck
 
 
-class CallbackCaptureSettings(TypedDict, total=False):
-    """The settings of a ``CallbackCapture``, which says what each of them means."""
-
-    name: str | None
-    keys: Mapping[str, str] | None
-
-
-class DestinationSettings(TypedDict, total=False):
-    """The settings of a ``Destination``."""
-
-    name: str | None
-
-
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
     """Raise ``ContractError`` for a setting that is none of those that have a meaning."""
     if value not in allowed:

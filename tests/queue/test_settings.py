@@ -9,8 +9,9 @@ import pytest
 
 from pytest_fakecloud.queue import handle, settings
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
+from pytest_fakecloud.queue.capture.settings import CallbackCaptureSettings
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.settings import CallbackCaptureSettings, QueueSettings
+from pytest_fakecloud.queue.settings import QueueSettings
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""The public surface as text: every name of the package, with what a tester may use of it.
+
+``python -m tests.surface`` writes ``tests/public_surface.txt`` anew; the commit shows what changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest_fakecloud
+
+FILE = Path(__file__).parent / "public_surface.txt"
+_PROTOCOLS = (
+    "__enter__",
+    "__exit__",
+    "__len__",
+    "__iter__",
+    "__getitem__",
+    "__contains__",
+    "__eq__",
+)
+
+
+def surface() -> str:
+    """All public names in order, the members of each below it."""
+    return "\n".join(line for name in sorted(pytest_fakecloud.__all__) for line in _lines(name))
+
+
+def _lines(name: str) -> Iterator[str]:
+    value = getattr(pytest_fakecloud, name)
+    if not isinstance(value, type):
+        yield f"{name} = {value}"
+        return
+    bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)
+    yield f"class {name}({bases})" if bases else f"class {name}"
+    for member, text in sorted(_members(value)):
+        yield f"    {member}{text}"
+    if own := [each for each in _PROTOCOLS if each in _declared(value)]:
+        yield f"    {' '.join(own)}"
+
+
+def _declared(kind: type) -> dict[str, object]:
+    """What a class and its bases in this package declare, the nearest first."""
+    found: dict[str, object] = {}
+    for owner in kind.__mro__:
+        if owner.__module__.startswith("pytest_fakecloud."):
+            for name, value in vars(owner).items():
+                found.setdefault(name, value)
+    return found
+
+
+def _members(kind: Any) -> Iterator[tuple[str, str]]:
+    if issubclass(kind, BaseException) or "__init__" in _declared(kind):
+        yield "__init__", _signature(kind.__init__)
+    seen = {"__init__"}
+    for name, value in _declared(kind).items():
+        if not name.startswith("_"):
+            seen.add(name)
+            yield name, _text(value, kind, name)
+    for name, annotation in _fields(kind).items():
+        if name not in seen and not name.startswith("_"):
+            seen.add(name)
+            yield name, f": {annotation}"
+    for name in _assigned(kind) - seen:
+        yield name, " (set when it is made)"
+
+
+def _text(value: Any, kind: Any, name: str) -> str:
+    if isinstance(value, property | cached_property):
+        made: Any = value.fget if isinstance(value, property) else value.func
+        return f": {getattr(made, '__annotations__', {}).get('return', 'Any')}"
+    if isinstance(value, classmethod | staticmethod):
+        return f"{_signature(value.__func__)} [{type(value).__name__}]"
+    if inspect.isfunction(value):
+        return _signature(value)
+    return f": {_fields(kind).get(name, type(value).__name__)}"
+
+
+def _signature(function: Any) -> str:
+    try:
+        text = str(inspect.signature(function))
+    except (TypeError, ValueError):
+        return "(...)"
+    # Annotations are texts here; and no address may make two runs differ.
+    text = re.sub(r"(: |-> )'((?:[^'\\]|\\.)*)'", r"\1\2", text)
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _fields(kind: Any) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for owner in reversed(kind.__mro__):
+        if owner.__module__.startswith("pytest_fakecloud."):
+            for name, annotation in inspect.get_annotations(owner).items():
+                # A TypedDict wraps what was written.
+                found[name] = getattr(annotation, "__forward_arg__", annotation)
+    return found
+
+
+def _assigned(kind: type) -> set[str]:
+    """The public attributes that an object has because its ``__init__`` sets them."""
+    found = set()
+    for owner in kind.__mro__:
+        if not owner.__module__.startswith("pytest_fakecloud.") or "__init__" not in vars(owner):
+            continue
+        try:
+            source = textwrap.dedent(inspect.getsource(vars(owner)["__init__"]))
+        except (OSError, TypeError):  # a dataclass has its own made
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "self"
+                and not node.attr.startswith("_")
+            ):
+                found.add(node.attr)
+    return found
+
+
+if __name__ == "__main__":
+    FILE.write_text(surface() + "\n", encoding="utf-8")
