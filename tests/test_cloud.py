@@ -1,7 +1,8 @@
-"""What a Cloud refuses, in words."""
+"""What a Cloud refuses, in words, and what it does not count."""
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -9,10 +10,13 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.any_cloud import PROBLEM_KINDS
 from pytest_fakecloud.core.dispatch import Dispatcher
 
 
@@ -165,3 +169,60 @@ def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
     assert not Path(cloud.authority.ca_file).exists()
     assert time.time() >= before
     cloud.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "covers"),
+    [
+        ("/nope", True),
+        ("/no*", True),
+        (re.compile("op"), True),
+        (lambda path: path.startswith("/n"), True),
+        (mock.ANY, True),
+        ("/NOPE", False),
+        ("/*/x", False),
+        (re.compile("^op"), False),
+    ],
+)
+def test_what_is_allowed_is_asked_as_everywhere(wanted: Any, covers: bool) -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        broker = cloud.broker()
+        urllib3.request("GET", f"{broker.url}/nope", headers=broker.headers)
+        assert len(cloud.problems) == 1
+        cloud.allow("unrouted", handle="other")
+        cloud.allow("bug")
+        assert len(cloud.problems) == 1
+        cloud.allow("unrouted", path=wanted)
+        assert (cloud.problems == []) == covers
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "told"),
+    [
+        ("unruted", {}, "'unruted' is no kind of problem, did you mean 'unrouted'"),
+        (5, {}, "5 is no kind of problem; the kinds are: unrouted, "),
+        ("unrouted", {"paht": "/x"}, "the problem 'unrouted' has no field 'paht', did you mean 'p"),
+        ("unmet", {"path": "/x"}, "the problem 'unmet' has no field 'path'; there are: handle"),
+        ("unrouted", {"method": "get"}, "methods have capital letters"),
+        ("unrouted", {"path": 5}, "path=5 can never be"),
+    ],
+)
+def test_what_can_never_be_is_not_allowed(kind: Any, where: dict[str, Any], told: str) -> None:
+    with Cloud(seed=1) as cloud, pytest.raises(ContractError, match=told):
+        cloud.allow(kind, **where)
+
+
+def test_every_problem_there_is_has_the_facts_that_can_be_asked_about() -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        kv, queue, receiver = cloud.kv_server(), cloud.queue(), cloud.destination()
+        urllib3.request("GET", f"{queue.url}/nope", headers=queue.headers)
+        queue.publish("https://nowhere.test/x", body=b"")
+        queue.run_until_idle()
+        kv.faults.drop()
+        receiver.expect_oneshot_request("/never")
+        found = cloud.problems
+        kinds = {problem.kind for problem in found}
+        assert kinds >= {"unrouted", "unstubbed", "unused_fault"}
+        for problem in found:
+            assert set(problem.facts) == set(PROBLEM_KINDS[problem.kind]), problem
+        assert found.where(kind="unr*") == [each for each in found if each.kind == "unrouted"]

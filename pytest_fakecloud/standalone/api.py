@@ -9,7 +9,7 @@ import json
 import operator
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from time import sleep
@@ -19,6 +19,7 @@ from ..core.auth import bearer_token, new_token, same
 from ..core.clock import Mode, Signal
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import Call, Entry, Journal
+from ..core.matching import nearest
 from ..core.problems import Problem, Problems
 from ..core.timeparse import Instant, monotonic
 from ..fakes import Fakes
@@ -55,6 +56,7 @@ GRACE_SECONDS = 0.1
 """How long the stream waits for a call's answer before it tells of the call without."""
 LOOK_SECONDS = 0.002
 _MOST_DIGITS = 18
+_LONGEST_WORD = 100
 _LONGEST_MESSAGE = 2000
 _OPEN = frozenset({"ready", "console", "console_file", "icon", "openapi"})
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -335,7 +337,8 @@ class ControlApp(App):
         clock = self.cloud.clock
         action = body.get("action")
         if not isinstance(action, str) or action not in _MOVES:
-            raise Refused(422, f"{action!r} is no action: give one of {', '.join(_MOVES)}")
+            near = _near(action, _MOVES)
+            raise Refused(422, f"{action!r} is no action{near}: give one of {', '.join(_MOVES)}")
         wanted = _MOVES[action]
         if body.keys() - {"action"} != ({wanted} if wanted else set()):
             form = {"action": action, **({wanted: "…"} if wanted else {})}
@@ -428,8 +431,9 @@ class ControlApp(App):
         for handle in self.cloud.handles:
             if handle.name == name:
                 return handle
-        known = ", ".join(handle.name for handle in self.cloud.handles) or "none"
-        raise Refused(404, f"there is no handle {name!r}; there are: {known}")
+        names = [handle.name for handle in self.cloud.handles]
+        known = ", ".join(names) or "none"
+        raise Refused(404, f"there is no handle {name!r}{_near(name, names)}; there are: {known}")
 
     def _named(self, request: Request) -> Handle:
         return self._handle(decode_segment(request.params["name"]))
@@ -486,7 +490,8 @@ class ControlApp(App):
         arguments = body.pop("args", [])
         kinds = _fault_kinds(type(plan))
         if not isinstance(kind, str) or kind not in kinds:
-            raise Refused(422, f"{kind!r} is no fault: give one of {', '.join(kinds)}")
+            near = _near(kind, kinds)
+            raise Refused(422, f"{kind!r} is no fault{near}: give one of {', '.join(kinds)}")
         if not isinstance(arguments, list):
             raise Refused(422, f"args is a list, not {arguments!r}")
         prepare = getattr(plan, kind)
@@ -553,8 +558,8 @@ class ControlApp(App):
     def _snapshot(self, request: Request) -> str:
         name = decode_segment(request.params["id"])
         if name not in self._snapshots:
-            known = ", ".join(self._snapshots) or "none"
-            raise Refused(404, f"there is no snapshot {name!r}; there are: {known}")
+            near, known = _near(name, self._snapshots), ", ".join(self._snapshots) or "none"
+            raise Refused(404, f"there is no snapshot {name!r}{near}; there are: {known}")
         return name
 
     def restore_snapshot(self, request: Request) -> object:
@@ -708,9 +713,14 @@ def _object(request: Request, *known: str) -> dict[str, Any]:
         raise Refused(422, f"the body is a JSON object, not {body!r}")
     unknown = [name for name in body if known and name not in known]
     if unknown:
-        names = ", ".join(map(repr, unknown))
-        raise Refused(422, f"there is no field {names} here; there are: {', '.join(known)}")
+        names, near = ", ".join(map(repr, unknown)), _near(unknown[0], known)
+        raise Refused(422, f"there is no field {names} here{near}; there are: {', '.join(known)}")
     return body
+
+
+def _near(word: object, known: Iterable[str]) -> str:
+    """``", did you mean …?"`` where one of the known words is near."""
+    return nearest(word, known) if isinstance(word, str) and len(word) < _LONGEST_WORD else ""
 
 
 def _number(text: str | None) -> int:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import itertools
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ from .wire import (
 __all__ = ["Objects", "Unreadable", "decode", "decode_error", "encode", "encode_error"]
 
 TAG = "$"
+_FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE)
 MOST_OBJECTS = 100_000
 """How many objects a server keeps for its clients; the one that was not used for longest goes."""
 _SHOWN = 500
@@ -156,6 +158,8 @@ def _copy(value: Any) -> Any:
         return {TAG: "datetime", "v": value.isoformat()}
     if isinstance(value, dt.timedelta):
         return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        return {TAG: "pattern", "v": [value.pattern, value.flags & _FLAGS]}
     if isinstance(value, Path):
         return {TAG: "path", "v": str(value.absolute())}
     if isinstance(value, BaseException):
@@ -200,7 +204,7 @@ def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
         raise
     except RecursionError:
         raise Unreadable("it is nested too deeply") from None
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, re.error) as error:
         raise Unreadable(f"{type(error).__name__}: {error}"[:_SHOWN]) from None
 
 
@@ -234,6 +238,13 @@ def _read_path(value: Mapping[str, Any], _: Refer) -> Path:
     if "\0" in text:
         raise Unreadable("no path holds a NUL")
     return Path(text)
+
+
+def _read_pattern(value: Mapping[str, Any], _: Refer) -> re.Pattern[str]:
+    text, flags = _content(value, list)
+    if not isinstance(text, str) or type(flags) is not int or flags & ~_FLAGS:
+        raise Unreadable(f"{value!r:.200} is no pattern")
+    return re.compile(text, flags)
 
 
 def _read_timedelta(value: Mapping[str, Any], _: Refer) -> dt.timedelta:
@@ -307,6 +318,7 @@ _READERS: Mapping[str, Reader] = {
     "list": _read_list(list),
     "object": _read_object,
     "path": _read_path,
+    "pattern": _read_pattern,
     "set": _read_list(set),
     "timedelta": _read_timedelta,
     "tuple": _read_list(tuple),

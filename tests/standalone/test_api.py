@@ -78,6 +78,7 @@ def test_the_clock_moves(server: Server) -> None:
 def test_a_wrong_move_is_refused_in_words(server: Server) -> None:
     for body, text in [
         ({"action": "jump"}, "'jump' is no action"),
+        ({"action": "move"}, "'move' is no action, did you mean 'move_to'?"),
         ([1], "the body is a JSON object"),
     ]:
         status, answer = server.ask("POST", "/clock", body)
@@ -306,7 +307,7 @@ def test_the_openapi_file_is_current(server: Server) -> None:
         ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'give {"action": "freeze"}'),
         ("POST", "/clock", {"action": ["freeze"]}, "is no action"),
         ("POST", "/begin", {"now": "0001-01-01T00:00:00+14:00"}, "the years 1 to 9999"),
-        ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel' here; there are:"),
+        ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel' here, did"),
         ("POST", "/begin", {"no": "x"}, "there are: now, clock"),
         ("PUT", "/seed", {"seed": "\ud800"}, "a seed is a whole number or a text"),
         ("PUT", "/seed", {"seed": 1.5}, "a seed is a whole number or a text, not 1.5"),

@@ -245,6 +245,14 @@ def test_values_that_are_given_cross_as_they_are() -> None:
         assert crossed(value) == value
 
 
+def test_patterns_cross_and_those_that_are_none_do_not() -> None:
+    pattern = re.compile(r"^/s.t", re.IGNORECASE)
+    assert crossed({"path": [pattern]}) == {"path": [pattern]}
+    for bad in (["(", 0], ["x", 128], ["x", True], ["x"], "x", [5, 0]):
+        with pytest.raises(Unreadable):
+            decode({"$": "pattern", "v": bad}, lambda *_: None)
+
+
 def crossed(value: Any) -> Any:
     return decode(json.loads(json.dumps(encode(value, Objects()))), lambda *_: None)
 

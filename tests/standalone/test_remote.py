@@ -698,3 +698,19 @@ def test_what_is_not_offered_from_afar_is_no_attribute(cloud: Cloud) -> None:
     with pytest.raises(AttributeError, match="it has: nothing"):
         cloud.snapshot().handles  # noqa: B018
     assert not hasattr(kv, "password")
+
+
+def test_which_is_asked_as_in_process(cloud: Cloud) -> None:
+    kv = cloud.fixture_handle("kv_server")
+    kv.client().set("a", "1")
+    kv.assert_called(path=re.compile("^/$|set"), times=1)
+    assert kv.journal.calls().where(command="S*").only().status == 200
+    with pytest.raises(ContractError, match="call has no field 'comand', did you mean 'command'"):
+        kv.assert_not_called(comand="SET")
+    httpx.get(f"{kv.url}/a/b/c/d/nope", headers=kv.headers)
+    with pytest.raises(ContractError, match="'unruted' is no kind of problem, did you mean 'unrou"):
+        cloud.allow("unruted")
+    with pytest.raises(ContractError, match="has no field 'paht', did you mean 'path'"):
+        cloud.allow("unrouted", paht="/x")
+    cloud.allow("unrouted", path=re.compile("nope$"))
+    assert cloud.problems == []
