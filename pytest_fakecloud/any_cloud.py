@@ -77,7 +77,7 @@ class AnyCloud(ABC):
 
     def __init__(self) -> None:
         self.closed = False
-        self.fixture_settings: Mapping[str, Any] = {}
+        self._fixture_settings: Mapping[str, Any] = {}
         """Settings of the fixtures' handles, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
         self._listeners: list[Callable[[Handle], None]] = []
@@ -165,10 +165,10 @@ class AnyCloud(ABC):
         """What reports need of handles that are closed."""
 
     @abstractmethod
-    def keep_only(self, known: Iterable[Handle]) -> None:
+    def _keep_only(self, known: Iterable[Handle]) -> None:
         """Close the handles that are neither known nor a fixture's."""
 
-    def on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
+    def _on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
         """Call the listener with each handle started from now on, until the result is called.
 
         Raises ``ContractError`` for what is no function.

@@ -52,7 +52,7 @@ class Usage(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code.
+    """Run the command and return its exit code.
 
     0 after a graceful stop, 2 for wrong options, 3 when a server cannot start; ``run`` gives the
     command's own exit code, 127 when there is no such command.
@@ -271,7 +271,9 @@ def _check_token(value: str | None, where: str) -> None:
     if value == "":
         raise Usage(f"{where} is empty: leave it out for a random token")
     if value is not None and not (value.isascii() and value.isprintable()):
-        raise Usage(f"{where}={value!r} can be no token: no header can hold it, give plain ASCII")
+        raise Usage(
+            f"{where}={value!r} cannot be a token: a header cannot carry it. Give plain ASCII"
+        )
 
 
 def _number(value: Any, where: str, most: int | None = None) -> int | None:

@@ -233,12 +233,12 @@ class Cloud(AnyCloud):
         """
         handle = self._fixture_handles.get(find(fixture).fixture)
         if handle is None:
-            if not isinstance(self.fixture_settings, Mapping):
+            if not isinstance(self._fixture_settings, Mapping):
                 raise ContractError(
-                    f"fixture_settings={shown(self.fixture_settings)} are no settings: give a dict of "
+                    f"{shown(self._fixture_settings)} are no settings of fixtures: give a dict of "
                     "dicts, by fixture name"
                 )
-            handle = self.start(fixture, self.fixture_settings.get(fixture, {}))
+            handle = self.start(fixture, self._fixture_settings.get(fixture, {}))
             self._fixture_handles[fixture] = handle
         return handle
 
@@ -274,13 +274,6 @@ class Cloud(AnyCloud):
         return Found(problem for problem in found if not self._covers(problem))
 
     def allow(self, kind: str, **where: object) -> None:
-        """Do not count a kind of problem, or only those whose facts agree with what is given.
-
-        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``where``
-        names facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
-        function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
-        none of, naming the nearest.
-        """
         __tracebackhide__ = True
         if not isinstance(kind, str) or kind not in PROBLEM_KINDS:
             near = nearest(kind, PROBLEM_KINDS) if isinstance(kind, str) else ""
@@ -301,7 +294,6 @@ class Cloud(AnyCloud):
         return CloudSnapshot({h.name: h.snapshot() for h in self._context.handles})
 
     def restore(self, snapshot: CloudSnapshot) -> None:
-        """Put the data of a snapshot back into the handles that are still open."""
         if not isinstance(snapshot, CloudSnapshot):
             raise ContractError(f"{shown(snapshot)} is no snapshot of a cloud")
         for handle in self._context.handles:
@@ -309,7 +301,6 @@ class Cloud(AnyCloud):
                 handle.restore(snapshot.handles[handle.name])
 
     def reset(self) -> None:
-        """Return every handle to its baseline and forget problems and journal."""
         for handle in list(self._context.handles):
             handle.reset()
         self._recorded.clear()
@@ -317,8 +308,7 @@ class Cloud(AnyCloud):
         self._journal.clear()
         self.gone.clear()
 
-    def keep_only(self, known: Iterable[Handle]) -> None:
-        """Close the handles that are neither known nor a fixture's."""
+    def _keep_only(self, known: Iterable[Handle]) -> None:
         known = (
             [known] if isinstance(known, str) or not isinstance(known, Iterable) else list(known)
         )
@@ -332,11 +322,6 @@ class Cloud(AnyCloud):
                 handle.close()
 
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        """Start over for another test: nothing of the last one is left.
-
-        Requests in flight and open connections end, every handle returns to its baseline, the clock
-        to its start, or to how it would begin with ``now`` and ``clock``.
-        """
         for handle in self._context.handles:
             handle.end_connections()
         self._clock.rewind(now, clock)
@@ -345,11 +330,6 @@ class Cloud(AnyCloud):
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures:
-        """Rerun code once per call it makes, failing another call each time.
-
-        See ``failures.every_failure`` for the options ``services``, ``faults``, ``status`` and
-        ``check``, and for what counts as a broken promise.
-        """
         __tracebackhide__ = True
         from .failures import every_failure
 

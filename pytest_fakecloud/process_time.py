@@ -13,7 +13,7 @@ __all__ = ["ProcessTime"]
 
 
 class ProcessTime:
-    """Makes ``time.time()`` and ``datetime.now()`` of this process follow the clock.
+    """What makes ``time.time()`` and ``datetime.now()`` of this process follow a clock.
 
     ``start()`` freezes the clock for good, since a process time that follows a clock that follows
     process time has no anchor; the tester moves both with the clock. Raises ``ContractError``

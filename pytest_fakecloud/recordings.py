@@ -54,7 +54,7 @@ def archive(cloud: Fakes) -> dict[str, Any]:
 
 
 def write(cloud: Fakes, path: Path) -> Path:
-    """Write the archive to a file that only its owner can read, folders included; the path."""
+    """Write the archive to a file that only its owner can read, folders included; return its path."""
     return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 
 

@@ -258,7 +258,7 @@ class Run:
             cloud: AnyCloud = _fixture_value(item, "fakecloud_session")
             if self._url is not None:
                 _refuse(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
-                cast("RemoteCloud", cloud).adapt({name: settings[name] for name in given})
+                cast("RemoteCloud", cloud)._adapt({name: settings[name] for name in given})
         else:
             self._keep_changes(settings)
             cloud = _new_cloud(settings, "driven")
@@ -327,7 +327,7 @@ class Run:
             self._seed = merged["seed"]
             self._long = _new_cloud(merged, "background")
         elif settings:
-            self._long.fixture_settings = {**self._long.fixture_settings, **settings}
+            self._long._fixture_settings = {**self._long._fixture_settings, **settings}
         return self._long
 
     def start_early(self, names: list[str]) -> None:
@@ -367,7 +367,7 @@ class Run:
             self._seed = self._defaults["seed"] or item.nodeid
         if self._long is not None:
             if self._known is not None:
-                self._long.keep_only(self._known)
+                self._long._keep_only(self._known)
             self._known = None
             self._long.begin()
             self._long.reseed(self._seed)
@@ -411,7 +411,7 @@ def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
 
     for handle in cloud.handles:
         publish(handle)
-    return cloud.on_start(publish)
+    return cloud._on_start(publish)
 
 
 def _merge(settings: dict[str, Any], name: str, value: Any) -> None:
@@ -492,7 +492,7 @@ def _new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
         tls=settings.get("tls", False),
         share_tls_context=settings["share_tls_context"],
     )
-    cloud.fixture_settings = settings
+    cloud._fixture_settings = settings
     return cloud
 
 

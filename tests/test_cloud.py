@@ -43,7 +43,7 @@ def test_calls_without_meaning() -> None:
     with Cloud(seed=1) as cloud:
         kv = cloud.kv_server()
         for call, told in (
-            (lambda: cloud.on_start(5), "5 is no function: give one that takes a handle"),  # type: ignore[arg-type]
+            (lambda: cloud._on_start(5), "5 is no function: give one that takes a handle"),  # type: ignore[arg-type]
             (lambda: kv.on_close(5), "5 is no function: give one without arguments"),  # type: ignore[arg-type]
             (lambda: cloud.replay(5), "5 is no file"),  # type: ignore[arg-type]
         ):
@@ -56,7 +56,7 @@ def test_calls_without_meaning() -> None:
 def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
     with Cloud() as cloud:
         heard: list[str] = []
-        stop = cloud.on_start(lambda handle: heard.append(handle.name))
+        stop = cloud._on_start(lambda handle: heard.append(handle.name))
         cloud.kv_server()
         stop()
         stop()

@@ -73,10 +73,10 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.start(port=)": (lambda cloud, v: cloud.kv_server(port=v), "none int"),
     "Cloud.start(token=)": (lambda cloud, v: cloud.kv_server(token=v), "none"),
     "Cloud.fixture_handle": (lambda cloud, v: cloud.fixture_handle(v), ""),
-    "Cloud.on_start": (lambda cloud, v: cloud.on_start(v), FUNCTIONS),
+    "Cloud._on_start": (lambda cloud, v: cloud._on_start(v), FUNCTIONS),
     "Cloud.allow": (lambda cloud, v: cloud.allow(v), ""),
     "Cloud.restore": (lambda cloud, v: cloud.restore(v), ""),
-    "Cloud.keep_only": (lambda cloud, v: cloud.keep_only(v), "list"),
+    "Cloud._keep_only": (lambda cloud, v: cloud._keep_only(v), "list"),
     "Cloud.begin(now)": (lambda cloud, v: cloud.begin(v), "none"),
     "Cloud.begin(clock)": (lambda cloud, v: cloud.begin(None, v), "none"),
     "Cloud.every_failure(run)": (lambda cloud, v: cloud.every_failure(v), ""),
@@ -130,8 +130,8 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Clock.aio.run_due": (lambda cloud, v: asyncio.run(cloud.clock.aio.run_due(v)), "list empty"),
     "Cloud.aio.every_failure": (lambda cloud, v: asyncio.run(cloud.aio.every_failure(v)), ""),
     "Cloud.aio.replay": (lambda cloud, v: asyncio.run(cloud.aio.replay(v)), ""),
-    "Cloud.fixture_settings": (lambda cloud, v: _with_settings(v), "dict"),
-    "Cloud.fixture_settings of one": (lambda cloud, v: _with_settings({"queue": v}), ""),
+    "Cloud._fixture_settings": (lambda cloud, v: _with_settings(v), "dict"),
+    "Cloud._fixture_settings of one": (lambda cloud, v: _with_settings({"queue": v}), ""),
     "Journal.watch": (lambda cloud, v: cloud.journal.watch(v), FUNCTIONS),
     "Journal.calls": (lambda cloud, v: cloud.journal.calls(v), "none function coroutine"),
     "Journal.assert_called": (
@@ -162,7 +162,7 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
 
 def _with_settings(settings: Any) -> None:
     with Cloud() as cloud:
-        cloud.fixture_settings = settings
+        cloud._fixture_settings = settings
         cloud.fixture_handle("queue")
 
 

@@ -470,7 +470,7 @@ class RemoteCloud(AnyCloud):
         self._connection.request("POST", "/reset", {})
 
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        """Start over for another test, whose settings are the server's unless ``adapt`` is called."""
+        """Start over for another test, whose settings are the server's unless ``_adapt`` is called."""
         self._give_own_back()
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
         mode = _sent(clock, "clock= of begin()")
@@ -482,7 +482,7 @@ class RemoteCloud(AnyCloud):
             if handle.name not in known:
                 del self._fixture_handles[fixture]
 
-    def adapt(self, settings: Mapping[str, Any]) -> None:
+    def _adapt(self, settings: Mapping[str, Any]) -> None:
         """Take on the settings of one test, until the next ``begin()``.
 
         ``now``, ``clock`` and ``seed`` are the server's until then; a service with settings gets a
@@ -516,7 +516,7 @@ class RemoteCloud(AnyCloud):
     ) -> Failures:
         return self.every_failure(run, **options)
 
-    def keep_only(self, known: Any) -> None:
+    def _keep_only(self, known: Any) -> None:
         """Close what was started through this connection and is not known."""
         kept = {handle.name for handle in (*known, *self._fixture_handles.values())}
         for handle in list(self._started):

@@ -187,9 +187,9 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
             marks=pytest.mark.skipif(os.name == "nt", reason="command lines are shorter there"),
         ),
         (["serve", "kv", "--kv", "=5"], 2, "--kv: '=5' is no SETTING=VALUE"),
-        (["serve", "kv", "--kv-token", "a\nb"], 2, "--kv-token='a\\nb' can be no token"),
+        (["serve", "kv", "--kv-token", "a\nb"], 2, "--kv-token='a\\nb' cannot be a token"),
         (["serve", "kv", "--kv", "token=☃"], 2, "the setting token of kv="),
-        (["serve", "kv", "--control-token", "☃"], 2, "can be no token"),
+        (["serve", "kv", "--control-token", "☃"], 2, "cannot be a token"),
         (
             ["serve", "kv", "vector", "--kv", "name=x", "--vector", "name=x"],
             2,
@@ -229,7 +229,7 @@ def test_a_port_that_is_taken_is_said() -> None:
         ("TLS", "maybe", "is neither yes nor no"),
         ("SERVICES", " , ", "names no service"),
         ("KV_PORT", "9" * 5000, "is no port number"),
-        ("CONTROL_TOKEN", "☃", "can be no token"),
+        ("CONTROL_TOKEN", "☃", "cannot be a token"),
         ("JSON", "maybe", "is neither yes nor no"),
     ],
 )
