@@ -37,7 +37,8 @@ class Limits:
     ``max_request_size`` in bytes (one command of a pipeline counts by itself), ``daily_limit`` in
     commands per UTC day and ``max_requests_per_second`` in commands per second on the clock,
     ``max_pipeline_length`` in commands of one request, ``max_connections`` in connections of the
-    database port and event streams together, ``max_pending_entries`` of one consumer of a stream.
+    database port and event streams together, ``max_pending_entries`` of one consumer of a stream,
+    ``max_search_indexes`` of one database.
     In bytes: ``max_key_size``, ``max_record_size`` of one value, ``max_data_size`` of the database.
     """
 
@@ -50,6 +51,7 @@ class Limits:
     max_data_size: int | None = None
     max_connections: int | None = None
     max_pending_entries: int | None = 1000
+    max_search_indexes: int | None = 10
 
     @property
     def bounds_requests(self) -> bool:

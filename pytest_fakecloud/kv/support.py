@@ -28,6 +28,7 @@ _TITLES = {
     "hyperloglog": "HyperLogLog",
     "stream": "Streams",
     "json": "JSON",
+    "search": "Search",
     "generic": "Generic",
     "scripting": "Scripting",
     "transactions": "Transactions",

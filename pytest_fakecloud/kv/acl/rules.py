@@ -25,7 +25,8 @@ _CATEGORY_WORDS = (
 )
 CATEGORIES = tuple(_CATEGORY_WORDS.split())
 """Every category without its sign, in the order ACL CAT gives them."""
-JSON_CATEGORY = "json"
+MODULE_CATEGORIES = ("json", "search")
+"""Those of commands that only the vendor's dialect has."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -139,7 +140,7 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
         _add_channel(selector, rule[1:])
     elif rule[:2] in (b"+@", b"-@"):
         category = rule[2:].decode("utf-8", "replace").lower()
-        if category not in CATEGORIES and category != JSON_CATEGORY:
+        if category not in (*CATEGORIES, *MODULE_CATEGORIES):
             raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
         selector.set_category(f"@{category}", sign == b"+")
     elif sign in (b"+", b"-"):
@@ -222,7 +223,7 @@ def _commands(selector: Selector) -> str:
     rules = ["-@all" if additive else "+@all"]
     made: set[CommandSpec] = set()
     left, wrong = set(target), {spec for spec in everything if spec not in target}
-    categories = {name: set(members_of(f"@{name}")) for name in (*CATEGORIES, JSON_CATEGORY)}
+    categories = {name: set(members_of(f"@{name}")) for name in (*CATEGORIES, *MODULE_CATEGORIES)}
     while categories:
         fits = {
             name: (len(members & wrong), -len(members & left))

@@ -8,6 +8,7 @@ from .hash import fields
 from .json import about, change, documents
 from .keys import expiry, generic, sort
 from .scripting import functions, scripts
+from .search import bindings
 from .server import (
     acl,
     client,

@@ -111,6 +111,8 @@ class Engine:
         self.dialect = dialect
         self.limits = limits or Limits()
         self._offered = DOCUMENTED if documented_only else None
+        self.search_delay: tuple[int | None, int | None] = (None, None)
+        """Milliseconds, and searches, for which changes cannot be found yet; None for neither."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
@@ -255,7 +257,12 @@ class Engine:
 
     def note_touches(self) -> None:
         """Let the databases note touched keys from now on, or no longer, as anybody needs it."""
-        self._notes_touches = bool(self.waiters or self.tracking or self.notifications)
+        self._notes_touches = bool(
+            self.waiters
+            or self.tracking
+            or self.notifications
+            or any(keyspace.indexes is not None for keyspace in self.databases)
+        )
         for keyspace in self.databases:
             if not self._notes_touches:
                 keyspace.on_touch = None
@@ -548,6 +555,7 @@ class Engine:
             self.rest_tokens = dict(saved.rest_tokens)
             self.config.restore(saved.config)
             self.follow_config()
+            self.note_touches()
             if self.tracking:
                 self.tracking.tell_all()
             if self.waiters:

@@ -55,14 +55,35 @@ def type_name(value: object) -> str:
     return value.type_name  # type: ignore[attr-defined,no-any-return]
 
 
+class Follower(Protocol):
+    """Search indexes, as a keyspace that has some knows them."""
+
+    def note(self, keyspace: Keyspace, key: bytes) -> None:
+        """Take note of a key that changed."""
+
+    def adopt(self, values: dict[bytes, Any]) -> None:
+        """Take up values that replaced all others."""
+
+    def forget(self) -> None:
+        """Forget all, as the keyspace was emptied."""
+
+    def copy(self) -> Follower:
+        """What a snapshot needs beside the values."""
+
+
 class KeyspaceCopy:
     """The frozen content of a database, made by ``snapshot``."""
 
-    __slots__ = ("accessed", "expires", "values")
+    __slots__ = ("accessed", "expires", "indexes", "values")
 
     def __init__(
-        self, values: dict[bytes, Any], expires: dict[bytes, int], accessed: dict[bytes, int]
+        self,
+        values: dict[bytes, Any],
+        expires: dict[bytes, int],
+        accessed: dict[bytes, int],
+        indexes: Follower | None,
     ) -> None:
+        self.indexes = indexes
         self.values = values
         self.expires = expires
         self.accessed = accessed
@@ -85,6 +106,7 @@ class Keyspace:
         "expires",
         "frequencies",
         "index",
+        "indexes",
         "notify",
         "now_ms",
         "on_touch",
@@ -112,6 +134,8 @@ class Keyspace:
         """Told of every event of a key (see ``notifications``), while anybody wants to know.
 
         Only ever set together with ``on_touch``."""
+        self.indexes: Follower | None = None
+        """The search indexes, once there is one; told of changes while ``on_touch`` is set."""
         self._order: ScanOrder | None = None
         self._soonest = 0
 
@@ -326,6 +350,8 @@ class Keyspace:
         if self.watchers or self.on_touch is not None:
             for key in gone:
                 self._tell(key)
+        if self.indexes is not None:
+            self.indexes.forget()
 
     def exchange(self, other: Keyspace) -> None:
         """Swap contents with another database; who watches a key that exists in either is told."""
@@ -334,7 +360,7 @@ class Keyspace:
         for one in (self, other):
             for key in {*self.values, *other.values}:
                 one.touch(key, "")
-        for name in ("values", "expires", "accessed", "volatile", "_order", "_soonest"):
+        for name in ("values", "expires", "accessed", "volatile", "indexes", "_order", "_soonest"):
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)
             setattr(other, name, mine)
@@ -385,6 +411,8 @@ class Keyspace:
             watcher.watch_broken = True
         if self.on_touch is not None:
             self.on_touch.add(key)
+            if self.indexes is not None:
+                self.indexes.note(self, key)
 
     # -- copies ----------------------------------------------------------------------------------
 
@@ -394,6 +422,7 @@ class Keyspace:
             {key: _copy(value) for key, value in self.values.items()},
             dict(self.expires),
             dict(self.accessed),
+            None if self.indexes is None else self.indexes.copy(),
         )
 
     def restore(self, saved: KeyspaceCopy) -> None:
@@ -409,6 +438,9 @@ class Keyspace:
                 self.note_fields(key, value)
         self._soonest = min(self.expires.values(), default=0)
         self._order = None
+        self.indexes = None if saved.indexes is None else saved.indexes.copy()
+        if self.indexes is not None:
+            self.indexes.adopt(self.values)
 
 
 def _copy(value: Any) -> Any:

@@ -270,6 +270,23 @@ ROWS: tuple[Row, ...] = (
     ("JSON.STRLEN", -2, "json", "8.0.0", "readonly", "RO access 1", ""),
     ("JSON.TOGGLE", 3, "json", "8.0.0", "write denyoom", "RW access update 1", ""),
     ("JSON.TYPE", -2, "json", "8.0.0", "readonly", "RO access 1", ""),
+    # -- search ------------------------------------------------------
+    ("SEARCH.AGGREGATE", 4, "search", "8.2.0", "readonly", "RO access 1", ""),
+    ("SEARCH.ALIASADD", 3, "search", "8.2.0", "write denyoom", "", ""),
+    ("SEARCH.ALIASDEL", 2, "search", "8.2.0", "write", "", ""),
+    ("SEARCH.COUNT", 3, "search", "8.2.0", "readonly", "RO access 1", ""),
+    ("SEARCH.CREATE", -10, "search", "8.2.0", "write denyoom", "OW insert 1",
+     "ON JSON HASH STRING PREFIX LANGUAGE SKIPINITIALSCAN EXISTSOK SCHEMA TEXT U64 I64 F64 BOOL "
+     "DATE KEYWORD FACET FAST NOSTEM NOTOKENIZE FROM"),
+    ("SEARCH.DESCRIBE", 2, "search", "8.2.0", "readonly", "RO access 1", ""),
+    ("SEARCH.DROP", 2, "search", "8.2.0", "write", "RM delete 1", ""),
+    ("SEARCH.LISTALIASES", 1, "search", "8.2.0", "readonly", "", ""),
+    ("SEARCH.LISTINDEXES", -1, "search", "8.2.0", "readonly", "", "MATCH LIMIT OFFSET"),
+    ("SEARCH.QUERY", -3, "search", "8.2.0", "readonly", "RO access 1",
+     "LIMIT OFFSET ORDERBY ASC DESC SELECT NOCONTENT HIGHLIGHT FIELDS TAGS SCOREFUNC FIELDVALUE "
+     "MODIFIER FACTOR MISSING SCOREMODE COMBINEMODE"),
+    ("SEARCH.REINDEX", 2, "search", "8.2.0", "write", "RW update 1", ""),
+    ("SEARCH.WAITINDEXING", 2, "search", "8.2.0", "readonly", "RO access 1", ""),
     # -- generic -----------------------------------------------------
     ("COPY", -3, "generic", "6.2.0", "write denyoom", "RO access 1; OW update 2", "DB REPLACE"),
     ("DEL", -2, "generic", "1.0.0", "write", "RM delete 1..-1", ""),

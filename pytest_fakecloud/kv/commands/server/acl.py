@@ -8,7 +8,7 @@ from ....core.auth import new_token
 from ... import errors
 from ...acl.rules import (
     CATEGORIES,
-    JSON_CATEGORY,
+    MODULE_CATEGORIES,
     apply_rules,
     describe_user,
     user_details,
@@ -193,7 +193,7 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
 @command("ACL CAT")
 def acl_cat(session: Session, args: Args) -> Reply:
     """The categories of commands, or the commands of one."""
-    known = CATEGORIES if session.engine.dialect == "redis" else (*CATEGORIES, JSON_CATEGORY)
+    known = CATEGORIES if session.engine.dialect == "redis" else (*CATEGORIES, *MODULE_CATEGORIES)
     if not args:
         return [category.encode() for category in known]
     if len(args) > 1:

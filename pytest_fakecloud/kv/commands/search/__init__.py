@@ -1,0 +1,1 @@
+"""Search: indexes, their other names, and what is asked of them."""

@@ -1,0 +1,184 @@
+"""Indexes and aliases: making, describing, removing, listing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...algorithms.glob import matcher
+from ...errors import WRONGTYPE, CommandError
+from ...reply import Map, Reply
+from ...search.index import SearchIndex
+from ...search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
+from ...table.registry import Args
+from .reading import Words, indexes_of, text, told
+
+if TYPE_CHECKING:
+    from ...engine.engine import Session
+
+__all__ = [
+    "alias_add", "alias_del", "create", "describe", "drop", "list_aliases", "list_indexes",
+    "reindex", "wait_indexing",
+]  # fmt: skip
+
+
+def create(session: Session, args: Args) -> Reply:
+    """Make an index and scan the keys that are there: 1, or 0 where EXISTSOK found its equal."""
+    with told():
+        definition, flags = _read_definition(Words(args, 1))
+        keyspace, indexes = session.db, indexes_of(session)
+        name = args[0]
+        there = keyspace.find(name)
+        if there is not None:
+            if not isinstance(there, SearchIndex):
+                raise CommandError(WRONGTYPE)
+            if "EXISTSOK" not in flags:
+                raise SearchError(f"Index {text(name)} already exists")
+            if there.definition != definition:
+                raise SearchError(f"Index {text(name)} already exists with another definition")
+            return 0
+        most = session.engine.limits.max_search_indexes
+        if most is not None and len(indexes.named) >= most:
+            raise SearchError(f"Exceeded max index count of {most}")
+        index = SearchIndex(definition)
+        keyspace.set(name, index, event="")
+        if "SKIPINITIALSCAN" not in flags:
+            index.scan(keyspace, *indexes.wait(keyspace))
+        return 1
+
+
+def _read_definition(words: Words) -> tuple[Definition, set[str]]:
+    kind, language = "", "english"
+    prefixes: list[str] = []
+    flags: set[str] = set()
+    while True:
+        word = words.upper("SCHEMA")
+        if word == "SCHEMA":
+            break
+        if word == "ON":
+            kind = words.one_of("index type", tuple(KEY_TYPES))
+        elif word == "PREFIX":
+            prefixes = words.counted("prefixes")
+        elif word == "LANGUAGE":
+            language = words.take("the language").lower()
+        elif word in ("SKIPINITIALSCAN", "EXISTSOK"):
+            flags.add(word)
+        else:
+            raise SearchError(f"syntax error: unexpected '{word}'")
+    if not kind:
+        raise SearchError("syntax error: ON is missing")
+    if not prefixes:
+        raise SearchError("syntax error: PREFIX is missing, or without any prefix")
+    fields = []
+    while words:
+        fields.append(_read_field(words))
+    if not fields:
+        raise SearchError("syntax error: SCHEMA is without any field")
+    return Definition(kind, tuple(sorted(prefixes)), tuple(fields), language), flags
+
+
+def _read_field(words: Words) -> FieldSpec:
+    name = words.take("a field")
+    kind = words.one_of(f"type of field '{name}'", FIELD_TYPES)
+    options: set[str] = set()
+    source: str | None = None
+    while words.peek() in ("FAST", "NOSTEM", "NOTOKENIZE", "FROM", "AS"):
+        word = words.upper("an option")
+        if word in ("FROM", "AS"):
+            # AS is how upstash-redis 1.8.0 spells it.
+            source = words.take(f"the source of field '{name}'")
+        else:
+            options.add(word)
+    return FieldSpec(
+        name, kind, "FAST" in options, "NOSTEM" in options, "NOTOKENIZE" in options, source
+    )
+
+
+def drop(session: Session, args: Args) -> Reply:
+    """Remove the index of that very name; 0 where there is none."""
+    indexes = indexes_of(session)
+    return int(args[0] in indexes.named and session.db.delete(args[0], ""))
+
+
+def reindex(session: Session, args: Args) -> Reply:
+    """Replace the contents by a fresh scan; 0 where there is no such index."""
+    indexes = indexes_of(session)
+    found = indexes.find(args[0])
+    if found is None:
+        return 0
+    found[1].empty()
+    found[1].scan(session.db, *indexes.wait(session.db))
+    return 1
+
+
+def describe(session: Session, args: Args) -> Reply:
+    """What the index is about, by its own name; nil where there is none."""
+    found = indexes_of(session).find(args[0])
+    if found is None:
+        return None
+    name, index = found
+    index.refresh(session.db, is_read=False)
+    definition = index.definition
+    fields = [[_bytes(word) for word in each.words()] for each in definition.fields]
+    return Map(
+        [
+            *(b"name", name, b"type", definition.kind.encode()),
+            *(b"prefixes", [_bytes(prefix) for prefix in definition.prefixes]),
+            *(b"language", definition.language.encode()),
+            *(b"indexSize", index.size, b"pendingUpdates", len(index.waiting)),
+            *(b"schema", fields),
+        ]
+    )
+
+
+def wait_indexing(session: Session, args: Args) -> Reply:
+    """Let all changes so far be found; 0 where there is no such index."""
+    found = indexes_of(session).find(args[0])
+    if found is None:
+        return 0
+    found[1].release()
+    found[1].refresh(session.db, is_read=False)
+    return 1
+
+
+def list_indexes(session: Session, args: Args) -> Reply:
+    """Names and types, sorted by name; LIMIT 0 is all."""
+    with told():
+        pattern, limit, offset = b"*", 0, 0
+        words = Words(args, 0)
+        while words:
+            word = words.one_of("option", ("MATCH", "LIMIT", "OFFSET"))
+            if word == "MATCH":
+                pattern = _bytes(words.take("the pattern"))
+            elif word == "LIMIT":
+                limit = words.number("LIMIT")
+            else:
+                offset = words.number("OFFSET")
+    matches = matcher(pattern)
+    named = indexes_of(session).named
+    names = [name for name in sorted(named) if matches(name)][offset:]
+    return [
+        Map([b"name", name, b"type", named[name].definition.kind.encode()])
+        for name in (names[:limit] if limit else names)
+    ]
+
+
+def alias_add(session: Session, args: Args) -> Reply:
+    """Point an alias to an index, which may be missing: 1 for a new alias, else 2."""
+    aliases = indexes_of(session).aliases
+    is_new = args[0] not in aliases
+    aliases[args[0]] = args[1]
+    return 1 if is_new else 2
+
+
+def alias_del(session: Session, args: Args) -> Reply:
+    """Remove an alias; whether it was there."""
+    return int(indexes_of(session).aliases.pop(args[0], None) is not None)
+
+
+def list_aliases(session: Session) -> Reply:
+    """Pairs of an alias and the index it names."""
+    return [[alias, name] for alias, name in indexes_of(session).aliases.items()]
+
+
+def _bytes(word: str) -> bytes:
+    return word.encode("utf-8", "surrogateescape")

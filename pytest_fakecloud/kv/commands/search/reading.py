@@ -1,0 +1,91 @@
+"""What the commands of search share: words of a line, and errors as a client reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...errors import CommandError, one_line
+from ...search.indexes import Indexes
+from ...search.schema import SearchError
+from ...table.registry import Args
+from ...table.syntax import try_int
+
+if TYPE_CHECKING:
+    from ...engine.engine import Session
+
+__all__ = ["Words", "indexes_of", "told"]
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn a ``SearchError`` into the error of the command."""
+    try:
+        yield
+    except SearchError as error:
+        raise CommandError(one_line(f"ERR {error}".encode("utf-8", "replace"))) from None
+
+
+def indexes_of(session: Session) -> Indexes:
+    """The indexes of the session's database; from now on they follow its changes."""
+    keyspace = session.db
+    if not isinstance(keyspace.indexes, Indexes):
+        keyspace.indexes = Indexes(*session.engine.search_delay)
+        session.engine.note_touches()
+    return keyspace.indexes
+
+
+class Words:
+    """The words of a command line, taken from the left."""
+
+    def __init__(self, args: Args, at: int) -> None:
+        self._args = args
+        self._at = at
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._args)
+
+    def peek(self) -> str:
+        """The next word in upper case, without taking it; empty at the end."""
+        return text(self._args[self._at]).upper() if self else ""
+
+    def take(self, what: str) -> str:
+        """The next word; raises where there is none."""
+        if not self:
+            raise SearchError(f"syntax error: {what} is missing")
+        self._at += 1
+        return text(self._args[self._at - 1])
+
+    def upper(self, what: str) -> str:
+        """The next word in upper case."""
+        return self.take(what).upper()
+
+    def one_of(self, what: str, known: tuple[str, ...]) -> str:
+        """The next word, which has to be one of these."""
+        word = self.upper(what)
+        if word not in known:
+            raise SearchError(
+                f"syntax error: unknown {what} '{word}', expected one of {', '.join(known)}"
+            )
+        return word
+
+    def number(self, what: str) -> int:
+        """The next word as a whole number that is not negative."""
+        word = self.take(what)
+        value = try_int(word.encode("utf-8", "surrogateescape"))
+        if value is None or value < 0:
+            raise SearchError(f"syntax error: {what} takes a whole number, and got '{word}'")
+        return value
+
+    def counted(self, what: str) -> list[str]:
+        """A count, and that many words."""
+        count = self.number(f"the count of {what}")
+        if count > len(self._args) - self._at:
+            raise SearchError(f"syntax error: {count} {what} announced, and fewer follow")
+        return [self.take(what) for _ in range(count)]
+
+
+def text(word: bytes) -> str:
+    """A word as text; bytes that are not UTF-8 can be had back."""
+    return word.decode("utf-8", "surrogateescape")

@@ -1,0 +1,212 @@
+"""What is asked of an index: queries, counts, aggregations."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from ...reply import Map, Reply
+from ...search.aggregation.reader import parse_aggregations
+from ...search.aggregation.request import number
+from ...search.clauses import Clause
+from ...search.filters import parse_filter, parse_object
+from ...search.index import SearchIndex
+from ...search.indexes import Search
+from ...search.queries import Highlight, Hit, Query, run_query
+from ...search.schema import SearchError
+from ...search.scoring import MODIFIERS, FieldValue, ScoreFunction
+from ...table.registry import Args
+from ...table.syntax import parse_float
+from .reading import Words, indexes_of, text, told
+
+if TYPE_CHECKING:
+    from ...engine.engine import Session
+
+__all__ = ["aggregate", "count", "query"]
+
+_MOST_HITS, _FARTHEST = 1000, 10_000
+_LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
+"""The service's own words, though 1000 passes."""
+
+
+def query(session: Session, args: Args) -> Reply:
+    """The hits of a filter, each its key, its score as text, and what is shown of it."""
+    with told():
+        found = _find(session, args[0])
+        options = _read_query(Words(args, 2))
+        if (session.in_exec or session.in_script) and not options.no_content:
+            raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
+        if found is None:
+            return None
+        clause = _clause(found, args[1])
+        hits, total = run_query(session.db, found, clause, options)
+        _remember(session, "query", args, found, [text(hit.key) for hit in hits], total)
+        return [_shown(hit) for hit in hits]
+
+
+def count(session: Session, args: Args) -> Reply:
+    """How many documents a filter finds; -1 without such an index."""
+    with told():
+        found = _find(session, args[0])
+        if found is None:
+            return -1
+        total = len(_clause(found, args[1]).find(found))
+        _remember(session, "count", args, found, [], total)
+        return total
+
+
+def aggregate(session: Session, args: Args) -> Reply:
+    """The aggregations of what a filter finds, by their aliases; nil without such an index."""
+    with told():
+        found = _find(session, args[0])
+        if found is None:
+            return None
+        clause = _clause(found, args[1])
+        wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
+        numbers = sorted(clause.find(found))
+        reply = Map()
+        for each in wanted:
+            reply += [each.name, Map(each.compute(numbers))]
+        _remember(session, "aggregate", args, found, [], len(numbers))
+        return reply
+
+
+def _find(session: Session, name: bytes) -> SearchIndex | None:
+    found = indexes_of(session).find(name)
+    if found is None:
+        return None
+    found[1].refresh(session.db)
+    return found[1]
+
+
+def _clause(index: SearchIndex, filter: bytes) -> Clause:
+    return parse_filter(index.definition, filter)
+
+
+def _remember(
+    session: Session, command: str, args: Args, index: SearchIndex, keys: list[str], total: int
+) -> None:
+    if session.transport != "local":
+        asked = parse_object(args[1], "filter")
+        pending = len(index.waiting)
+        search = Search(command, text(args[0]), asked, keys, total, pending)
+        indexes_of(session).searches.append(search)
+
+
+def _shown(hit: Hit) -> Reply:
+    score = _single(hit.score) if hit.relevance else number(hit.score)
+    if hit.content is None:
+        return [hit.key, score]
+    return [hit.key, score, [[path, value] for path, value in hit.content]]
+
+
+def _single(score: float) -> bytes | None:
+    """A relevance as the service has it: the shortest text of a 32-bit float."""
+    try:
+        kept = struct.unpack("<f", struct.pack("<f", score))[0]
+    except OverflowError:
+        return number(score)
+    for digits in range(1, 10):
+        short = float(f"{score:.{digits}g}")
+        if struct.pack("<f", short) == struct.pack("<f", kept):
+            return number(short)
+    return number(kept)
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def _read_query(words: Words) -> Query:
+    limit, offset = 10, 0
+    order: tuple[str, bool] | None = None
+    select: tuple[str, ...] | None = None
+    no_content = False
+    highlight: Highlight | None = None
+    function: ScoreFunction | None = None
+    while words:
+        word = words.upper("an option")
+        if word == "LIMIT":
+            limit = _limit(words)
+        elif word == "OFFSET":
+            offset = words.number("OFFSET")
+            if offset > _FARTHEST:
+                raise SearchError(f"offset should be a number of at most {_FARTHEST}")
+        elif word == "ORDERBY":
+            order = _order(words)
+        elif word == "SELECT":
+            select = tuple(words.counted("fields of SELECT"))
+        elif word == "NOCONTENT":
+            no_content = True
+        elif word == "HIGHLIGHT":
+            highlight = _highlight(words)
+        elif word == "SCOREFUNC":
+            function = _score_function(words)
+        else:
+            raise SearchError(f"syntax error: unexpected '{word}'")
+    if no_content and (select is not None or highlight is not None):
+        other = "SELECT" if select is not None else "HIGHLIGHT"
+        raise SearchError(f"syntax error: NOCONTENT and {other} exclude each other")
+    if order is not None and function is not None:
+        raise SearchError("syntax error: ORDERBY and SCOREFUNC exclude each other")
+    return Query(limit, offset, order, select, no_content, highlight, function)
+
+
+def _limit(words: Words) -> int:
+    try:
+        limit = words.number("LIMIT")
+    except SearchError:
+        raise SearchError(_LIMIT_ERROR) from None
+    if not 1 <= limit <= _MOST_HITS:
+        raise SearchError(_LIMIT_ERROR)
+    return limit
+
+
+def _order(words: Words) -> tuple[str, bool]:
+    field = words.take("the field of ORDERBY")
+    up = words.peek() == "ASC"
+    if words.peek() in ("ASC", "DESC"):
+        words.take("the direction")
+    return field, up
+
+
+def _highlight(words: Words) -> Highlight:
+    words.one_of("word after HIGHLIGHT", ("FIELDS",))
+    fields = tuple(words.counted("fields of HIGHLIGHT"))
+    if words.peek() != "TAGS":
+        return Highlight(fields)
+    words.take("TAGS")
+    return Highlight(fields, (words.take("the opening tag"), words.take("the closing tag")))
+
+
+def _score_function(words: Words) -> ScoreFunction:
+    modes = {"SCOREMODE": "SUM", "COMBINEMODE": "SUM"}
+    values = []
+    while words.peek() in ("FIELDVALUE", *modes):
+        word = words.upper("FIELDVALUE")
+        if word == "SCOREMODE":
+            modes[word] = words.one_of(word, ("SUM", "MULTIPLY", "REPLACE"))
+        elif word == "COMBINEMODE":
+            modes[word] = words.one_of(word, ("SUM", "MULTIPLY"))
+        else:
+            values.append(_field_value(words))
+    if not values:
+        raise SearchError("syntax error: SCOREFUNC is without FIELDVALUE")
+    return ScoreFunction(tuple(values), modes["SCOREMODE"], modes["COMBINEMODE"])
+
+
+def _field_value(words: Words) -> FieldValue:
+    field = words.take("the field of FIELDVALUE")
+    modifier, factor, missing = "NONE", 1.0, 0.0
+    while words.peek() in ("MODIFIER", "FACTOR", "MISSING"):
+        word = words.upper("an option")
+        if word == "MODIFIER":
+            modifier = words.one_of(word, tuple(MODIFIERS))
+        elif word == "FACTOR":
+            factor = _float(words, word)
+        else:
+            missing = _float(words, word)
+    return FieldValue(field, modifier, factor, missing)
+
+
+def _float(words: Words, what: str) -> float:
+    return parse_float(words.take(what).encode("utf-8", "surrogateescape"))

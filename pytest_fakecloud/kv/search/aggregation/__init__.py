@@ -1,0 +1,1 @@
+"""Aggregations: numbers and buckets made of the documents a filter finds."""

@@ -1,0 +1,421 @@
+"""Buckets: documents sorted into groups by a value, each counted and summed up in turn.
+
+A reply begins with the word ``buckets``, by which the clients tell it from a metric.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ...algorithms.linear_regex import LinearRegex, RegexError
+from ..index import SearchIndex
+from ..schema import FieldSpec, SearchError
+from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
+
+__all__ = ["BUCKETS", "MOST_BUCKETS"]
+
+MOST_BUCKETS = 65_000
+"""Buckets of one answer (Tantivy's limit)."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMERIC = ("U64", "I64", "F64", "DATE")
+Compute = Callable[[Numbers], list[Any]]
+Groups = dict[Any, Numbers]
+
+
+def _too_many(args: Arguments) -> SearchError:
+    return args.error(f"makes more than {MOST_BUCKETS} buckets")
+
+
+def _bucket(head: list[Any], numbers: Numbers, subs: Sequence[Aggregation]) -> list[Any]:
+    return [*head, b"docCount", len(numbers), *_subs(numbers, subs)]
+
+
+def _subs(numbers: Numbers, subs: Sequence[Aggregation]) -> list[Any]:
+    return [part for sub in subs for part in (sub.name, sub.compute(numbers))]
+
+
+def _instant(ms: float) -> bytes:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return b""
+    return moment.isoformat(timespec="milliseconds").replace(".000+", "+").replace(
+        "+00:00", "Z"
+    ).encode()  # fmt: skip
+
+
+def _groups(
+    numbers: Numbers, column: dict[int, tuple[Any, ...]], absent: Any, key: Callable[[Any], Any]
+) -> Groups:
+    """The documents by what ``key`` makes of their values; a document is in a group once."""
+    groups: Groups = {}
+    without = () if absent is None else (absent,)
+    for at in numbers:
+        for group in dict.fromkeys(key(value) for value in column.get(at, without)):
+            if group is not None:
+                groups.setdefault(group, []).append(at)
+    return groups
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+_HASH_FACTOR = 0xF1357AEA2E62A9C5
+_U64 = 2**64 - 1
+
+
+def _hash_order(keys: Iterable[float]) -> list[float]:
+    """Numbers in the order in which the service's hash table keeps them.
+
+    Buckets of equal counts come in that order; known from the service's own tests for F64.
+    """
+    known = list(keys)
+    size = 4
+    while len(known) > (size - 1 if size <= 8 else size * 7 // 8):
+        size *= 2
+    slots: list[float | None] = [None] * size
+    for key in known:
+        bits = struct.unpack("<Q", struct.pack("<d", key))[0]
+        mixed = (3 * _HASH_FACTOR + bits) * _HASH_FACTOR & _U64
+        slot = (mixed << 26 | mixed >> 38) & _U64
+        slot %= size
+        while slots[slot] is not None:
+            slot = (slot + 1) % size
+        slots[slot] = key
+    return [key for key in slots if key is not None]
+
+
+def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
+    """What ``include`` or ``exclude`` lets through: a regular expression, or a list of terms."""
+    wanted = args.take(
+        name, "a regular expression or an array", lambda value: isinstance(value, str | list)
+    )
+    if wanted is None:
+        return None
+    if isinstance(wanted, list):
+        return lambda term: term in wanted
+    try:
+        expression = LinearRegex(wanted)
+    except RegexError as error:
+        raise args.error(f"has a regular expression as '{name}' that {error}") from None
+    return lambda term: expression.fullmatch(str(term))
+
+
+def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool] | None:
+    """What to sort by, and whether it goes up."""
+    order = args.take(
+        "order",
+        'an object such as {"count": "desc"}',
+        lambda value: (
+            isinstance(value, dict)
+            and len(value) == 1
+            and all(allowed(key) and word in ("asc", "desc") for key, word in value.items())
+        ),
+    )
+    if order is None:
+        return None
+    key, word = next(iter(order.items()))
+    return key, word == "asc"
+
+
+def _term_head(spec: FieldSpec, term: Any) -> list[Any]:
+    if spec.kind == "BOOL":
+        return [b"key", b"1" if term else b"0", b"keyAsString", b"true" if term else b"false"]
+    if spec.kind == "DATE":
+        return [b"key", _instant(term)]
+    return [b"key", term.encode() if isinstance(term, str) else number(term)]
+
+
+def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
+    spec, column = column_of(index, args, (*_NUMERIC, "BOOL", "KEYWORD"))
+    size = args.count("size", 10, 1)
+    args.count("segmentSize", None, 1)
+    least = args.count("minDocCount", 1)
+    known = {sub.alias for sub in subs}
+    order = _direction(
+        args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
+    ) or ("count", False)
+    absent = args.take("missing", "a value", lambda value: isinstance(value, str | int | float))
+    include, exclude = _chosen(args, "include"), _chosen(args, "exclude")
+    args.flag("showTermDocCountError", True)
+
+    def compute(numbers: Numbers) -> list[Any]:
+        groups = _groups(numbers, column, absent, lambda value: value)
+        terms = [
+            term
+            for term in (_hash_order(groups) if spec.kind == "F64" else sorted(groups, key=_plain))
+            if len(groups[term]) >= least
+            and (include is None or include(term))
+            and (exclude is None or not exclude(term))
+        ]
+        rank = _rank_of(order[0], groups, subs)
+        terms.sort(key=rank, reverse=not order[1])
+        shown = terms[:size]
+        if len(shown) > MOST_BUCKETS:
+            raise _too_many(args)
+        return [
+            b"buckets",
+            [_bucket(_term_head(spec, term), groups[term], subs) for term in shown],
+            *(b"sumOtherDocCount", sum(len(groups[term]) for term in terms[size:])),
+            *(b"docCountErrorUpperBound", 0),
+        ]
+
+    return compute
+
+
+def _plain(term: Any) -> tuple[str, Any]:
+    return ("text", term) if isinstance(term, str) else ("number", term)
+
+
+def _rank_of(word: str, groups: Groups, subs: Sequence[Aggregation]) -> Callable[[Any], Any]:
+    if word == "count":
+        return lambda term: len(groups[term])
+    if word == "key":
+        return _plain
+    alias, _, part = word.partition(".")
+    sub = next(each for each in subs if each.alias == alias)
+
+    def rank(term: Any) -> float:
+        flat = sub.compute(groups[term])
+        found = dict(zip(flat[::2], flat[1::2], strict=False)).get(part.encode() or b"value")
+        return -math.inf if found is None or isinstance(found, list) else float(found)
+
+    return rank
+
+
+# -- ranges and histograms -------------------------------------------------------------------------
+
+
+def _is_ranges(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(one, dict)
+            and one.keys() <= {"key", "from", "to"}
+            and all(is_number(one[name]) for name in ("from", "to") if name in one)
+            and isinstance(one.get("key", ""), str)
+            for one in value
+        )
+    )
+
+
+def _range(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
+    spec, column = column_of(index, args, _NUMERIC)
+    given = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
+    keyed = args.flag("keyed", False)
+    ranges = _without_holes(args, given)
+
+    def compute(numbers: Numbers) -> list[Any]:
+        buckets = []
+        for key, low, high in ranges:
+            inside = [
+                at for at in numbers if any(low <= value < high for value in column.get(at, ()))
+            ]
+            head: list[Any] = [b"key", key.encode()]
+            tail: list[Any] = []
+            for word, bound in (("from", low), ("to", high)):
+                if math.isfinite(bound):
+                    tail += [word.encode(), number(bound)]
+                    if spec.kind == "DATE":
+                        tail += [f"{word}AsString".encode(), _instant(bound)]
+            buckets.append([*head, b"docCount", len(inside), *tail, *_subs(inside, subs)])
+        return _written(buckets, keyed)
+
+    return compute
+
+
+def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
+    """The ranges in order, with one for every hole and open end, as Tantivy has it."""
+    asked = sorted(
+        (one.get("from", -math.inf), one.get("to", math.inf), one.get("key")) for one in
+        ({**one, "key": one.get("key") or ""} for one in given)
+    )  # fmt: skip
+    found: list[tuple[str, float, float]] = []
+    reached = -math.inf
+    for low, high, key in asked:
+        if low < reached or high < low:
+            raise args.error("has ranges that overlap")
+        if low > reached:
+            found.append((_range_key(reached, low), reached, low))
+        found.append((key or _range_key(low, high), low, high))
+        reached = high
+    if reached < math.inf:
+        found.append((_range_key(reached, math.inf), reached, math.inf))
+    return found
+
+
+def _range_key(low: float, high: float) -> str:
+    ends = ("*" if math.isinf(one) else (number(one) or b"").decode() for one in (low, high))
+    return "-".join(ends)
+
+
+def _written(buckets: list[list[Any]], keyed: bool) -> list[Any]:
+    """A list of buckets, or a map by their keys."""
+    if not keyed:
+        return [b"buckets", buckets]
+    return [b"buckets", [part for each in buckets for part in (each[1], each[2:])]]
+
+
+def _histogram_of(
+    args: Arguments,
+    column: dict[int, tuple[Any, ...]],
+    interval: float,
+    offset: float,
+    head: Callable[[float], list[Any]],
+    subs: Sequence[Aggregation],
+) -> Compute:
+    least = args.count("minDocCount", 0)
+    hard, extended = args.bounds("hardBounds"), args.bounds("extendedBounds")
+    keyed = args.flag("keyed", False)
+
+    def step(value: float) -> int | None:
+        if hard is not None and not hard[0] <= value <= hard[1]:
+            return None
+        try:
+            return math.floor((value - offset) / interval)
+        except (OverflowError, ValueError):
+            raise args.error("has an interval that is too small for the values") from None
+
+    def compute(numbers: Numbers) -> list[Any]:
+        groups = _groups(numbers, column, None, step)
+        steps = sorted(groups)
+        if not least:
+            ends = list(groups)
+            if extended is not None:
+                ends += [at for at in map(step, extended) if at is not None]
+            if ends:
+                if max(ends) - min(ends) >= MOST_BUCKETS:
+                    raise _too_many(args)
+                steps = list(range(min(ends), max(ends) + 1))
+        steps = [at for at in steps if len(groups.get(at, ())) >= least]
+        if len(steps) > MOST_BUCKETS:
+            raise _too_many(args)
+        buckets = [_bucket(head(at * interval + offset), groups.get(at, []), subs) for at in steps]
+        return _written(buckets, keyed)
+
+    return compute
+
+
+def _histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
+    _, column = column_of(index, args, _NUMERIC)
+    interval = args.take(
+        "interval", "a number above 0", lambda value: is_number(value) and value > 0, REQUIRED
+    )
+    offset = args.number("offset", 0)
+
+    def head(value: float) -> list[Any]:
+        return [b"key", number(value)]
+
+    return _histogram_of(args, column, interval, offset, head, subs)
+
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN = re.compile(r"([+-]?)(\d{1,15})(ms|s|m|h|d)")
+
+
+def _span_ms(text: Any) -> int | None:
+    found = _SPAN.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    sign, digits, unit = found.groups()
+    return int(digits) * _UNITS[unit] * (-1 if sign == "-" else 1)
+
+
+def _date_histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
+    _, column = column_of(index, args, ("DATE",))
+    interval = _span_ms(
+        args.take(
+            "fixedInterval",
+            "a span such as 30s, 1m, 1h or 1d",
+            lambda value: (_span_ms(value) or 0) > 0,
+            REQUIRED,
+        )
+    )
+    offset = _span_ms(
+        args.take(
+            "offset", "a span such as 6h or -30m", lambda value: _span_ms(value) is not None, "0ms"
+        )
+    )
+
+    def head(value: float) -> list[Any]:
+        return [b"key", number(value), b"keyAsString", _instant(value)]
+
+    return _histogram_of(args, column, interval or 1, offset or 0, head, subs)
+
+
+# -- facets ----------------------------------------------------------------------------------------
+
+
+def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
+    _, column = column_of(index, args, ("FACET",))
+    top = args.take(
+        "path", "a path such as '/a'", lambda v: isinstance(v, str) and v[:1] == "/", "/"
+    )
+    top = top.rstrip("/") or "/"
+    deepest = args.count("depth", 1, 1)
+    size = args.count("size", 10, 1)
+    least = args.count("minDocCount", 1)
+    order = _direction(args, lambda key: key in ("count", "path")) or ("count", False)
+
+    def compute(numbers: Numbers) -> list[Any]:
+        groups: Groups = {}
+        for at in numbers:
+            for path in _below(column.get(at, ()), top, deepest):
+                groups.setdefault(path, []).append(at)
+        children: dict[str, list[str]] = {}
+        for path, having in groups.items():
+            if len(having) >= least:
+                children.setdefault(path.rpartition("/")[0] or "/", []).append(path)
+        for paths in children.values():
+            paths.sort(reverse=order == ("path", False))
+            if order[0] == "count":
+                paths.sort(key=lambda path: len(groups[path]), reverse=not order[1])
+        return [b"path", top.encode(), *_facet_children(top, groups, children, size, is_top=True)]
+
+    return compute
+
+
+def _below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
+    """The paths and their ancestors under one path, so many levels deep."""
+    start = [] if top == "/" else top.split("/")[1:]
+    found = set()
+    for path in paths:
+        steps = path.split("/")[1:]
+        if steps[: len(start)] == start:
+            for length in range(len(start) + 1, min(len(steps), len(start) + deepest) + 1):
+                found.add("/" + "/".join(steps[:length]))
+    found.discard("/")
+    return found
+
+
+def _facet_children(
+    path: str, groups: Groups, children: dict[str, list[str]], size: int, is_top: bool = False
+) -> list[Any]:
+    paths = children.get(path, [])
+    parts: list[Any] = [b"sumOtherDocCount", sum(len(groups[one]) for one in paths[size:])]
+    if paths or is_top:
+        nodes = [
+            [
+                *(b"path", one.encode(), b"docCount", len(groups[one])),
+                *_facet_children(one, groups, children, size),
+            ]
+            for one in paths[:size]
+        ]
+        parts += [b"children", nodes]
+    return parts
+
+
+BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Sequence[Aggregation]], Compute]] = {
+    "$terms": _terms,
+    "$range": _range,
+    "$histogram": _histogram,
+    "$dateHistogram": _date_histogram,
+    "$facet": _facet,
+}
+"""What builds each kind of buckets; only ``$facet`` takes no aggregations below it."""

@@ -1,0 +1,178 @@
+"""Metrics: one figure, or a few, of the values of a field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..index import SearchIndex
+from .request import Arguments, Numbers, column_of, is_number, number
+
+__all__ = ["METRICS", "Metric"]
+
+_NUMERIC = ("U64", "I64", "F64", "DATE")
+_ANY = (*_NUMERIC, "BOOL", "KEYWORD")
+_PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
+
+Values = list[Any]
+Metric = Callable[[Numbers], list[Any]]
+
+
+def _values(
+    index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
+) -> Callable[[Numbers], Values]:
+    spec, column = column_of(index, args, allowed)
+    if spec.kind == "KEYWORD":
+        missing = args.text("missing", None)
+    else:
+        missing = args.take("missing", "a number", is_number)
+    absent = () if missing is None else (missing,)
+
+    def collect(numbers: Numbers) -> Values:
+        return [value for at in numbers for value in column.get(at, absent)]
+
+    return collect
+
+
+def _single(
+    make: Callable[[Values], float | None], allowed: tuple[str, ...]
+) -> Callable[[SearchIndex, Arguments], Metric]:
+    def build(index: SearchIndex, args: Arguments) -> Metric:
+        collect = _values(index, args, allowed)
+        return lambda numbers: [b"value", number(make(collect(numbers)))]
+
+    return build
+
+
+def _fsum(values: Iterable[float]) -> float:
+    found = list(values)
+    try:
+        return math.fsum(found)
+    except (OverflowError, ValueError):
+        # Beyond the largest double, or infinities of both signs: as plain addition has it.
+        return sum(map(float, found))
+
+
+def _average(values: Values) -> float | None:
+    return _fsum(values) / len(values) if values else None
+
+
+def _sum(values: Values) -> float | None:
+    return _total(values) if values else None
+
+
+def _total(values: Values) -> float:
+    return sum(values) if all(value.__class__ is int for value in values) else _fsum(values)
+
+
+def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
+    return lambda values: +pick(values) if values else None
+
+
+def _stats_of(values: Values) -> list[Any]:
+    least, most = (+min(values), +max(values)) if values else (None, None)
+    return [
+        *(b"count", len(values), b"sum", number(_total(values))),
+        *(b"min", number(least), b"max", number(most), b"avg", number(_average(values))),
+    ]
+
+
+def _stats(index: SearchIndex, args: Arguments) -> Metric:
+    collect = _values(index, args, (*_NUMERIC, "BOOL"))
+    return lambda numbers: _stats_of(collect(numbers))
+
+
+def _extended(index: SearchIndex, args: Arguments) -> Metric:
+    collect = _values(index, args, _NUMERIC)
+    sigma = float(args.number("sigma", 2.0))
+
+    def compute(numbers: Numbers) -> list[Any]:
+        values = collect(numbers)
+        count, mean = len(values), _average(values)
+        squares = _total([value * value for value in values]) if values else None
+        spread = (
+            _fsum((value - mean) * (value - mean) for value in values) if mean is not None else 0.0
+        )
+        population = spread / count if count else None
+        sampling = spread / (count - 1) if count > 1 else None
+        deviations = [None if one is None else math.sqrt(one) for one in (population, sampling)]
+
+        def bound(deviation: float | None, sign: int) -> bytes | None:
+            if mean is None or deviation is None:
+                return None
+            return number(mean + sign * sigma * deviation)
+
+        of_population, of_sampling = deviations
+        return [
+            *_stats_of(values),
+            *(b"sumOfSquares", number(squares)),
+            *(b"variance", number(population)),
+            *(b"variancePopulation", number(population)),
+            *(b"varianceSampling", number(sampling)),
+            *(b"stdDeviation", number(of_population)),
+            *(b"stdDeviationPopulation", number(of_population)),
+            *(b"stdDeviationSampling", number(of_sampling)),
+            b"stdDeviationBounds",
+            [
+                *(b"upper", bound(of_population, 1), b"lower", bound(of_population, -1)),
+                *(b"upperSampling", bound(of_sampling, 1)),
+                *(b"lowerSampling", bound(of_sampling, -1)),
+                *(b"upperPopulation", bound(of_population, 1)),
+                *(b"lowerPopulation", bound(of_population, -1)),
+            ],
+        ]
+
+    return compute
+
+
+def _percentile(ordered: Values, percent: float) -> float | None:
+    if not ordered:
+        return None
+    rank = percent / 100 * (len(ordered) - 1)
+    below = math.floor(rank)
+    above = min(below + 1, len(ordered) - 1)
+    part = rank - below
+    return float(ordered[below] + (ordered[above] - ordered[below]) * part)
+
+
+def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
+    collect = _values(index, args, _NUMERIC)
+    percents = args.take(
+        "percents",
+        "an array of numbers from 0 to 100",
+        lambda value: (
+            isinstance(value, list)
+            and value
+            and all(is_number(one) and 0 <= one <= 100 for one in value)
+        ),
+        _PERCENTS,
+    )
+    keyed = args.flag("keyed", True)
+
+    def compute(numbers: Numbers) -> list[Any]:
+        ordered = sorted(collect(numbers))
+        found = [(float(percent), number(_percentile(ordered, percent))) for percent in percents]
+        if keyed:
+            flat = [part for percent, value in found for part in (repr(percent).encode(), value)]
+            return [b"values", flat]
+        return [
+            b"values",
+            [[b"key", number(percent), b"value", value] for percent, value in found],
+        ]
+
+    return compute
+
+
+METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
+    "$avg": _single(_average, (*_NUMERIC, "BOOL")),
+    "$sum": _single(_sum, (*_NUMERIC, "BOOL")),
+    "$min": _single(_extreme(min), (*_NUMERIC, "BOOL")),
+    "$max": _single(_extreme(max), (*_NUMERIC, "BOOL")),
+    "$count": _single(len, _ANY),
+    "$cardinality": _single(lambda values: len(set(values)), _ANY),
+    "$stats": _stats,
+    "$extendedStats": _extended,
+    "$percentiles": _percentiles,
+}
+"""What builds each metric: from the index and its arguments to a function of documents."""

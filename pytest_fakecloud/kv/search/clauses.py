@@ -1,0 +1,424 @@
+"""What a filter is made of: clauses, which find documents and score them.
+
+A clause answers for the whole index: the numbers of the documents it finds, each with its score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from typing import Any, Protocol, TypeAlias
+
+from ..algorithms.linear_regex import LinearRegex
+from . import fuzzy
+from .index import SearchIndex
+from .postings import TextPostings, ValuePostings
+from .schema import FieldSpec, SearchError
+from .scoring import bm25, idf
+
+__all__ = [
+    "AllOf", "AnyOf", "Boosted", "Clause", "Equal", "Everything", "Fuzzy", "InRange", "Matches",
+    "Named", "Nothing", "Phrase", "Regex",
+]  # fmt: skip
+
+Matches: TypeAlias = dict[int, float]
+"""Numbers of documents with their scores."""
+
+_REGEX_STEPS = 50_000_000
+"""What one regular expression may cost: its states times the letters of all terms."""
+
+
+class Clause(Protocol):
+    """A part of a filter."""
+
+    def find(self, index: SearchIndex) -> Matches:
+        """The documents it finds, with their scores; the mapping may be changed."""
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Fields, and the terms highlighting marks in them."""
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Why it does not find a document, in words; [] where it does."""
+
+
+class Everything:
+    """Finds every document, at score 1."""
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find all."""
+        return dict.fromkeys(index.documents, 1.0)
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark nothing."""
+        return iter(())
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Refuse none."""
+        return []
+
+
+class Nothing:
+    """Finds no document."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find none."""
+        return {}
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark nothing."""
+        return iter(())
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Refuse all."""
+        return [self.why]
+
+
+# -- leaves ----------------------------------------------------------------------------------------
+
+
+class _Leaf:
+    """A condition on one field, which says what it looks for."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        self.spec = spec
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark nothing, unless it looks for terms."""
+        return iter(())
+
+    def sought(self) -> str:
+        """What is looked for after analysis, where that is not what was asked."""
+        return ""
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Say what was looked for, and what the document has."""
+        if number in self.find(index):
+            return []
+        return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find documents."""
+        raise NotImplementedError
+
+    def _text(self, index: SearchIndex) -> TextPostings:
+        return index.text(self.spec.name)
+
+    def _values(self, index: SearchIndex) -> ValuePostings:
+        return index.values(self.spec.name)
+
+
+class Equal(_Leaf):
+    """A value of any type but TEXT; scored by how rare it is."""
+
+    def __init__(self, spec: FieldSpec, value: Any) -> None:
+        super().__init__(spec)
+        self.value = value
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find the documents with that value."""
+        found = self._values(index).equal(self.value)
+        return dict.fromkeys(found, idf(len(index.documents), len(found)))
+
+
+class InRange(_Leaf):
+    """Values between two bounds, None for no bound; at score 1."""
+
+    def __init__(
+        self, spec: FieldSpec, low: Any, high: Any, without_low: bool, without_high: bool
+    ) -> None:
+        super().__init__(spec)
+        self.bounds = (low, high, without_low, without_high)
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find the documents with a value in the range."""
+        return dict.fromkeys(self._values(index).between(*self.bounds), 1.0)
+
+
+class Phrase(_Leaf):
+    """Tokens one after the other: a term where it is only one.
+
+    ``slop`` is how many positions the words may move altogether; with ``prefix`` the last token may
+    be the beginning of one. A token that is None stands for any word.
+    """
+
+    def __init__(
+        self,
+        spec: FieldSpec,
+        tokens: Sequence[str | None],
+        slop: int = 0,
+        prefix: bool = False,
+    ) -> None:
+        super().__init__(spec)
+        self.tokens = [(at, token) for at, token in enumerate(tokens) if token is not None]
+        self.slop = slop
+        self.prefix = prefix
+
+    def sought(self) -> str:
+        """The tokens after analysis."""
+        return f"looked for {_listed([token for _, token in self.tokens])}"
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark its tokens."""
+        for _, token in self.tokens:
+            yield self.spec.name, token
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find the documents in which the tokens stand so."""
+        text = self._text(index)
+        if not self.tokens:
+            return {}
+        places: list[dict[int, list[int]]] = []
+        for nth, (_, token) in enumerate(self.tokens):
+            if self.prefix and nth == len(self.tokens) - 1:
+                places.append(_united(text, text.with_prefix(token)))
+            else:
+                places.append(text.terms.get(token, {}))
+        if self.prefix and len(places) == 1:
+            return dict.fromkeys(places[0], 1.0)
+        exact = places[:-1] if self.prefix else places
+        weight = sum(idf(len(index.documents), len(each)) for each in exact)
+        average = (text.total / len(index.documents)) if text.total else 1.0
+        lengths = text.lengths
+        if len(places) == 1:
+            return {
+                number: bm25(weight, len(where), lengths[number], average)
+                for number, where in places[0].items()
+            }
+        fewest = min(places, key=len)
+        found: Matches = {}
+        for number in fewest:
+            if all(number in each for each in places):
+                often = self._often([each[number] for each in places])
+                if often:
+                    found[number] = bm25(weight, often, lengths[number], average)
+        return found
+
+    def _often(self, places: list[list[int]]) -> int:
+        """How often the phrase stands in a document whose positions of each token are given."""
+        begins = [
+            [at - offset for at in where]
+            for (offset, _), where in zip(self.tokens, places, strict=True)
+        ]
+        if not self.slop:
+            return len(set(begins[0]).intersection(*begins[1:]))
+        moved = [(at, 0) for at in begins[0]]
+        for where in begins[1:]:
+            moved = [pair for pair in _moved(moved, where) if pair[1] <= self.slop]
+            if not moved:
+                return 0
+        return len(moved)
+
+
+def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, int]]:
+    """The least way to each place from those before, their own costs added.
+
+    A sweep up and one down: time proportional to the number of places, however many there are.
+    """
+    best: dict[int, int] = {}
+    for sign in (1, -1):
+        cost: int | None = None
+        last = 0
+        known = [(sign * at, 0, paid) for at, paid in before]
+        asked = [(sign * at, 1, 0) for at in where]
+        for at, is_asked, paid in merge(sorted(known), sorted(asked)):
+            if cost is not None:
+                cost += at - last
+            last = at
+            if not is_asked:
+                cost = paid if cost is None else min(cost, paid)
+            elif cost is not None:
+                best[sign * at] = min(best.get(sign * at, cost), cost)
+    return sorted(best.items())
+
+
+def _united(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for term in terms:
+        for number, where in text.terms[term].items():
+            found[number] = sorted(found.get(number, []) + where)
+    return found
+
+
+class Fuzzy(_Leaf):
+    """A token within some edits; at score 1."""
+
+    def __init__(
+        self,
+        spec: FieldSpec,
+        token: str,
+        distance: int = 1,
+        cheap_swap: bool = True,
+        prefix: bool = False,
+    ) -> None:
+        super().__init__(spec)
+        self.token = token
+        self.options = (distance, cheap_swap, prefix)
+
+    def sought(self) -> str:
+        """The token and how far it may be."""
+        distance, cheap_swap, prefix = self.options
+        swap = "" if cheap_swap else ", a swap counting twice"
+        begin = "a beginning " if prefix else ""
+        return f"looked for {begin}within {distance} edit(s){swap} of '{self.token}'"
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find the documents with a token that near."""
+        text = self._text(index)
+        near = fuzzy.near(text.order.all(), self.token, *self.options)
+        return dict.fromkeys(_having(text, near), 1.0)
+
+
+def _having(text: TextPostings, terms: Iterable[str]) -> set[int]:
+    known = text.terms
+    return set().union(*(known[term] for term in terms if term in known))
+
+
+class Regex(_Leaf):
+    """A regular expression that a whole token matches, in any case; at score 1."""
+
+    def __init__(self, spec: FieldSpec, pattern: str, expression: LinearRegex) -> None:
+        super().__init__(spec)
+        self.pattern = pattern
+        self.expression = expression
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find the documents with a token that matches."""
+        text = self._text(index)
+        terms = list(text.terms)
+        if len(terms) * self.expression.states > _REGEX_STEPS // 10:
+            raise SearchError(
+                f"the regular expression of field '{self.spec.name}' is too large for "
+                f"{len(terms)} terms"
+            )
+        return dict.fromkeys(_having(text, filter(self.expression.fullmatch, terms)), 1.0)
+
+    def sought(self) -> str:
+        """The pattern, and what it has to match."""
+        return f"looked for a whole token that matches /{self.pattern}/"
+
+
+# -- joints ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """A clause whose scores are multiplied."""
+
+    inner: Clause
+    factor: float
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find what the clause finds."""
+        return {number: score * self.factor for number, score in self.inner.find(index).items()}
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark what the clause marks."""
+        return self.inner.marks()
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Refuse what the clause refuses."""
+        return self.inner.refusals(index, number)
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """Clauses of which one has to find a document; scores add up."""
+
+    clauses: tuple[Clause, ...]
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find what any of them finds."""
+        found: Matches = {}
+        for clause in self.clauses:
+            _add(found, clause.find(index))
+        return found
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark what any of them marks."""
+        for clause in self.clauses:
+            yield from clause.marks()
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Say of each why it refuses, where all of them do."""
+        said: list[str] = []
+        for clause in self.clauses:
+            why = clause.refusals(index, number)
+            if not why:
+                return []
+            said += why
+        return said or ["an empty $should finds nothing"]
+
+
+def _add(found: Matches, more: Matches) -> None:
+    for number, score in more.items():
+        found[number] = found.get(number, 0.0) + score
+
+
+@dataclass(frozen=True)
+class AllOf:
+    """What ``must`` all find and none of ``must_not``; ``should`` only adds to the score."""
+
+    must: tuple[Clause, ...]
+    should: tuple[Clause, ...] = ()
+    must_not: tuple[Clause, ...] = ()
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find what all find."""
+        parts = sorted((clause.find(index) for clause in self.must), key=len)
+        found = parts[0]
+        for part in parts[1:]:
+            found = {number: score + part[number] for number, score in found.items()
+                     if number in part}  # fmt: skip
+        for clause in self.should:
+            for number, score in clause.find(index).items():
+                if number in found:
+                    found[number] += score
+        for clause in self.must_not:
+            for number in clause.find(index):
+                found.pop(number, None)
+        return found
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark what is looked for, not what is excluded."""
+        for clause in (*self.must, *self.should):
+            yield from clause.marks()
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Say which part refuses."""
+        said = [why for clause in self.must for why in clause.refusals(index, number)]
+        for clause in self.must_not:
+            if not clause.refusals(index, number):
+                said.append(f"$mustNot excludes it: {clause}")
+        return said
+
+
+@dataclass(frozen=True)
+class Named:
+    """A clause with the words it was asked in, for who explains what it did."""
+
+    inner: Clause
+    words: str
+
+    def find(self, index: SearchIndex) -> Matches:
+        """Find what the clause finds."""
+        return self.inner.find(index)
+
+    def marks(self) -> Iterator[tuple[str, str]]:
+        """Mark what the clause marks."""
+        return self.inner.marks()
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        """Say why, once, under the words that were asked."""
+        why = self.inner.refusals(index, number)
+        return [f"{self.words}: {why[0]}"] if why else []
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def _listed(tokens: Iterable[str]) -> str:
+    return "[" + ", ".join(tokens) + "]"

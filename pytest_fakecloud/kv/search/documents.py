@@ -1,0 +1,183 @@
+"""What a key becomes in an index: the values of its fields, each of the type the schema says.
+
+A missing field, and a value of the wrong type, leave only that field out, silently (specification
+of the service). Every scalar of an array is a value of its own, at any depth (decided here).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ..values.hashes import HashValue
+from ..values.json import JsonError, JsonValue, parse_json
+from .schema import Definition
+
+__all__ = ["Document", "date_ms", "facet_path", "make_document", "source_of", "values_at"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d))?"
+)
+_INTEGER = re.compile(r"[+-]?\d{1,20}")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
+
+
+class Document:
+    """One key as it is indexed; never changed once made.
+
+    ``fields`` has an entry for every field with a value: tuples of tokens, one for each text, for a
+    TEXT field; for all others a tuple of values. ``size`` is in bytes, by a rule of thumb.
+    """
+
+    __slots__ = ("fields", "key", "size")
+
+    def __init__(self, key: bytes, fields: dict[str, tuple[Any, ...]]) -> None:
+        self.key = key
+        self.fields = fields
+        self.size = len(key) + 8 * sum(
+            sum(map(len, values)) if values and values[0].__class__ is tuple else len(values)
+            for values in fields.values()
+        )
+
+
+def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
+    """The content of a key as a mapping; None where its type, or its text, is not the index's."""
+    if kind == "HASH":
+        return value.fields if isinstance(value, HashValue) else None
+    if kind == "JSON":
+        root = value.root if isinstance(value, JsonValue) else None
+    elif isinstance(value, bytes | bytearray):
+        try:
+            root = parse_json(bytes(value))
+        except JsonError:
+            return None
+    else:
+        return None
+    return root if isinstance(root, dict) else None
+
+
+def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
+    """The scalars at a path, those of arrays one by one."""
+    if isinstance(root, list):
+        for item in root:
+            yield from values_at(item, steps)
+    elif steps:
+        if isinstance(root, dict):
+            if steps[0] in root:
+                yield from values_at(root[steps[0]], steps[1:])
+    elif root is not None and not isinstance(root, dict):
+        yield root
+
+
+def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
+    """The document of a key; None where the index is not about such a key."""
+    source = source_of(definition.kind, value)
+    if source is None:
+        return None
+    fields: dict[str, tuple[Any, ...]] = {}
+    for spec in definition.fields:
+        if definition.kind == "HASH":
+            raw = source.get(spec.path.encode("utf-8", "surrogateescape"))
+            texts = [] if raw is None else [bytes(raw).decode("utf-8", "replace")]
+            found = (_READ[spec.kind](text) for text in texts)
+        else:
+            read = _TAKE[spec.kind]
+            found = (read(one) for one in values_at(source, spec.path.split(".")))
+        values = tuple(one for one in found if one is not None)
+        if values and spec.is_text:
+            analyze = definition.analyzer(spec).tokens
+            values = tuple(map(analyze, values))
+        if values:
+            fields[spec.name] = values
+    return Document(key, fields)
+
+
+# -- values of each type ---------------------------------------------------------------------------
+
+
+def date_ms(text: str) -> int | None:
+    """Milliseconds since the epoch of an RFC 3339 text, or of a date alone (its midnight, UTC)."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return None
+    day, time, fraction, zone = found.groups()
+    try:
+        if time is None:
+            moment = datetime.fromisoformat(day).replace(tzinfo=UTC)
+        else:
+            offset = "+00:00" if zone in "Zz" else zone
+            moment = datetime.fromisoformat(f"{day}T{time}{offset}")
+        return (moment - _EPOCH) // _MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
+    except (ValueError, OverflowError):
+        return None
+
+
+def facet_path(text: str) -> str | None:
+    """A ``/``-path without a slash at its end; None for any other text."""
+    if not text.startswith("/"):
+        return None
+    path = text.rstrip("/") or "/"
+    return None if "//" in path else path
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(low: int, high: int) -> Callable[[Any], int | None]:
+    def take(value: Any) -> int | None:
+        return value if value.__class__ is int and low <= value <= high else None
+
+    return take
+
+
+_u64, _i64 = _whole(0, 2**64 - 1), _whole(-(2**63), 2**63 - 1)
+
+
+def _f64(value: Any) -> float | None:
+    return float(value) if value.__class__ in (int, float) else None
+
+
+def _bool(value: Any) -> bool | None:
+    return value if value.__class__ is bool else None
+
+
+def _date(value: Any) -> int | None:
+    return date_ms(value) if isinstance(value, str) else None
+
+
+def _facet(value: Any) -> str | None:
+    return facet_path(value) if isinstance(value, str) else None
+
+
+_TAKE: dict[str, Callable[[Any], Any]] = {
+    "TEXT": _text, "KEYWORD": _text, "U64": _u64, "I64": _i64, "F64": _f64, "BOOL": _bool,
+    "DATE": _date, "FACET": _facet,
+}  # fmt: skip
+"""From a JSON value to one of the type, or None."""
+
+
+def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
+    return lambda text: take(int(text)) if _INTEGER.fullmatch(text) else None
+
+
+def _read_float(text: str) -> float | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return None if math.isinf(value) else value
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    **_TAKE,
+    "U64": _read_whole(_u64),
+    "I64": _read_whole(_i64),
+    "F64": _read_float,
+    "BOOL": {"true": True, "false": False}.get,
+}
+"""From the text of a hash's field to a value of the type, or None."""

@@ -1,0 +1,350 @@
+"""The filter language: JSON text in, clauses out.
+
+``{}`` is every document. Fields of one object are joined by AND. ``$must`` (or ``$and``), ``$should``
+(or ``$or``) and ``$mustNot`` take an object or an array of objects; ``$should`` alone is OR, beside
+``$must`` or fields it only adds to the score; ``$mustNot`` alone finds nothing. ``$boost`` joins any
+of them. What the service does not know is refused. Texts of errors are decided here, except those
+marked beside them as the service's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ..algorithms.linear_regex import LinearRegex, RegexError
+from ..values.json import JsonError, parse_json
+from .clauses import (
+    AllOf,
+    AnyOf,
+    Boosted,
+    Clause,
+    Equal,
+    Everything,
+    Fuzzy,
+    InRange,
+    Named,
+    Nothing,
+    Phrase,
+    Regex,
+)
+from .documents import date_ms, facet_path
+from .schema import Definition, FieldSpec, SearchError
+
+__all__ = ["parse_filter", "parse_object"]
+
+_BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
+            "$mustNot": "must_not"}  # fmt: skip
+_RANGES = ("$gt", "$gte", "$lt", "$lte")
+_BY_TEXT = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
+
+_ONE_WORD = (4.0, 1.0, 1.0)
+"""What ``$smart`` gives the exact word, a near one, and the beginning of one (decided here)."""
+_SEVERAL = (8.0, 4.0, 2.0, 1.0, 1.0)
+"""The phrase, the phrase with some slop, any of its words, near words, a beginning of the last."""
+_SMART_SLOP = 2
+
+
+def parse_object(text: bytes, what: str) -> dict[str, Any]:
+    """The JSON object an argument is. Raises ``SearchError``."""
+    try:
+        value = parse_json(text)
+    except JsonError as error:
+        raise SearchError(f"{what} is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise SearchError(f"{what} must be a JSON object")
+    return value
+
+
+def parse_filter(definition: Definition, text: bytes) -> Clause:
+    """The clauses of a filter. Raises ``SearchError`` that names the culprit."""
+    return _Reader(definition).level(parse_object(text, "filter"))
+
+
+class _Reader:
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+
+    # -- levels ----------------------------------------------------------------------------------
+
+    def level(self, found: dict[str, Any]) -> Clause:
+        parts: dict[str, list[Clause]] = {"must": [], "should": [], "must_not": []}
+        given: set[str] = set()
+        if "$and" in found and "$or" in found:
+            raise SearchError("$and and $or cannot be siblings: nest one in the other")
+        for key, value in found.items():
+            if key == "$boost":
+                continue
+            if key in _BOOLEAN:
+                given.add(_BOOLEAN[key])
+                parts[_BOOLEAN[key]] += self._conditions(key, value)
+            else:
+                given.add("must")
+                parts["must"].append(self._field(key, value))
+        return _boosted(_joined(parts, given), found)
+
+    def _conditions(self, word: str, value: Any) -> list[Clause]:
+        if isinstance(value, list):
+            for item in value:
+                if not isinstance(item, dict):
+                    raise SearchError(f"{word} takes objects, and got {_brief(item)}")
+            return [self.level(item) for item in value]
+        if not isinstance(value, dict):
+            raise SearchError(f"{word} takes an object or an array of objects")
+        if any(key in _BOOLEAN for key in value):
+            return [self.level(value)]
+        # An object is a list of its fields, each a condition of its own.
+        return [
+            _boosted(self._field(key, item), value)
+            for key, item in value.items()
+            if key != "$boost" or _boost_of(value) is None
+        ]
+
+    # -- fields ----------------------------------------------------------------------------------
+
+    def _field(self, name: str, value: Any) -> Clause:
+        if name.startswith("$"):
+            raise SearchError(f"Unknown operator: {name}")
+        spec = self.definition.by_name.get(name)
+        if spec is None:
+            raise SearchError(f"Unknown field: {name}")
+        if not isinstance(value, dict):
+            return self._operator(spec, "$smart" if spec.is_text else "$eq", value, plain=True)
+        clauses = [
+            self._operator(spec, operator, operand)
+            for operator, operand in value.items()
+            if operator not in (*_RANGES, "$boost")
+        ]
+        ranges = {word: value[word] for word in _RANGES if word in value}
+        if ranges:
+            clauses.append(self._range(spec, ranges))
+        if not clauses:
+            raise SearchError(f"field '{name}' has no operator")
+        return _boosted(clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses)), value)
+
+    def _operator(
+        self, spec: FieldSpec, operator: str, operand: Any, plain: bool = False
+    ) -> Clause:
+        words = f"{spec.name} {operator} {_brief(operand)}"
+        boost: dict[str, Any] = {}
+        if isinstance(operand, dict) and "$boost" in operand:
+            boost = {"$boost": operand["$boost"]}
+            operand = {key: item for key, item in operand.items() if key != "$boost"}
+        if operator not in _BY_TEXT:
+            raise SearchError(f"Unknown field operator: {operator}")
+        if operator == "$in":
+            if not isinstance(operand, list):
+                raise SearchError(f"$in of field '{spec.name}' takes an array")
+            items = tuple(self._equal(spec, item) for item in operand)
+            return Named(AnyOf(items) if items else Nothing("an empty $in finds nothing"), words)
+        if operator == "$eq" or (operator == "$smart" and not spec.is_text):
+            return Named(self._equal(spec, operand), words)
+        if not spec.is_text:
+            raise SearchError(
+                f"Operator '{operator}' is not supported on {spec.kind} field '{spec.name}'"
+            )
+        clause = Named(_TEXT_OPERATORS[operator](self, spec, operand), words)
+        return _boosted(clause, boost)
+
+    def _equal(self, spec: FieldSpec, operand: Any) -> Clause:
+        if spec.is_text:
+            return self._phrase_of(spec, _string(spec, "$eq", operand))
+        return Equal(spec, _typed(spec, operand))
+
+    def _range(self, spec: FieldSpec, ranges: dict[str, Any]) -> Clause:
+        if not spec.has_ranges:
+            word = next(iter(ranges))
+            raise SearchError(
+                f"Operator '{word}' is not supported on {spec.kind} field '{spec.name}'"
+            )
+        bounds = {word: _typed(spec, operand) for word, operand in ranges.items()}
+        lows = [(bounds[word], word == "$gt") for word in ("$gte", "$gt") if word in bounds]
+        highs = [(bounds[word], word != "$lt") for word in ("$lt", "$lte") if word in bounds]
+        low, without_low = max(lows, default=(None, False))
+        high, with_high = min(highs, default=(None, True))
+        words = f"{spec.name} " + ", ".join(f"{word} {_brief(ranges[word])}" for word in ranges)
+        return Named(InRange(spec, low, high, without_low, not with_high), words)
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def _tokens(self, spec: FieldSpec, text: str) -> tuple[str | None, ...]:
+        return self.definition.analyzer(spec).tokens(text)
+
+    def _phrase_of(self, spec: FieldSpec, text: str, slop: int = 0, prefix: bool = False) -> Clause:
+        return Phrase(spec, self._tokens(spec, text), slop, prefix)
+
+    def phrase(self, spec: FieldSpec, operand: Any) -> Clause:
+        if not isinstance(operand, dict):
+            return self._phrase_of(spec, _string(spec, "$phrase", operand))
+        given = _options(spec, "$phrase", operand, ("slop", "prefix"))
+        if "slop" in given and "prefix" in given:
+            raise SearchError(f"$phrase of field '{spec.name}' takes slop or prefix, not both")
+        slop = _count(spec, "$phrase", "slop", given.get("slop", 0))
+        prefix = _flag(spec, "$phrase", "prefix", given.get("prefix", False))
+        return self._phrase_of(spec, operand["value"], slop, prefix)
+
+    def fuzzy(self, spec: FieldSpec, operand: Any) -> Clause:
+        given: dict[str, Any] = {}
+        text = operand
+        if isinstance(operand, dict):
+            known = ("distance", "transpositionCostOne", "prefix")
+            given = _options(spec, "$fuzzy", operand, known)
+            text = operand["value"]
+        distance = _count(spec, "$fuzzy", "distance", given.get("distance", 1))
+        if distance > 2:
+            raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of 2 at most")
+        swap, prefix = (
+            _flag(spec, "$fuzzy", name, given.get(name, usual))
+            for name, usual in (("transpositionCostOne", True), ("prefix", False))
+        )
+        tokens = self._tokens(spec, _string(spec, "$fuzzy", text))
+        near = [Fuzzy(spec, token, distance, swap, prefix) for token in tokens if token is not None]
+        return _all(near)
+
+    def regex(self, spec: FieldSpec, operand: Any) -> Clause:
+        pattern = _string(spec, "$regex", operand)
+        try:
+            expression = LinearRegex("(?i)" + pattern.removeprefix("(?i)"))
+        except RegexError as error:
+            raise SearchError(f"the regular expression of field '{spec.name}' {error}") from None
+        return Regex(spec, pattern, expression)
+
+    def smart(self, spec: FieldSpec, operand: Any) -> Clause:
+        text = _string(spec, "$smart", operand)
+        stripped = text.strip()
+        if len(stripped) > 1 and stripped[0] == stripped[-1] == '"':
+            return self._phrase_of(spec, stripped[1:-1])
+        tokens = self._tokens(spec, text)
+        words = [token for token in tokens if token is not None]
+        if len(words) < 2:
+            exact, near, begun = _ONE_WORD
+            weighed = [(Phrase(spec, tokens), exact)]
+            weighed += [(Fuzzy(spec, word), near) for word in words]
+            weighed += [(Fuzzy(spec, word, prefix=True), begun) for word in words]
+        else:
+            exact, loose, single, near, begun = _SEVERAL
+            weighed = [(Phrase(spec, tokens), exact), (Phrase(spec, tokens, _SMART_SLOP), loose)]
+            weighed += [(Phrase(spec, [word]), single) for word in words]
+            weighed += [(Fuzzy(spec, word), near) for word in words]
+            weighed += [(Fuzzy(spec, words[-1], prefix=True), begun)]
+        return AnyOf(tuple(Boosted(clause, factor) for clause, factor in weighed))
+
+
+_TEXT_OPERATORS: dict[str, Callable[[_Reader, FieldSpec, Any], Clause]] = {
+    "$smart": _Reader.smart,
+    "$phrase": _Reader.phrase,
+    "$fuzzy": _Reader.fuzzy,
+    "$regex": _Reader.regex,
+}
+
+
+def _joined(parts: dict[str, list[Clause]], given: set[str]) -> Clause:
+    must, should, must_not = (tuple(parts[name]) for name in ("must", "should", "must_not"))
+    if not given:
+        return Everything()
+    if "must" in given:
+        if not must:
+            must = (Everything(),)
+        if not should and not must_not and len(must) == 1:
+            return must[0]
+        return AllOf(must, should, must_not)
+    if "should" in given:
+        found = AnyOf(should)
+        return AllOf((found,), (), must_not) if must_not else found
+    return Nothing("$mustNot alone finds nothing: add what the documents must be")
+
+
+def _all(clauses: list[Fuzzy]) -> Clause:
+    if not clauses:
+        return Nothing("nothing is left to look for after analysis")
+    return clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses))
+
+
+def _boost_of(found: dict[str, Any]) -> float | None:
+    boost = found.get("$boost")
+    if boost is None and "$boost" not in found:
+        return None
+    if isinstance(boost, bool) or not isinstance(boost, int | float):
+        raise SearchError(f"$boost takes a number, and got {_brief(boost)}")
+    return float(boost)
+
+
+def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
+    boost = _boost_of(found)
+    return clause if boost is None else Boosted(clause, boost)
+
+
+# -- operands --------------------------------------------------------------------------------------
+
+
+def _typed(spec: FieldSpec, operand: Any) -> Any:
+    """An operand as the field keeps its values."""
+    value: Any = None
+    if spec.is_number:
+        what = "a number"
+        value = operand if operand.__class__ in (int, float) else None
+    elif spec.kind == "BOOL":
+        what = "true or false"
+        value = operand if operand.__class__ is bool else None
+    elif spec.kind == "DATE":
+        what = "an RFC 3339 text such as '2026-01-31T12:00:00Z'"
+        value = date_ms(operand) if isinstance(operand, str) else None
+    elif spec.kind == "FACET":
+        what = "a path such as '/a/b'"
+        value = facet_path(operand) if isinstance(operand, str) else None
+        if value is None:
+            # The words of the service, from its users; what follows them is decided here.
+            raise SearchError(
+                f"Couldn't parse the value as facet path: field '{spec.name}' takes {what}, and "
+                f"got {_brief(operand)}"
+            )
+    else:
+        what = "a text"
+        value = operand if isinstance(operand, str) else None
+    if value is None:
+        raise SearchError(
+            f"field '{spec.name}' is of type {spec.kind} and takes {what}, and got {_brief(operand)}"
+        )
+    return value
+
+
+def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
+    if not isinstance(operand, str):
+        raise SearchError(
+            f"{operator} of TEXT field '{spec.name}' takes a text, and got {_brief(operand)}"
+        )
+    return operand
+
+
+def _options(
+    spec: FieldSpec, operator: str, operand: dict[str, Any], known: tuple[str, ...]
+) -> dict[str, Any]:
+    for name in operand:
+        if name not in (*known, "value"):
+            raise SearchError(f"{operator} of field '{spec.name}' has no option '{name}'")
+    _string(spec, operator, operand.get("value"))
+    return {name: value for name, value in operand.items() if name != "value"}
+
+
+def _count(spec: FieldSpec, operator: str, name: str, value: Any) -> int:
+    if value.__class__ is not int or value < 0:
+        raise SearchError(
+            f"{name} in {operator} of field '{spec.name}' takes a whole number, and got "
+            f"{_brief(value)}"
+        )
+    return int(value)
+
+
+def _flag(spec: FieldSpec, operator: str, name: str, value: Any) -> bool:
+    if value.__class__ is not bool:
+        raise SearchError(
+            f"{name} in {operator} of field '{spec.name}' takes true or false, and got "
+            f"{_brief(value)}"
+        )
+    return bool(value)
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,219 @@
+"""One index: what it is about, the documents it knows, and what still waits to be indexed.
+
+Writes only note which keys changed; the documents are made when somebody searches. So a write costs
+the same however large an index is, and a suite that never searches pays for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .documents import Document, make_document
+from .postings import FacetPostings, TextPostings, ValuePostings
+from .schema import KEY_TYPES, Definition, FieldSpec, SearchError
+
+if TYPE_CHECKING:
+    from ..engine.keyspace import Keyspace
+    from ..table.config import Config
+
+__all__ = ["SearchIndex", "Waiting"]
+
+
+class Waiting:
+    """A change that is not searchable yet: until an instant, or a number of searches."""
+
+    __slots__ = ("due_ms", "reads")
+
+    def __init__(self, due_ms: int | None, reads: int | None) -> None:
+        self.due_ms = due_ms
+        self.reads = reads
+
+
+class SearchIndex:
+    """An index under its name, as a value among the keys.
+
+    ``documents`` are by number, in the order in which they were indexed: one that changes moves to
+    the end. ``waiting`` are changed keys that cannot be found yet.
+    """
+
+    type_name = "search"
+    __slots__ = ("_changed", "_fields", "_next", "_numbers", "definition", "documents", "waiting")
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.documents: dict[int, Document] = {}
+        self.waiting: dict[bytes, Waiting] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._changed: dict[bytes, None] = {}
+        self._fields: dict[str, TextPostings | ValuePostings] | None = None
+        self._next = 0
+
+    # -- as a value under a key ------------------------------------------------------------------
+
+    def encoding(self, config: Config) -> str:
+        """The word OBJECT ENCODING answers."""
+        return "raw"
+
+    def __len__(self) -> int:
+        return 1  # an index is never removed for being empty
+
+    def copy(self) -> SearchIndex:
+        """An independent copy, which shares the documents; they never change."""
+        twin = SearchIndex(self.definition)
+        twin.documents = dict(self.documents)
+        twin.waiting = {key: Waiting(one.due_ms, one.reads) for key, one in self.waiting.items()}
+        twin._numbers = dict(self._numbers)
+        twin._changed = dict(self._changed)
+        twin._next = self._next
+        return twin
+
+    def to_python(self) -> dict[str, Any]:
+        """What the index is about, as plain values."""
+        definition = self.definition
+        return {
+            "type": definition.kind,
+            "prefixes": list(definition.prefixes),
+            "language": definition.language,
+            "schema": {each.name: each.words()[1:] for each in definition.fields},
+        }
+
+    # -- following changes -----------------------------------------------------------------------
+
+    def note(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
+        """Note that a key changed; it is found at once unless a wait is given."""
+        if not key.startswith(self.definition.starts):
+            return
+        if due_ms is None and reads is None:
+            self._changed.pop(key, None)
+            self._changed[key] = None
+        else:
+            self.waiting.pop(key, None)
+            self.waiting[key] = Waiting(due_ms, reads)
+
+    def scan(self, keyspace: Keyspace, due_ms: int | None, reads: int | None) -> None:
+        """Note every key that is there."""
+        kind = KEY_TYPES[self.definition.kind]
+        for key in keyspace:
+            value = keyspace.values[key]
+            word = "string" if isinstance(value, bytes | bytearray) else value.type_name
+            if word == kind:
+                self.note(key, due_ms, reads)
+
+    def empty(self) -> None:
+        """Forget every document."""
+        self.documents.clear()
+        self._numbers.clear()
+        self._changed.clear()
+        self.waiting.clear()
+        self._fields = None
+
+    def release(self) -> None:
+        """Let everything that waits be found."""
+        for key in self.waiting:
+            self._changed[key] = None
+        self.waiting.clear()
+
+    def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
+        """Index what changed and need not wait any more; ``is_read`` counts as a search."""
+        keyspace.purge()
+        if self.waiting:
+            self._release_due(keyspace.now_ms, is_read)
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            self._forget(key)
+            value = keyspace.values.get(key)
+            if value is not None:
+                document = make_document(self.definition, key, value)
+                if document is not None:
+                    self._add(document)
+        if self._fields is None:
+            self._build()
+
+    def _release_due(self, now_ms: int, is_read: bool) -> None:
+        due = []
+        for key, one in self.waiting.items():
+            if one.due_ms is not None and one.due_ms <= now_ms:
+                due.append(key)
+            elif one.reads is not None and is_read:
+                if one.reads <= 0:
+                    due.append(key)
+                one.reads -= 1
+        for key in due:
+            del self.waiting[key]
+            self._changed[key] = None
+
+    def _add(self, document: Document) -> None:
+        number = self._next
+        self._next += 1
+        self._numbers[document.key] = number
+        self.documents[number] = document
+        if self._fields is not None:
+            self._post(number, document)
+
+    def _forget(self, key: bytes) -> None:
+        number = self._numbers.pop(key, None)
+        if number is None:
+            return
+        document = self.documents.pop(number)
+        if self._fields is not None:
+            for name, values in document.fields.items():
+                self._fields[name].remove(number, values)
+
+    def _post(self, number: int, document: Document) -> None:
+        assert self._fields is not None
+        for name, values in document.fields.items():
+            self._fields[name].add(number, values)
+
+    def _build(self) -> None:
+        self._fields = {each.name: _postings(each) for each in self.definition.fields}
+        for number, document in self.documents.items():
+            self._post(number, document)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Bytes, by a rule of thumb (decided here)."""
+        return sum(document.size for document in self.documents.values())
+
+    def number_of(self, key: bytes) -> int | None:
+        """The number of a document by its key."""
+        return self._numbers.get(key)
+
+    def text(self, name: str) -> TextPostings:
+        """The tokens of a TEXT field."""
+        return self._postings(name, TextPostings)
+
+    def values(self, name: str) -> ValuePostings:
+        """The values of any other field."""
+        return self._postings(name, ValuePostings)
+
+    def _postings(self, name: str, kind: type[Any]) -> Any:
+        assert self._fields is not None, "refresh() comes first"
+        found = self._fields[name]
+        assert isinstance(found, kind)
+        return found
+
+    def column(self, name: str) -> dict[int, tuple[Any, ...]]:
+        """The values of a fast field, by document. Raises ``SearchError`` for any other."""
+        spec = self.definition.by_name.get(name)
+        if spec is None or not spec.fast:
+            # Tantivy's words, as the service's users saw them.
+            raise SearchError(f"Field `{name}` is not a fast field")
+        return self.values(name).of
+
+    def shown(self, number: int, name: str) -> str:
+        """What a document has in a field, in words, as it was indexed."""
+        values = self.documents[number].fields.get(name)
+        if values is None:
+            return f"the document has no '{name}' that could be indexed"
+        if values[0].__class__ is tuple:
+            texts = (" ".join(token for token in tokens if token) for tokens in values)
+            return f"its '{name}' became [{' | '.join(texts)}]"
+        return f"its '{name}' is {', '.join(map(repr, values))}"
+
+
+def _postings(spec: FieldSpec) -> TextPostings | ValuePostings:
+    if spec.is_text:
+        return TextPostings()
+    return FacetPostings() if spec.kind == "FACET" else ValuePostings()

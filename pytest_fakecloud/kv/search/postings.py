@@ -1,0 +1,177 @@
+"""Where each term and each value of a field stands: what queries look up.
+
+Documents go by number here; numbers rise in the order of indexing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+__all__ = ["GAP", "FacetPostings", "Ordered", "TextPostings", "ValuePostings"]
+
+GAP = 1 << 20
+"""Positions between two texts of a field, so that no phrase crosses from one to the other."""
+_FEW = 64
+
+
+class Ordered:
+    """Distinct terms in ascending order; sorted when they are first asked for.
+
+    Terms that no document has any more stay: who asks looks whether there are documents.
+    """
+
+    __slots__ = ("_new", "_sorted")
+
+    def __init__(self) -> None:
+        self._sorted: list[Any] = []
+        self._new: list[Any] = []
+
+    def add(self, term: Any) -> None:
+        """Add a term that is not there yet."""
+        self._new.append(term)
+
+    def all(self) -> list[Any]:
+        """Every term; the list is not to be changed."""
+        if self._new:
+            if len(self._new) < _FEW:
+                for term in self._new:
+                    insort(self._sorted, term)
+            else:
+                self._sorted += self._new
+                self._sorted.sort()
+            self._new = []
+        return self._sorted
+
+
+class TextPostings:
+    """The tokens of a text field: ``terms`` maps each to its documents and its positions there."""
+
+    __slots__ = ("_seen", "lengths", "order", "terms", "total")
+
+    def __init__(self) -> None:
+        self.terms: dict[str, dict[int, list[int]]] = {}
+        self.lengths: dict[int, int] = {}
+        self.total = 0
+        """Tokens of all documents."""
+        self.order = Ordered()
+        self._seen: set[str] = set()
+
+    def add(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
+        """Index the texts of a document."""
+        length = 0
+        for nth, tokens in enumerate(texts):
+            for at, token in enumerate(tokens, nth * GAP):
+                if token is None:
+                    continue
+                length += 1
+                places = self.terms.get(token)
+                if places is None:
+                    places = self.terms[token] = {}
+                    if token not in self._seen:
+                        self._seen.add(token)
+                        self.order.add(token)
+                if number in places:
+                    places[number].append(at)
+                else:
+                    places[number] = [at]
+        self.lengths[number] = length
+        self.total += length
+
+    def remove(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
+        """Forget a document that was added with these texts."""
+        self.total -= self.lengths.pop(number)
+        for token in {token for tokens in texts for token in tokens if token is not None}:
+            places = self.terms[token]
+            del places[number]
+            if not places:
+                del self.terms[token]
+
+    def with_prefix(self, prefix: str) -> Iterator[str]:
+        """The terms that begin so."""
+        terms = self.order.all()
+        for at in range(bisect_left(terms, prefix), len(terms)):
+            if not terms[at].startswith(prefix):
+                return
+            if terms[at] in self.terms:
+                yield terms[at]
+
+
+class ValuePostings:
+    """The values of any other field: ``numbers`` maps each to the documents that have it.
+
+    ``of`` is the column: each document's values, in their order.
+    """
+
+    __slots__ = ("_seen", "numbers", "of", "order")
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, set[int]] = {}
+        self.of: dict[int, tuple[Any, ...]] = {}
+        self.order = Ordered()
+        self._seen: set[Any] = set()
+
+    def add(self, number: int, values: tuple[Any, ...]) -> None:
+        """Index the values of a document."""
+        self.of[number] = values
+        for value in values:
+            found = self.numbers.get(value)
+            if found is None:
+                self.numbers[value] = {number}
+                if value not in self._seen:
+                    self._seen.add(value)
+                    self.order.add(value)
+            else:
+                found.add(number)
+
+    def remove(self, number: int, values: tuple[Any, ...]) -> None:
+        """Forget a document."""
+        del self.of[number]
+        for value in set(values):
+            found = self.numbers[value]
+            found.discard(number)
+            if not found:
+                del self.numbers[value]
+
+    def equal(self, value: Any) -> set[int]:
+        """The documents with that value; not to be changed."""
+        return self.numbers.get(value) or set()
+
+    def between(
+        self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
+    ) -> set[int]:
+        """The documents with a value in a range; None for no bound."""
+        values = self.order.all()
+        first = 0
+        if low is not None:
+            first = bisect_right(values, low) if without_low else bisect_left(values, low)
+        end = len(values)
+        if high is not None:
+            end = bisect_left(values, high) if without_high else bisect_right(values, high)
+        known = self.numbers
+        return set().union(*(known[value] for value in values[first:end] if value in known))
+
+
+class FacetPostings(ValuePostings):
+    """The paths of a FACET field: a document is found by every ancestor of its paths too."""
+
+    __slots__ = ()
+
+    def add(self, number: int, values: tuple[Any, ...]) -> None:
+        """Index the paths of a document."""
+        super().add(number, _with_ancestors(values))
+        self.of[number] = values
+
+    def remove(self, number: int, values: tuple[Any, ...]) -> None:
+        """Forget a document."""
+        super().remove(number, _with_ancestors(values))
+
+
+def _with_ancestors(paths: tuple[str, ...]) -> tuple[str, ...]:
+    found = {"/"}
+    for path in paths:
+        while path and path not in found:
+            found.add(path)
+            path = path.rpartition("/")[0]
+    return tuple(found)

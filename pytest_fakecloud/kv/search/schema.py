@@ -1,0 +1,128 @@
+"""What an index is about: the type of its keys, their prefixes, and the fields with their types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from .analysis import LANGUAGES, Analyzer, analyzer
+
+__all__ = ["FIELD_TYPES", "KEY_TYPES", "Definition", "FieldSpec", "SearchError"]
+
+KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
+"""What ``ON`` says, and the type of key it means."""
+_WITH_FAST = frozenset({"U64", "I64", "F64", "DATE", "BOOL"})
+_RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
+FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
+
+_MOST_FIELDS = 1000
+"""Fields of one index (decided here)."""
+
+
+class SearchError(Exception):
+    """A search that cannot be done; the text is the error's without its class word."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """A field of the schema: its name in the index, its type (``kind``) and its options.
+
+    ``source`` is the path in the document where it is not the name.
+    """
+
+    name: str
+    kind: str
+    fast: bool = False
+    nostem: bool = False
+    notokenize: bool = False
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in FIELD_TYPES:
+            raise SearchError(
+                f"syntax error: unknown field type '{self.kind}' of field '{self.name}', "
+                f"expected one of {', '.join(FIELD_TYPES)}"
+            )
+        if self.fast and self.kind not in _WITH_FAST:
+            raise SearchError(f"syntax error: FAST is no option of {self.kind} field '{self.name}'")
+        if (self.nostem or self.notokenize) and self.kind != "TEXT":
+            word = "NOSTEM" if self.nostem else "NOTOKENIZE"
+            raise SearchError(
+                f"syntax error: {word} is no option of {self.kind} field '{self.name}'"
+            )
+
+    @property
+    def path(self) -> str:
+        """Where in a document its value is: a dotted path, or the field of a hash."""
+        return self.source or self.name
+
+    @property
+    def is_text(self) -> bool:
+        """Whether words are searched in it."""
+        return self.kind == "TEXT"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it holds numbers; dates apart."""
+        return self.kind in ("U64", "I64", "F64")
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether ``$gt`` and its kin are operators of it."""
+        return self.kind in _RANGED
+
+    @property
+    def is_column(self) -> bool:
+        """Whether its values can be summed up: a KEYWORD is always fast."""
+        return self.fast or self.kind == "KEYWORD"
+
+    def words(self) -> list[str]:
+        """The field as SEARCH.DESCRIBE tells it: name, type, options."""
+        options = {"FAST": self.fast, "NOSTEM": self.nostem, "NOTOKENIZE": self.notokenize}
+        told = [self.name, self.kind, *(word for word, given in options.items() if given)]
+        return told if self.source is None else [*told, "FROM", self.source]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What SEARCH.CREATE declares. Raises ``SearchError`` for what contradicts itself."""
+
+    kind: str
+    prefixes: tuple[str, ...]
+    fields: tuple[FieldSpec, ...]
+    language: str = field(default="english", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KEY_TYPES:
+            raise SearchError(
+                f"syntax error: unknown index type '{self.kind}', expected JSON, HASH or STRING"
+            )
+        if self.language not in LANGUAGES:
+            raise SearchError(
+                f"syntax error: unknown language '{self.language}', expected one of "
+                f"{', '.join(LANGUAGES)}"
+            )
+        ordered = sorted(self.prefixes)
+        for one, other in zip(ordered, ordered[1:], strict=False):
+            if other.startswith(one):
+                raise SearchError(f"prefix '{one}' covers prefix '{other}'")
+        names = [each.name for each in self.fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise SearchError(f"syntax error: field '{name}' is declared twice")
+        if len(names) > _MOST_FIELDS:
+            raise SearchError(f"an index has at most {_MOST_FIELDS} fields")
+
+    @cached_property
+    def by_name(self) -> dict[str, FieldSpec]:
+        """The fields by their names in the index."""
+        return {each.name: each for each in self.fields}
+
+    @cached_property
+    def starts(self) -> tuple[bytes, ...]:
+        """The prefixes as bytes of a key."""
+        return tuple(prefix.encode("utf-8", "surrogateescape") for prefix in self.prefixes)
+
+    def analyzer(self, spec: FieldSpec) -> Analyzer:
+        """What makes tokens of a text field."""
+        return analyzer(self.language, not spec.nostem, spec.notokenize)
