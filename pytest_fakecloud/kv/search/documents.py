@@ -67,9 +67,8 @@ def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
         for item in root:
             yield from values_at(item, steps)
     elif steps:
-        if isinstance(root, dict):
-            if steps[0] in root:
-                yield from values_at(root[steps[0]], steps[1:])
+        if isinstance(root, dict) and steps[0] in root:
+            yield from values_at(root[steps[0]], steps[1:])
     elif root is not None and not isinstance(root, dict):
         yield root
 

@@ -217,6 +217,7 @@ class _Reader:
             return self._phrase_of(spec, stripped[1:-1])
         tokens = self._tokens(spec, text)
         words = [token for token in tokens if token is not None]
+        weighed: list[tuple[Clause, float]]
         if len(words) < 2:
             exact, near, begun = _ONE_WORD
             weighed = [(Phrase(spec, tokens), exact)]

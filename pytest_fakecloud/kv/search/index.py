@@ -182,17 +182,19 @@ class SearchIndex:
 
     def text(self, name: str) -> TextPostings:
         """The tokens of a TEXT field."""
-        return self._postings(name, TextPostings)
+        found = self._postings(name)
+        assert isinstance(found, TextPostings)
+        return found
 
     def values(self, name: str) -> ValuePostings:
         """The values of any other field."""
-        return self._postings(name, ValuePostings)
-
-    def _postings(self, name: str, kind: type[Any]) -> Any:
-        assert self._fields is not None, "refresh() comes first"
-        found = self._fields[name]
-        assert isinstance(found, kind)
+        found = self._postings(name)
+        assert isinstance(found, ValuePostings)
         return found
+
+    def _postings(self, name: str) -> TextPostings | ValuePostings:
+        assert self._fields is not None, "refresh() comes first"
+        return self._fields[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
         """The values of a fast field, by document. Raises ``SearchError`` for any other."""

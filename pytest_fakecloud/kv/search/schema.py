@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from .analysis import LANGUAGES, Analyzer, analyzer
 
@@ -103,7 +104,7 @@ class Definition:
                 f"{', '.join(LANGUAGES)}"
             )
         ordered = sorted(self.prefixes)
-        for one, other in zip(ordered, ordered[1:], strict=False):
+        for one, other in pairwise(ordered):
             if other.startswith(one):
                 raise SearchError(f"prefix '{one}' covers prefix '{other}'")
         names = [each.name for each in self.fields]
