@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
+from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle, Snapshot
 from .acl.users import tester
 from .algorithms.glob import matcher
@@ -31,8 +33,12 @@ if TYPE_CHECKING:
     from upstash_redis import Redis
     from upstash_redis.asyncio import Redis as AsyncRedis
 
+    from ..core.found import Found
+    from .engine.keyspace import Keyspace
     from .redis.engine import RedisEngine
     from .resp.port import DatabasePort
+    from .search.indexes import Search
+    from .search.views import SearchIndexView
 
 __all__ = ["KVServer"]
 
@@ -46,7 +52,9 @@ class KVServer(Handle):
     vendor's plans are told in ``Limits``, and None means no limit. ``max_key_size`` is the dialect's
     own unless given: 32,768 bytes in the vendor's, none in the stock one. ``documented_only`` refuses
     the commands the vendor's documentation does not name (``documented``): the specification supports
-    whole groups, and so does this by default. ``int_text`` is the
+    whole groups, and so does this by default. ``search_ready_after`` (a duration on the clock) and
+    ``search_ready_after_reads`` (a number of searches) keep changes out of search indexes for that
+    long, or until ``SEARCH.WAITINDEXING``. ``int_text`` is the
     word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
     ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
     (``"redis://…"``, see ``redis_engine``) that runs the commands instead of the in-memory engine;
@@ -73,6 +81,9 @@ class KVServer(Handle):
         max_data_size: int | None = None,
         max_connections: int | None = None,
         max_pending_entries: int | None = 1000,
+        max_search_indexes: int | None = 10,
+        search_ready_after: Duration | None = None,
+        search_ready_after_reads: int | None = None,
         documented_only: bool = False,
         int_text: IntText = "integer",
         engine: str | None = None,
@@ -94,7 +105,13 @@ class KVServer(Handle):
             max_data_size=max_data_size,
             max_connections=max_connections,
             max_pending_entries=max_pending_entries,
+            max_search_indexes=max_search_indexes,
         )
+        reads = search_ready_after_reads
+        if reads is not None and (type(reads) is not int or reads < 0):
+            raise ContractError(f"search_ready_after_reads={reads!r}: give a whole number, or None")
+        delay = None if search_ready_after is None else duration_us(search_ready_after) // 1000
+        self._search_delay = delay, reads
         self._making = threading.Lock()
         self._engine: Engine | None = None
         if engine is None:
@@ -136,6 +153,7 @@ class KVServer(Handle):
                 # Suites give each test all their fakes, and most tests use one: the others cost
                 # no more than an address.
                 self._engine = self._new_engine()
+                self._engine.search_delay = self._search_delay
                 self._apply_password()
             return self._engine
 
@@ -363,6 +381,56 @@ class KVServer(Handle):
             self._engine.forget_past()
         self._app.betweens.clear()
         self._app.quota.reset()
+
+    # -- search ----------------------------------------------------------------------------------
+
+    def search_index(self, name: str) -> SearchIndexView:
+        """Look at a search index, by its name or an alias: schema, documents, pending changes.
+
+        Its ``explain(key, filter)`` says why a filter does not find a key. Raises ``ContractError``
+        where there is no such index.
+        """
+        from .search.views import SearchIndexView
+
+        return SearchIndexView(self._reading, name)
+
+    @property
+    def searches(self) -> Found[Search]:
+        """The searches that clients made, the oldest first, and what each found."""
+        from .search.views import searches_of
+
+        return searches_of(self._memory().searches)
+
+    def assert_searched(
+        self, index: Any = None, *, times: int | None = None, **where: object
+    ) -> Found[Search]:
+        """The searches that match; fails unless there is at least one, or exactly ``times``.
+
+        ``where`` are fields of a search: ``command`` (``"query"``, ``"count"`` or ``"aggregate"``),
+        ``filter``, ``keys`` (any that was answered), ``total``, ``pending``. With a key that was
+        not found the failure says which clause refused it, and what its text had become.
+        """
+        __tracebackhide__ = True
+        from .search.views import expect_search
+
+        given = where if index is None else {"index": index, **where}
+        return expect_search(self._reading, self._memory().searches, times, given)
+
+    def assert_not_searched(self, index: Any = None, **where: object) -> None:
+        """Fail when any search matches."""
+        __tracebackhide__ = True
+        self.assert_searched(index, times=0, **where)
+
+    def _reading(self) -> AbstractContextManager[Keyspace]:
+        return self._memory().reading()
+
+    def _memory(self) -> Engine:
+        if not isinstance(self.engine, Engine):
+            raise ContractError(
+                "search belongs to the in-memory engine, and this handle is in front of a real "
+                "server: leave out engine="
+            )
+        return self.engine
 
     # -- races -----------------------------------------------------------------------------------
 

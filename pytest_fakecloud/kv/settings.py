@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from ..core.timeparse import Duration
+
 __all__ = [
     "DIALECTS",
     "MAX_KEY_SIZE",
@@ -78,6 +80,9 @@ class KVSettings(TypedDict, total=False):
     max_data_size: int | None
     max_connections: int | None
     max_pending_entries: int | None
+    max_search_indexes: int | None
+    search_ready_after: Duration | None
+    search_ready_after_reads: int | None
     documented_only: bool
     int_text: IntText
     engine: str | None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...core.clock import Clock, Signal
 from ...core.errors import ContractError
@@ -48,6 +50,9 @@ from .notifications import Notifications
 from .pubsub import PubSub
 from .statistics import Statistics
 from .tracking import Tracking
+
+if TYPE_CHECKING:
+    from ..search.indexes import Search
 
 __all__ = ["Engine", "EngineCopy", "Session"]
 
@@ -113,6 +118,8 @@ class Engine:
         self._offered = DOCUMENTED if documented_only else None
         self.search_delay: tuple[int | None, int | None] = (None, None)
         """Milliseconds, and searches, for which changes cannot be found yet; None for neither."""
+        self.searches: deque[Search] = deque(maxlen=1000)
+        """The searches that clients made, the newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
@@ -566,6 +573,7 @@ class Engine:
         with self.lock:
             self.statistics = Statistics()
             self.acl_log.clear()
+            self.searches.clear()
             self.last_save_us = self.started_us
             for keyspace in self.databases:
                 keyspace.expired = 0

@@ -14,7 +14,6 @@ from .schema import KEY_TYPES, Definition, FieldSpec, SearchError
 
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
-    from ..table.config import Config
 
 __all__ = ["SearchIndex", "Waiting"]
 
@@ -50,7 +49,7 @@ class SearchIndex:
 
     # -- as a value under a key ------------------------------------------------------------------
 
-    def encoding(self, config: Config) -> str:
+    def encoding(self, config: object) -> str:
         """The word OBJECT ENCODING answers."""
         return "raw"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,6 @@ if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
 
 __all__ = ["Indexes", "Search"]
-
-_REMEMBERED = 1000
-"""Searches that are kept for assertions."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,6 @@ class Indexes:
         self.aliases: dict[bytes, bytes] = {}
         self.delay_ms = delay_ms
         self.delay_reads = delay_reads
-        self.searches: deque[Search] = deque(maxlen=_REMEMBERED)
 
     def find(self, name: bytes) -> tuple[bytes, SearchIndex] | None:
         """The index of a name or alias, and its own name; a name comes before an alias."""

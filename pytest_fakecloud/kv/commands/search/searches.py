@@ -90,7 +90,7 @@ def _remember(
         asked = parse_object(args[1], "filter")
         pending = len(index.waiting)
         search = Search(command, text(args[0]), asked, keys, total, pending)
-        indexes_of(session).searches.append(search)
+        session.engine.searches.append(search)
 
 
 def _shown(hit: Hit) -> Reply:

@@ -143,7 +143,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
         "an array of numbers from 0 to 100",
         lambda value: (
             isinstance(value, list)
-            and value
+            and bool(value)
             and all(is_number(one) and 0 <= one <= 100 for one in value)
         ),
         _PERCENTS,

@@ -1,0 +1,192 @@
+"""What a test sees of search: an index with its documents, and the searches that were made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...core.errors import ContractError
+from ...core.found import Found, expect
+from ...core.matching import JSON, NUMBER, TEXT, Field, Query, nearest, one_of
+from .documents import make_document
+from .filters import parse_filter
+from .index import SearchIndex
+from .indexes import Indexes, Search
+from .schema import KEY_TYPES, SearchError
+
+if TYPE_CHECKING:
+    from ..engine.keyspace import Keyspace
+
+__all__ = ["SearchIndexView", "expect_search", "searches_of"]
+
+T = TypeVar("T")
+Reading = Callable[[], "AbstractContextManager[Keyspace]"]
+"""Gives the keys while nobody else changes them."""
+
+_FIELDS: Mapping[str, Field] = {
+    "command": Field(one_of("command", ("query", "count", "aggregate"))),
+    "index": Field(TEXT),
+    "filter": Field(JSON),
+    "keys": Field(TEXT, several=True),
+    "total": Field(NUMBER),
+    "pending": Field(NUMBER),
+}
+"""What may be asked about a search."""
+
+
+class SearchIndexView:
+    """A search index as a test sees it. Looking never counts as a search.
+
+    Every property shows the present, and raises ``ContractError`` once the index is dropped.
+    """
+
+    def __init__(self, reading: Reading, name: str) -> None:
+        self._reading = reading
+        self.name = name
+        self._look(lambda keyspace, index: None)
+
+    @property
+    def schema(self) -> dict[str, list[str]]:
+        """The fields, each with its type and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
+        return self._look(
+            lambda _, index: {each.name: each.words()[1:] for each in index.definition.fields}
+        )
+
+    @property
+    def documents(self) -> dict[str, dict[str, list[Any]]]:
+        """What was indexed of each key: the values of its fields, and the tokens of its texts.
+
+        ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``; a field that could not be indexed
+        is left out. Dates are milliseconds since the epoch.
+        """
+
+        def read(keyspace: Keyspace, index: SearchIndex) -> dict[str, dict[str, list[Any]]]:
+            return {
+                _text(document.key): {
+                    name: _values(values) for name, values in document.fields.items()
+                }
+                for document in index.documents.values()
+            }
+
+        return self._look(read)
+
+    @property
+    def pending(self) -> list[str]:
+        """The keys whose changes cannot be found yet."""
+        return self._look(lambda _, index: [_text(key) for key in index.waiting])
+
+    def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
+        """Say why a filter does not find a key, one line for each clause that refuses it.
+
+        ``[]`` where it does. Raises ``ContractError`` for a filter the service would refuse.
+        """
+        return self._look(lambda keyspace, index: _explained(keyspace, index, key, filter))
+
+    def _look(self, read: Callable[[Keyspace, SearchIndex], T]) -> T:
+        with self._reading() as keyspace:
+            indexes = keyspace.indexes
+            found = None
+            if isinstance(indexes, Indexes):
+                found = indexes.find(self.name.encode("utf-8", "surrogateescape"))
+            if found is None:
+                known = [] if not isinstance(indexes, Indexes) else [*map(_text, indexes.named)]
+                hint = nearest(self.name, known) or ": SEARCH.CREATE makes one"
+                raise ContractError(f"there is no search index {self.name!r}{hint}")
+            found[1].refresh(keyspace, is_read=False)
+            return read(keyspace, found[1])
+
+    def __repr__(self) -> str:
+        return f"<search index {self.name!r}>"
+
+
+def _values(values: tuple[Any, ...]) -> list[Any]:
+    if values[0].__class__ is tuple:
+        return [token for tokens in values for token in tokens if token is not None]
+    return list(values)
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "surrogateescape")
+
+
+def _explained(
+    keyspace: Keyspace, index: SearchIndex, key: str, filter: Mapping[str, Any]
+) -> list[str]:
+    try:
+        clause = parse_filter(index.definition, json.dumps(filter).encode())
+        name = key.encode("utf-8", "surrogateescape")
+        number = index.number_of(name)
+        if number is None:
+            return [_not_indexed(keyspace, index, name)]
+        why = clause.refusals(index, number)
+    except SearchError as error:
+        raise ContractError(f"the service refuses this filter: {error}") from None
+    if name in index.waiting:
+        why.append("its last change still waits to be indexed: SEARCH.WAITINDEXING")
+    return why
+
+
+def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
+    definition = index.definition
+    value = keyspace.values.get(key)
+    if value is None:
+        return "there is no such key"
+    if not key.startswith(definition.starts):
+        return f"its name begins with none of the prefixes {', '.join(definition.prefixes)}"
+    if key in index.waiting:
+        return "it still waits to be indexed: SEARCH.WAITINDEXING"
+    if make_document(definition, key, value) is None:
+        kind = "string" if isinstance(value, bytes | bytearray) else value.type_name
+        if kind == KEY_TYPES[definition.kind]:
+            return "its value is no JSON object"
+        return f"it is a {kind}, and the index is about {definition.kind}"
+    return "it was there before the index, which skipped the initial scan"
+
+
+# -- searches --------------------------------------------------------------------------------------
+
+
+def searches_of(made: Iterable[Search]) -> Found[Search]:
+    """The searches as a list that can be asked about."""
+    return Found.of(list(made), _FIELDS, "search")
+
+
+def expect_search(
+    reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
+) -> Found[Search]:
+    """The searches that agree; fails unless one does, or exactly ``times``.
+
+    Where keys were asked for that a search did not answer, the failure explains why not.
+    """
+    __tracebackhide__ = True
+    wanted = asked.get("keys")
+    missing = [wanted] if isinstance(wanted, str) and "*" not in wanted else []
+
+    def show(search: Search) -> str:
+        lines = [_told(search)]
+        for key in missing:
+            if search.keys and key in search.keys:
+                continue
+            try:
+                why = SearchIndexView(reading, search.index).explain(key, search.filter)
+            except ContractError:
+                continue
+            lines += [f"{key}: {line}" for line in why]
+        return "\n".join(lines)
+
+    query = Query(dict(asked), _FIELDS, "search")
+    return expect(
+        "a search", list(made), query, times=times, show=show, none="no client has searched at all"
+    )
+
+
+def _told(search: Search) -> str:
+    answer = f"{search.total} document(s)"
+    if search.command == "query":
+        answer += f", answered [{', '.join(search.keys)}]"
+    if search.pending:
+        answer += f", {search.pending} change(s) pending"
+    asked = json.dumps(search.filter, ensure_ascii=False)
+    return f"{search.command} of {search.index!r} {asked} found {answer}"
