@@ -21,7 +21,8 @@ def near(
     """The terms of a sorted list at most ``distance`` edits from a word.
 
     An edit inserts, removes or replaces a character; a swap of neighbours is one edit, or two
-    unless ``cheap_swap``. With ``prefix`` some beginning of the term has to be that near.
+    unless ``cheap_swap``. With ``prefix`` some beginning of the term has to be that near, and no
+    nearer to a beginning of the word than to the whole: Tantivy's automaton, found by comparing.
     """
     length = len(word)
     # One row for each character of the present term, from the empty beginning on.
@@ -45,7 +46,7 @@ def near(
             row = _next_row(rows, word, term, depth, cheap_swap)
             rows.append(row)
             beginning = term[: depth + 1]
-            if prefix and row[length] <= distance:
+            if prefix and row[length] <= distance and row[length] == min(row):
                 stop = bisect_left(terms, beginning + _LAST, at)
                 yield from terms[at : max(stop, at + 1)]
                 at, skipped = max(stop, at + 1), True

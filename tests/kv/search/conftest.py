@@ -1,0 +1,94 @@
+"""An index of products and a way to search it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.kv.conftest import Run
+
+SCHEMA = (
+    "title TEXT plain TEXT NOSTEM code TEXT NOTOKENIZE price F64 FAST stock U64 FAST delta I64 FAST "
+    "sold BOOL FAST added DATE FAST brand KEYWORD place FACET"
+)
+PRODUCTS: dict[str, dict[str, Any]] = {
+    "p:1": {
+        "title": "Wireless Headphones with studies of bass", "plain": "running experiments",
+        "code": "AB-1 x", "price": 29.99, "stock": 5, "delta": -3, "sold": True,
+        "added": "2026-01-01T10:00:00Z", "brand": "acme", "place": "/shop/audio/head",
+    },
+    "p:2": {
+        "title": "Running shoes for every runner", "plain": "run", "code": "ab-1 X", "price": 40,
+        "stock": 0, "delta": 7, "sold": False, "added": "2026-01-02T11:30:00+01:00",
+        "brand": "bolt", "place": "/shop/sport",
+    },
+    "p:3": {
+        "title": "Wired headphone", "plain": "Experiment", "code": "zz", "price": 10.5, "stock": 12,
+        "delta": 0, "sold": True, "added": "2026-02-01T00:00:00Z", "brand": "acme",
+        "place": "/shop/audio/wire",
+    },
+    "p:4": {"title": "Bass guitar", "brand": "crown", "unindexed": {"deep": [1, 2]}},
+}  # fmt: skip
+
+
+class Searching:
+    """Runs searches on one engine, with Python values for JSON."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def put(self, key: str, document: Any) -> None:
+        self.run("JSON.SET", key, "$", json.dumps(document))
+
+    def query(self, filter: Any, *options: object, index: str = "i") -> Any:
+        return self.run("SEARCH.QUERY", index, json.dumps(filter), *options)
+
+    def keys(self, filter: Any, *options: object, index: str = "i") -> list[str]:
+        """The keys of the hits, in order."""
+        hits = self.query(filter, *options, "NOCONTENT", "LIMIT", 1000, index=index)
+        return [hit[0].decode() for hit in hits]
+
+    def found(self, filter: Any, index: str = "i") -> set[str]:
+        """The keys of the hits; the count has to agree."""
+        keys = self.keys(filter, index=index)
+        assert self.run("SEARCH.COUNT", index, json.dumps(filter)) == len(keys)
+        return set(keys)
+
+    def scores(self, filter: Any, *options: object) -> dict[str, float]:
+        hits = self.query(filter, *options, "NOCONTENT", "LIMIT", 1000)
+        return {hit[0].decode(): float(hit[1]) for hit in hits}
+
+    def aggregate(self, aggregations: Any, filter: Any = None) -> dict[str, Any]:
+        """The flat reply as nested text: pairs stay lists."""
+        reply = self.run(
+            "SEARCH.AGGREGATE", "i", json.dumps(filter or {}), json.dumps(aggregations)
+        )
+        flat = text(reply)
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def error(self, filter: Any, *options: object) -> str:
+        return self.run.error("SEARCH.QUERY", "i", json.dumps(filter), *options)
+
+
+def text(reply: Any) -> Any:
+    """A reply with its bytes as text."""
+    if isinstance(reply, list):
+        return [text(item) for item in reply]
+    return reply.decode() if isinstance(reply, bytes) else reply
+
+
+@pytest.fixture
+def bare(run: Run) -> Searching:
+    """No index yet."""
+    return Searching(run)
+
+
+@pytest.fixture
+def shop(bare: Searching) -> Searching:
+    """The products and the index ``i`` over them."""
+    bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA " + SCHEMA)
+    for key, document in PRODUCTS.items():
+        bare.put(key, document)
+    return bare

@@ -1,0 +1,318 @@
+"""Filters against a naive reference, which looks at one document at a time and knows no index.
+
+``PYTEST_FAKECLOUD_SEARCH_CASES=20000`` runs as many cases as were run once when this was written.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from typing import Any
+
+import pytest
+import snowballstemmer
+
+from tests.kv.conftest import Run
+
+from .conftest import Searching
+
+CASES = int(os.environ.get("PYTEST_FAKECLOUD_SEARCH_CASES", "400"))
+PER_BATCH = 100
+WORDS = (
+    "run running runner shoe shoes bass base bases hat hats that chat wire wired wireless red bed "
+    "reads reading a ab abc abcd acbd badc experiment experiments"
+).split()
+PATHS = ["/a", "/a/b", "/a/b/c", "/a/c", "/d", "/d/e"]
+BRANDS = ["acme", "bolt", "crown", "Acme", "z"]
+DATES = [f"2026-0{month}-1{day}T00:00:0{day}Z" for month in (1, 2, 3) for day in (1, 5, 9)]
+STEM = snowballstemmer.stemmer("english").stemWord
+
+SCHEMA = (
+    "title TEXT plain TEXT NOSTEM code TEXT NOTOKENIZE price F64 FAST stock U64 sold BOOL "
+    "added DATE FAST brand KEYWORD place FACET"
+)
+
+
+# -- the reference ---------------------------------------------------------------------------------
+
+
+def values(document: dict[str, Any], field: str) -> list[Any]:
+    found = document.get(field, [])
+    return found if isinstance(found, list) else [found]
+
+
+def tokens(field: str, value: str) -> list[str]:
+    if field == "code":
+        return [value]
+    words = re.findall(r"[a-z0-9]+", value.lower())
+    return words if field == "plain" else [STEM(word) for word in words]
+
+
+def edits(one: str, other: str, swap: int) -> int:
+    table = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
+    for i in range(len(one) + 1):
+        for j in range(len(other) + 1):
+            if not i or not j:
+                table[i][j] = i + j
+                continue
+            cost = min(
+                table[i - 1][j] + 1,
+                table[i][j - 1] + 1,
+                table[i - 1][j - 1] + (one[i - 1] != other[j - 1]),
+            )
+            if i > 1 and j > 1 and one[i - 1] == other[j - 2] and one[i - 2] == other[j - 1]:
+                cost = min(cost, table[i - 2][j - 2] + swap)
+            table[i][j] = cost
+    return table[-1][-1]
+
+
+def near(word: str, token: str, distance: int, swap: bool, prefix: bool) -> bool:
+    cost = 1 if swap else 2
+    if edits(word, token, cost) <= distance:
+        return True
+    if not prefix:
+        return False
+    # A beginning counts where it is no nearer to a beginning of the word than to the whole.
+    for begun in (token[:end] for end in range(1, len(token))):
+        away = [edits(word[:end], begun, cost) for end in range(len(word) + 1)]
+        if away[-1] <= distance and away[-1] == min(away):
+            return True
+    return False
+
+
+def phrase(field: str, text: str, wanted: list[str], slop: int = 0, prefix: bool = False) -> bool:
+    there = tokens(field, text)
+
+    def fits(at: int, nth: int) -> bool:
+        if prefix and nth == len(wanted) - 1:
+            return there[at].startswith(wanted[nth])
+        return there[at] == wanted[nth]
+
+    def place(nth: int, last: int | None, paid: int) -> bool:
+        if nth == len(wanted):
+            return True
+        for at in range(len(there)):
+            moved = 0 if last is None else abs(at - nth - last)
+            if fits(at, nth) and paid + moved <= slop and place(nth + 1, at - nth, paid + moved):
+                return True
+        return False
+
+    return bool(wanted) and place(0, None, 0)
+
+
+def text_holds(field: str, found: str, operator: str, operand: Any) -> bool:
+    there = tokens(field, found)
+    options = operand if isinstance(operand, dict) else {}
+    value = options.get("value", operand)
+    if operator == "$regex":
+        return any(re.fullmatch(value, token, re.IGNORECASE) for token in there)
+    wanted = tokens(field, value)
+    if operator == "$eq":
+        return phrase(field, found, wanted)
+    if operator == "$phrase":
+        return phrase(field, found, wanted, options.get("slop", 0), options.get("prefix", False))
+    raise AssertionError(operator)
+
+
+def field_holds(document: dict[str, Any], field: str, operator: str, operand: Any) -> bool:
+    found = values(document, field)
+    if operator == "$in":
+        return any(field_holds(document, field, "$eq", one) for one in operand)
+    if field not in ("title", "plain", "code"):
+        if field == "place":
+            return any(one == operand or one.startswith(operand + "/") for one in found)
+        return any(one == operand for one in found)
+    if operator == "$fuzzy":
+        options = operand if isinstance(operand, dict) else {"value": operand}
+        return all(
+            any(
+                near(
+                    word,
+                    token,
+                    options.get("distance", 1),
+                    options.get("transpositionCostOne", True),
+                    options.get("prefix", False),
+                )
+                for one in found
+                for token in tokens(field, one)
+            )
+            for word in tokens(field, options["value"])
+        )
+    if operator == "$smart":
+        if operand.startswith('"'):
+            return field_holds(document, field, "$eq", operand.strip('"'))
+        wanted = tokens(field, operand)
+        there = [token for one in found for token in tokens(field, one)]
+        return any(
+            near(word, token, 1, True, nth == len(wanted) - 1)
+            for nth, word in enumerate(wanted)
+            for token in there
+        )
+    return any(text_holds(field, one, operator, operand) for one in found)
+
+
+def range_holds(document: dict[str, Any], field: str, ranges: dict[str, Any]) -> bool:
+    compare = {
+        "$gt": lambda a, b: a > b,
+        "$gte": lambda a, b: a >= b,
+        "$lt": lambda a, b: a < b,
+        "$lte": lambda a, b: a <= b,
+    }
+    return any(
+        all(compare[operator](one, bound) for operator, bound in ranges.items())
+        for one in values(document, field)
+    )
+
+
+def holds(document: dict[str, Any], filter: dict[str, Any]) -> bool:
+    must: list[bool] = []
+    should: list[bool] | None = None
+    for key, value in filter.items():
+        if key in ("$must", "$and"):
+            must += [holds(document, one) for one in value]
+        elif key in ("$should", "$or"):
+            should = [holds(document, one) for one in value]
+        elif key == "$mustNot":
+            if any(holds(document, one) for one in value):
+                return False
+        elif key != "$boost":
+            must.append(one_field(document, key, value))
+    has_must = any(not key.startswith("$") or key in ("$must", "$and") for key in filter)
+    if has_must:
+        return all(must)
+    if should is not None:
+        return any(should)
+    return not any(key != "$boost" for key in filter)
+
+
+def one_field(document: dict[str, Any], field: str, value: Any) -> bool:
+    if not isinstance(value, dict):
+        is_text = field in ("title", "plain", "code")
+        return field_holds(document, field, "$smart" if is_text else "$eq", value)
+    ranges = {key: one for key, one in value.items() if key in ("$gt", "$gte", "$lt", "$lte")}
+    others = {key: one for key, one in value.items() if key not in ranges and key != "$boost"}
+    return all(field_holds(document, field, *pair) for pair in others.items()) and (
+        not ranges or range_holds(document, field, ranges)
+    )
+
+
+# -- cases -----------------------------------------------------------------------------------------
+
+
+def a_text(chance: random.Random, most: int = 6) -> str:
+    words = chance.choices(WORDS, k=chance.randint(1, most))
+    words[0] = words[0].capitalize() if chance.random() < 0.3 else words[0]
+    return chance.choice([" ", ", ", "-"]).join(words)
+
+
+def some(chance: random.Random, make: Any) -> Any:
+    return make() if chance.random() < 0.8 else [make() for _ in range(chance.randint(1, 3))]
+
+
+def a_document(chance: random.Random) -> dict[str, Any]:
+    made = {
+        "title": some(chance, lambda: a_text(chance)),
+        "plain": some(chance, lambda: a_text(chance)),
+        "code": a_text(chance, 2),
+        "price": some(chance, lambda: chance.choice([1, 2.5, 3, 10.25, -4])),
+        "stock": chance.randint(0, 5),
+        "sold": chance.random() < 0.5,
+        "added": chance.choice(DATES),
+        "brand": some(chance, lambda: chance.choice(BRANDS)),
+        "place": some(chance, lambda: chance.choice(PATHS)),
+    }
+    return {field: value for field, value in made.items() if chance.random() < 0.85}
+
+
+def an_operand(chance: random.Random, field: str) -> Any:
+    return {
+        "price": lambda: chance.choice([1, 2.5, 3, 5, 10.25]),
+        "stock": lambda: chance.randint(0, 5),
+        "sold": lambda: chance.random() < 0.5,
+        "added": lambda: chance.choice(DATES),
+        "brand": lambda: chance.choice(BRANDS),
+        "place": lambda: chance.choice(PATHS),
+    }[field]()
+
+
+def a_condition(chance: random.Random) -> dict[str, Any]:
+    field = chance.choice(SCHEMA.replace(" NOSTEM", "").replace(" NOTOKENIZE", "").split()[::1])
+    while not field.islower():
+        field = chance.choice(SCHEMA.split())
+    if field not in ("title", "plain", "code"):
+        operators = ["plain", "$eq", "$in"]
+        if field not in ("sold", "place"):
+            operators += ["range", "range"]
+        operator = chance.choice(operators)
+        if operator == "plain":
+            return {field: an_operand(chance, field)}
+        if operator == "$in":
+            return {
+                field: {"$in": [an_operand(chance, field) for _ in range(chance.randint(0, 3))]}
+            }
+        if operator == "$eq":
+            return {field: {"$eq": an_operand(chance, field)}}
+        words = chance.sample(["$gt", "$gte", "$lt", "$lte"], k=chance.randint(1, 3))
+        return {field: {word: an_operand(chance, field) for word in words}}
+    words = a_text(chance, 3)
+    operator = chance.choice(["plain", "$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex"])
+    operand: Any = words
+    if operator == "plain" or operator == "$smart":
+        operand = f'"{words}"' if chance.random() < 0.2 else words
+        return {field: operand} if operator == "plain" else {field: {"$smart": operand}}
+    if operator == "$in":
+        operand = [a_text(chance, 2) for _ in range(chance.randint(0, 3))]
+    elif operator == "$phrase" and chance.random() < 0.7:
+        option = {"slop": chance.randint(0, 4)} if chance.random() < 0.5 else {"prefix": True}
+        operand = {"value": words, **option}
+    elif operator == "$fuzzy" and chance.random() < 0.7:
+        operand = {
+            "value": words,
+            "distance": chance.randint(0, 2),
+            "transpositionCostOne": chance.random() < 0.5,
+            "prefix": chance.random() < 0.5,
+        }
+    elif operator == "$regex":
+        patterns = ["b.*", ".*s", "RUN", "[a-c]+", "(red|bed)", "sho.", "r.n?", "ab{1}c?"]
+        operand = chance.choice(patterns)
+    condition = {operator: operand}
+    return {field: {**condition, "$boost": 2} if chance.random() < 0.2 else condition}
+
+
+def a_filter(chance: random.Random, depth: int = 2) -> dict[str, Any]:
+    if not depth or chance.random() < 0.4:
+        made: dict[str, Any] = {}
+        for _ in range(chance.randint(1, 2)):
+            made |= a_condition(chance)
+        return made
+    made = a_condition(chance) if chance.random() < 0.4 else {}
+    words = chance.sample(["$must", "$should", "$mustNot"], k=chance.randint(1, 3))
+    for word in words:
+        spelled = word
+        if chance.random() < 0.3 and not {"$and", "$or"} & set(made):
+            spelled = {"$must": "$and", "$should": "$or"}.get(word, word)
+        made[spelled] = [a_filter(chance, depth - 1) for _ in range(chance.randint(0, 3))]
+    if chance.random() < 0.2:
+        made["$boost"] = chance.choice([0.5, 3, -1])
+    return made
+
+
+@pytest.mark.parametrize("batch", range(max(CASES // PER_BATCH, 1)))
+def test_filters_find_what_the_reference_finds(run: Run, batch: int) -> None:
+    chance = random.Random(batch)
+    shop = Searching(run)
+    run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA " + SCHEMA)
+    documents: dict[str, dict[str, Any]] = {}
+    for case in range(PER_BATCH):
+        for _ in range(20 if not case else chance.randint(0, 2)):
+            key = f"p:{chance.randint(0, 30)}"
+            if key in documents and chance.random() < 0.4:
+                del documents[key]
+                run("DEL", key)
+            else:
+                documents[key] = a_document(chance)
+                shop.put(key, documents[key])
+        filter = a_filter(chance)
+        wanted = {key for key, document in documents.items() if holds(document, filter)}
+        assert shop.found(filter) == wanted, (filter, documents)

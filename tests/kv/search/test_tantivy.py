@@ -1,0 +1,176 @@
+"""Analysis, matches and scores against Tantivy, on which the service stands.
+
+``PYTEST_FAKECLOUD_SEARCH_CASES=1000`` compares as many generated queries as were compared once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import unicodedata
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kv.search.analysis import LANGUAGES, Analyzer, analyzer
+from tests.kv.conftest import Run
+
+from .conftest import Searching
+
+tantivy = pytest.importorskip("tantivy")
+
+CASES = int(os.environ.get("PYTEST_FAKECLOUD_SEARCH_CASES", "200"))
+WORDS = (
+    "running runner runs shoe shoes boots connection connected connecting organization organize "
+    "studies study national nationality red reader reading bass bases wireless wired guitar"
+).split()
+
+
+def chain(language: str | None) -> Any:
+    builder = (
+        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        .filter(tantivy.Filter.remove_long(40))
+        .filter(tantivy.Filter.lowercase())
+    )
+    if language is not None:
+        builder = builder.filter(tantivy.Filter.stemmer(language))
+    return builder.build()
+
+
+class TestAnalysis:
+    def test_every_character_of_the_first_plane(self) -> None:
+        theirs, ours = chain(None), Analyzer(None)
+        different = []
+        for code in [*range(0x20, 0xD800), *range(0xE000, 0x10000)]:
+            text = f"x{chr(code)}y"
+            # Characters that this Python does not know yet are no letters to it.
+            if unicodedata.category(chr(code)) == "Cn":
+                continue
+            if theirs.analyze(text) != list(ours.tokens(text)):
+                different.append(f"{code:x}")
+        assert different == []
+
+    @pytest.mark.parametrize("language", LANGUAGES)
+    def test_every_language(self, language: str) -> None:
+        theirs, ours = chain(language), analyzer(language)
+        texts = {
+            "arabic": "والكتاب المدرسة الطالبات يكتبون", "greek": "ανθρώπους σπίτια τρέχοντας",
+            "russian": "книгами бегающий красивейшая", "tamil": "வீடுகள் மரங்கள் பாடல்கள்",
+            "turkish": "kitapları evlerinden gözlükçülük", "german": "Häuser aufeinander schön",
+            "french": "continuellement majestueuses généralités", "finnish": "taloissamme juoksevat",
+        }  # fmt: skip
+        sample = f"{texts.get(language, '')} " + " ".join(WORDS)
+        assert list(ours.tokens(sample)) == theirs.analyze(sample)
+
+    def test_long_words_are_dropped(self) -> None:
+        text = f"a {'b' * 39} {'c' * 40} {'é' * 20} {'é' * 19}"
+        kept = [token for token in analyzer("english", False).tokens(text) if token is not None]
+        assert kept == chain(None).analyze(text) == ["a", "b" * 39, "é" * 19]
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+
+class Both:
+    """The same texts in an index of ours and in one of Tantivy's."""
+
+    def __init__(self, run: Run, texts: list[str]) -> None:
+        self.shop = Searching(run)
+        run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA t TEXT")
+        builder = tantivy.SchemaBuilder()
+        builder.add_text_field("t", tokenizer_name="english")
+        builder.add_text_field("key", stored=True, tokenizer_name="raw")
+        self.schema = builder.build()
+        index = tantivy.Index(self.schema)
+        index.register_tokenizer("english", chain("english"))
+        writer = index.writer(15_000_000, 1)
+        for number, text in enumerate(texts):
+            self.shop.put(f"p:{number}", {"t": text})
+            writer.add_document(tantivy.Document(t=text, key=f"p:{number}"))
+        writer.commit()
+        index.reload()
+        self.searcher = index.searcher()
+
+    def ours(self, filter: Any) -> dict[str, float]:
+        return self.shop.scores(filter)
+
+    def theirs(self, query: Any) -> dict[str, float]:
+        hits = self.searcher.search(query, 1000).hits
+        return {self.searcher.doc(at)["key"][0]: score for score, at in hits}
+
+
+def a_text(chance: random.Random, most: int = 60) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.randint(1, most)))
+
+
+def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
+    """A filter of ours, and the query of Tantivy that it stands for."""
+    query, schema = tantivy.Query, both.schema
+    stem = analyzer("english").token
+    word = chance.choice(WORDS)
+    if chance.random() < 0.3:
+        word = word[:-1] + chance.choice("abs")
+    kind = chance.choice(["term", "phrase", "slop", "prefix", "fuzzy", "boost", "bool"])
+    if kind == "term":
+        return {"t": {"$eq": word}}, query.term_query(schema, "t", stem(word))
+    if kind == "boost":
+        inner = query.term_query(schema, "t", stem(word))
+        return {"t": {"$eq": word, "$boost": 2.5}}, query.boost_query(inner, 2.5)
+    if kind == "fuzzy":
+        distance, swap, prefix = chance.randint(1, 2), chance.random() < 0.5, chance.random() < 0.5
+        option = {"distance": distance, "transpositionCostOne": swap, "prefix": prefix}
+        return (
+            {"t": {"$fuzzy": {"value": word, **option}}},
+            query.fuzzy_term_query(schema, "t", stem(word), distance, swap, prefix),
+        )
+    # With slop, three words and more are compared by nobody: see ``clauses.Phrase``.
+    words = chance.sample(WORDS, k=2 if kind == "slop" else chance.randint(2, 3))
+    stems = [stem(one) for one in words]
+    if kind == "bool":
+        must, should, must_not = (
+            [{"t": {"$eq": one}} for one in chance.sample(WORDS, k=2)] for _ in range(3)
+        )
+        parts = [
+            *((tantivy.Occur.Must, one) for one in must),
+            *((tantivy.Occur.Should, one) for one in should),
+            *((tantivy.Occur.MustNot, one) for one in must_not[:1]),
+        ]
+        theirs = [
+            (occur, query.term_query(schema, "t", stem(one["t"]["$eq"]))) for occur, one in parts
+        ]
+        filter = {"$must": must, "$should": should, "$mustNot": must_not[:1]}
+        return filter, query.boolean_query(theirs)
+    text = " ".join(words)
+    if kind == "prefix":
+        begun = stems[-1][: chance.randint(3, 5)]
+        # What is begun is stemmed as well, so only beginnings that stay themselves are compared.
+        begun = begun if stem(begun) == begun else stems[-1]
+        value = " ".join([*words[:-1], begun])
+        if stem(begun) != begun:
+            return {"t": {"$eq": word}}, query.term_query(schema, "t", stem(word))
+        return (
+            {"t": {"$phrase": {"value": value, "prefix": True}}},
+            query.phrase_prefix_query(schema, "t", [*stems[:-1], begun]),
+        )
+    slop = chance.randint(1, 4) if kind == "slop" else 0
+    option = {"slop": slop} if slop else {}
+    return (
+        {"t": {"$phrase": {"value": text, **option}}},
+        query.phrase_query(schema, "t", stems, slop),
+    )
+
+
+def test_queries_find_the_same_with_the_same_scores(run: Run) -> None:
+    chance = random.Random(19)
+    both = Both(run, [a_text(chance) for _ in range(150)])
+    different = []
+    for _ in range(CASES):
+        filter, query = a_pair(chance, both)
+        ours, theirs = both.ours(filter), both.theirs(query)
+        # How often a phrase with slop stands in a text is counted in another way.
+        is_loose = "slop" in json.dumps(filter)
+        scored = ours.keys() == theirs.keys() if is_loose else ours == pytest.approx(theirs, 1e-4)
+        if not scored:
+            different.append((json.dumps(filter), ours.keys() ^ theirs.keys(), ours, theirs))
+    assert not different, f"{len(different)} of {CASES}: {different[0]}"
