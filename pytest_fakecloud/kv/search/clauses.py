@@ -143,8 +143,8 @@ class Phrase(_Leaf):
 
     ``slop`` is how many positions the words may move altogether, each measured from the one before
     it (decided here: Tantivy goes from the rarest word to the next rarest, which with three words
-    and more finds others); with ``prefix`` the last token may be the beginning of one, and the score
-    is 1. A token that is None stands for any word.
+    and more finds others); with ``prefix`` the last token may be the beginning of one, and behind a
+    single word the score is 1. A token that is None stands for any word.
     """
 
     def __init__(
@@ -181,7 +181,8 @@ class Phrase(_Leaf):
                 places.append(text.terms.get(token, {}))
         if self.prefix and len(places) == 1:
             return dict.fromkeys(places[0], 1.0)
-        weight = sum(idf(len(index.documents), len(each)) for each in places)
+        exact = places[:-1] if self.prefix else places
+        weight = sum(idf(len(index.documents), len(each)) for each in exact)
         average = (text.total / len(index.documents)) if text.total else 1.0
         lengths = text.lengths
         if len(places) == 1:
@@ -196,7 +197,7 @@ class Phrase(_Leaf):
                 often = self._often([each[number] for each in places])
                 if often:
                     score = bm25(weight, often, lengths[number], average)
-                    found[number] = 1.0 if self.prefix else score
+                    found[number] = 1.0 if len(exact) < 2 else score
         return found
 
     def _often(self, places: list[list[int]]) -> int:
