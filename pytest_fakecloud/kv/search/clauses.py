@@ -195,16 +195,20 @@ class Phrase(_Leaf):
         for number in fewest:
             if all(number in each for each in places):
                 often = self._often([each[number] for each in places])
-                if often:
-                    score = bm25(weight, often, lengths[number], average)
-                    found[number] = 1.0 if len(exact) < 2 else score
+                if not often:
+                    continue
+                if self.prefix:
+                    # What counts is how often the words before the last one stand so.
+                    often = self._often([each[number] for each in exact])
+                score = bm25(weight, often, lengths[number], average)
+                found[number] = 1.0 if len(exact) < 2 else score
         return found
 
     def _often(self, places: list[list[int]]) -> int:
         """How often the phrase stands in a document whose positions of each token are given."""
         begins = [
             [at - offset for at in where]
-            for (offset, _), where in zip(self.tokens, places, strict=True)
+            for (offset, _), where in zip(self.tokens, places, strict=False)
         ]
         if not self.slop:
             return len(set(begins[0]).intersection(*begins[1:]))

@@ -20,8 +20,32 @@ from .conftest import Searching
 
 tantivy = pytest.importorskip("tantivy")
 
-CASES = int(os.environ.get("PYTEST_FAKECLOUD_SEARCH_CASES", "200"))
-WORDS = ["running", "runner", "runs", "shoe", "shoes", "boots", "connection", "connected", "connecting", "organization", "organize", "studies", "study", "national", "nationality", "red", "reader", "reading", "bass", "bases", "wireless", "wired", "guitar"]
+CASES = int(os.environ.get("PYTEST_FAKECLOUD_SEARCH_CASES", "300"))
+WORDS = [
+    "running",
+    "runner",
+    "runs",
+    "shoe",
+    "shoes",
+    "boots",
+    "connection",
+    "connected",
+    "connecting",
+    "organization",
+    "organize",
+    "studies",
+    "study",
+    "national",
+    "nationality",
+    "red",
+    "reader",
+    "reading",
+    "bass",
+    "bases",
+    "wireless",
+    "wired",
+    "guitar",
+]
 
 
 def chain(language: str | None) -> Any:
