@@ -338,6 +338,7 @@ def pending_limit(limit: int, size: int, wanted: int, where: tuple[bytes, bytes,
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."
+NO_DUMP_OF_INDEX = b"ERR a search index cannot be dumped: create it anew"  # decided here
 BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
 BAD_DUMP_FORMAT = b"ERR Bad data format"
 DB_INDEX = b"ERR DB index is out of range"

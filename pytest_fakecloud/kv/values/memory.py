@@ -65,6 +65,8 @@ def _elements(value: Any) -> int:
         return sum(ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
     if isinstance(value, Stream):
         return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
+    if value.type_name == "search":
+        return int(value.size)
     writer = Writer()
     value.dump(writer)
     return len(writer.payload())

@@ -203,7 +203,11 @@ def copy(session: Session, args: Args) -> Reply:
 def dump_(session: Session, args: Args) -> Reply:
     """The value of a key as a payload for RESTORE."""
     value = session.db.lookup(args[0])
-    return None if value is None else dump(value)
+    if value is None:
+        return None
+    if type_name(value) == "search":
+        raise CommandError(errors.NO_DUMP_OF_INDEX)
+    return dump(value)
 
 
 @command("RESTORE", "RESTORE-ASKING")

@@ -1,0 +1,317 @@
+"""Queries: the filter language, options, order, scores and what is shown."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from .conftest import Searching, text
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("filter", "found"),
+        [
+            ({}, "1234"),
+            ({"title": "headphones"}, "13"),
+            ({"title": {"$eq": "headphone"}}, "13"),
+            ({"title": {"$eq": "STUDY"}}, "1"),
+            ({"title": {"$eq": "running shoe"}}, "2"),
+            ({"title": {"$eq": "shoe running"}}, ""),
+            ({"title": {"$eq": "run"}}, "2"),
+            ({"plain": {"$eq": "run"}}, "2"),
+            ({"plain": {"$eq": "experiment"}}, "3"),
+            ({"code": {"$eq": "AB-1 x"}}, "1"),
+            ({"code": {"$eq": "AB"}}, ""),
+            ({"title": {"$in": ["guitar", "wired headphone"]}}, "34"),
+            ({"title": {"$phrase": "wireless headphones"}}, "1"),
+            ({"title": {"$phrase": {"value": "headphones studies", "slop": 1}}}, "1"),
+            ({"title": {"$phrase": {"value": "headphones wireless", "slop": 1}}}, ""),
+            ({"title": {"$phrase": {"value": "headphones wireless", "slop": 2}}}, "1"),
+            ({"title": {"$phrase": {"value": "wireless headp", "prefix": True}}}, "1"),
+            ({"title": {"$fuzzy": "headphoone"}}, "13"),
+            ({"title": {"$fuzzy": {"value": "haedphnoe", "distance": 2}}}, "13"),
+            ({"title": {"$fuzzy": {"value": "ehadphone", "transpositionCostOne": False}}}, ""),
+            ({"title": {"$fuzzy": {"value": "wre", "prefix": True}}}, "13"),
+            ({"title": {"$regex": "WIRE.*"}}, "13"),
+            ({"title": {"$regex": "wire"}}, "3"),
+            ({"title": '"bass guitar"'}, "4"),
+            ({"title": "bass guitar"}, "14"),
+            ({"title": "!!!"}, ""),
+            ({"price": 40}, "2"),
+            ({"price": {"$gt": 10.5}}, "12"),
+            ({"price": {"$gte": 10.5, "$lt": 40}}, "13"),
+            ({"price": {"$gte": 10.5, "$gt": 10.5}}, "12"),
+            ({"price": {"$lte": 29.99, "$lt": 29.99}}, "3"),
+            ({"stock": {"$in": [0, 12]}}, "23"),
+            ({"delta": {"$lt": 0}}, "1"),
+            ({"sold": True}, "13"),
+            ({"added": "2026-01-02T10:30:00Z"}, "2"),
+            ({"added": {"$gte": "2026-01-02"}}, "23"),
+            ({"brand": "acme"}, "13"),
+            ({"brand": {"$gt": "acme", "$lte": "bolt"}}, "2"),
+            ({"place": "/shop/audio"}, "13"),
+            ({"place": {"$in": ["/shop/audio/wire", "/shop/sport/"]}}, "23"),
+            ({"title": "bass", "sold": True}, "1"),
+            ({"$must": {"brand": "acme", "sold": True}}, "13"),
+            ({"$and": [{"brand": "acme"}, {"price": 10.5}]}, "3"),
+            ({"$should": {"brand": "bolt", "price": 10.5}}, "23"),
+            ({"$or": [{"brand": "bolt"}, {"brand": "crown"}]}, "24"),
+            ({"$should": [{"brand": "bolt"}], "sold": True}, "13"),
+            ({"$should": [{"brand": "bolt"}], "$mustNot": [{"price": 40}]}, ""),
+            ({"$must": {}, "$mustNot": {"brand": "acme", "price": 40}}, "4"),
+            ({"$must": [], "$mustNot": [{"brand": "acme", "price": 10.5}]}, "124"),
+            ({"$must": [{"$should": [{"brand": "acme"}, {"brand": "bolt"}]},
+                        {"$must": [], "$mustNot": [{"sold": False}]}]}, "13"),
+            ({"price": {"$eq": 40, "$boost": 3}}, "2"),
+        ],
+    )  # fmt: skip
+    def test_what_is_found(self, shop: Searching, filter: Any, found: str) -> None:
+        assert shop.found(filter) == {f"p:{number}" for number in found}
+
+    @pytest.mark.parametrize(
+        ("filter", "told"),
+        [
+            ({"title": {"$not": "x"}}, "Unknown field operator: $not"),
+            ({"title": {"$ne": "x"}}, "Unknown field operator: $ne"),
+            ({"price": {"$range": [1, 2]}}, "Unknown field operator: $range"),
+            ({"title": {"$prefix": "x"}}, "Unknown field operator: $prefix"),
+            ({"nobody": "x"}, "Unknown field: nobody"),
+            ({"unindexed.deep": 1}, "Unknown field: unindexed.deep"),
+            ({"$nor": []}, "Unknown operator: $nor"),
+            ({"title": {"$gt": "a"}}, "Operator '$gt' is not supported on TEXT field 'title'"),
+            ({"sold": {"$lt": True}}, "Operator '$lt' is not supported on BOOL field 'sold'"),
+            ({"price": {"$fuzzy": "1"}}, "Operator '$fuzzy' is not supported on F64 field 'price'"),
+            ({"price": "40"}, "field 'price' is of type F64 and takes a number, and got \"40\""),
+            ({"price": True}, "takes a number, and got true"),
+            ({"sold": 1}, "takes true or false, and got 1"),
+            ({"added": 1767225600000}, "takes an RFC 3339 text"),
+            ({"brand": None}, "takes a text, and got null"),
+            ({"place": "audio"}, "Couldn't parse the value as facet path"),
+            ({"title": {"$eq": 5}}, "$eq of TEXT field 'title' takes a text, and got 5"),
+            ({"title": ["a"]}, "$smart of TEXT field 'title' takes a text"),
+            ({"title": {}}, "field 'title' has no operator"),
+            ({"title": {"$in": "a"}}, "$in of field 'title' takes an array"),
+            ({"title": {"$phrase": {"value": "a", "slop": 1, "prefix": True}}}, "not both"),
+            ({"title": {"$phrase": {"value": "a", "slop": -1}}}, "takes a whole number"),
+            ({"title": {"$fuzzy": {"value": "a", "distance": 3}}}, "a distance of 2 at most"),
+            ({"title": {"$fuzzy": {"term": "a"}}}, "has no option 'term'"),
+            ({"title": {"$regex": "("}}, "a parenthesis that is not closed"),
+            ({"title": "a", "$boost": "2"}, '$boost takes a number, and got "2"'),
+            ({"$and": [], "$or": []}, "$and and $or cannot be siblings"),
+            ({"$must": 5}, "$must takes an object or an array of objects"),
+            ({"$should": ["a"]}, '$should takes objects, and got "a"'),
+        ],
+    )
+    def test_what_is_refused(self, shop: Searching, filter: Any, told: str) -> None:
+        error = shop.error(filter)
+        assert error.startswith("ERR ")
+        assert told in error
+        assert shop.run.error("SEARCH.COUNT", "i", json.dumps(filter)) == error
+        assert shop.run.error("SEARCH.AGGREGATE", "i", json.dumps(filter), "{}") == error
+
+    @pytest.mark.parametrize("filter", ["{", "", "[]", "1", "{} {}", '{"a":NaN}', "[" * 500])
+    def test_what_is_no_json_object(self, shop: Searching, filter: str) -> None:
+        assert shop.run.error("SEARCH.QUERY", "i", filter).startswith("ERR filter ")
+
+    def test_a_hostile_expression_ends(self, shop: Searching) -> None:
+        shop.put("p:9", {"title": "a" * 39})
+        assert shop.found({"title": {"$regex": "(a*)*b"}}) == set()
+        assert "too large" in shop.error({"title": {"$regex": "((a{1,50}){1,50}){1,50}"}})
+
+
+class TestScores:
+    def test_bm25(self, shop: Searching) -> None:
+        # Two of four documents have it, in texts of 6 and 2 tokens.
+        scores = shop.scores({"title": {"$eq": "headphone"}})
+        weight = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5)) * 2.2
+        average = (6 + 5 + 2 + 2) / 4
+        assert scores == pytest.approx(
+            {
+                f"p:{number}": weight / (1 + 1.2 * (0.25 + 0.75 * length / average))
+                for number, length in ((1, 6), (3, 2))
+            }
+        )
+
+    @pytest.mark.parametrize(
+        "filter",
+        [{}, {"price": {"$gt": 30}}, {"title": {"$fuzzy": "shoo"}}, {"title": {"$regex": "sho.*"}}],
+    )
+    def test_conditions_without_words_count_one(self, shop: Searching, filter: Any) -> None:
+        assert shop.scores(filter)["p:2"] == 1
+
+    def test_equality_counts_how_rare_it_is(self, shop: Searching) -> None:
+        scores = shop.scores({"$should": [{"brand": "acme"}, {"brand": "bolt"}]})
+        assert scores["p:1"] == pytest.approx(math.log(1 + 2.5 / 2.5))
+        assert scores["p:2"] == pytest.approx(math.log(1 + 3.5 / 1.5))
+
+    def test_boosts_multiply_and_clauses_add_up(self, shop: Searching) -> None:
+        one = {"price": {"$gt": 30}}
+        assert shop.scores({**one, "$boost": 4})["p:2"] == 4
+        assert shop.scores({"price": {"$gt": 30, "$boost": 2}, "$boost": 4})["p:2"] == 8
+        assert shop.scores({"$must": [one, {"stock": {"$gte": 0}}]})["p:2"] == 2
+        beside = {"stock": {"$gte": 0}, "$should": [{**one, "$boost": -0.5}]}
+        assert shop.scores(beside) == {"p:1": 1, "p:3": 1, "p:2": 0.5}
+
+    def test_smart_puts_what_fits_better_first(self, bare: Searching) -> None:
+        bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA t TEXT")
+        texts = ["redd", "red", "redder than", "blue shoe of red", "red shoe", "shoe and a red"]
+        for number, title in enumerate(texts):
+            bare.put(f"p:{number}", {"t": title})
+        assert bare.keys({"t": "red"})[0] == "p:1"
+        assert bare.keys({"t": "red shoe"})[:3] == ["p:4", "p:3", "p:5"]
+
+
+class TestOptions:
+    def test_pages(self, shop: Searching) -> None:
+        assert [hit[0] for hit in shop.query({}, "LIMIT", 2)] == [b"p:1", b"p:2"]
+        assert [hit[0] for hit in shop.query({}, "OFFSET", 2, "LIMIT", 1)] == [b"p:3"]
+        assert shop.query({}, "OFFSET", 10_000) == []
+        for number in range(20):
+            shop.put(f"p:a{number}", {})
+        assert len(shop.query({})) == 10
+        assert len(shop.query({}, "LIMIT", 1000)) == 24
+
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ("LIMIT 0", "limit should be a positive number less than 1000"),
+            ("LIMIT 1001", "limit should be a positive number less than 1000"),
+            ("LIMIT x", "limit should be a positive number less than 1000"),
+            ("LIMIT 1 2", "unexpected '2'"),
+            ("LIMIT", "limit should be"),
+            ("OFFSET 10001", "offset should be a number of at most 10000"),
+            ("OFFSET -1", "takes a whole number"),
+            ("ORDERBY title", "Field `title` is not a fast field"),
+            ("ORDERBY brand", "Field `brand` is not a fast field"),
+            ("ORDERBY nobody", "Field `nobody` is not a fast field"),
+            ("ORDERBY price SCOREFUNC FIELDVALUE price", "exclude each other"),
+            ("SELECT 3 a b", "3 fields of SELECT announced, and fewer follow"),
+            ("NOCONTENT SELECT 1 a", "NOCONTENT and SELECT exclude each other"),
+            ("NOCONTENT HIGHLIGHT FIELDS 1 title", "NOCONTENT and HIGHLIGHT exclude each other"),
+            ("HIGHLIGHT 1 title", "unknown word after HIGHLIGHT '1'"),
+            ("HIGHLIGHT FIELDS 1 nobody", "Unknown field: nobody"),
+            ("HIGHLIGHT FIELDS 1 title TAGS a", "the closing tag is missing"),
+            ("SCOREFUNC", "SCOREFUNC is without FIELDVALUE"),
+            ("SCOREFUNC FIELDVALUE title", "Field `title` is not a fast field"),
+            ("SCOREFUNC FIELDVALUE added", "field 'added' is of type DATE"),
+            ("SCOREFUNC FIELDVALUE price MODIFIER cube", "unknown MODIFIER 'CUBE'"),
+            ("SCOREFUNC FIELDVALUE price FACTOR x", "value is not a valid float"),
+            ("SCOREFUNC SCOREMODE min FIELDVALUE price", "unknown SCOREMODE 'MIN'"),
+            ("WHAT", "unexpected 'WHAT'"),
+        ],
+    )
+    def test_what_is_refused(self, shop: Searching, options: str, told: str) -> None:
+        assert told in shop.error({}, *options.split())
+
+    def test_an_order_by_a_field(self, shop: Searching) -> None:
+        shop.put("p:5", {"price": 40})
+        assert shop.keys({}, "ORDERBY", "price") == ["p:2", "p:5", "p:1", "p:3", "p:4"]
+        assert shop.keys({}, "ORDERBY", "price", "desc")[0] == "p:2"
+        assert shop.keys({}, "ORDERBY", "price", "ASC") == ["p:3", "p:1", "p:2", "p:5", "p:4"]
+        hits = text(shop.query({}, "ORDERBY", "price", "NOCONTENT"))
+        assert [hit[1] for hit in hits] == ["40", "40", "29.99", "10.5", "0"]
+        assert shop.keys({"sold": True}, "ORDERBY", "added") == ["p:3", "p:1"]
+        assert text(shop.query({"stock": 5}, "ORDERBY", "added", "NOCONTENT")) == [
+            ["p:1", "1767261600000"]
+        ]
+
+    def test_what_is_shown(self, bare: Searching) -> None:
+        bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA name TEXT FROM a.b n F64")
+        whole = '{"a":{"b":"Some Words"},"n":3.50,"list":[1,{"x":true}],"nothing":null,"off":false}'
+        bare.run("JSON.SET", "p:1", "$", whole)
+        [[key, score, content]] = text(bare.query({}))
+        assert (key, score) == ("p:1", "1")
+        assert [path for path, _ in content] == ["$"]
+        assert json.loads(content[0][1]) == json.loads(whole)
+        selected = bare.query({}, "SELECT", 6, "a.b", "n", "list", "nothing", "off", "name")
+        assert text(selected)[0][2] == [
+            ["a.b", "Some Words"], ["n", "3.5"], ["list", '[1,{"x":true}]'], ["off", "false"],
+        ]  # fmt: skip
+        assert text(bare.query({}, "SELECT", 0)) == [["p:1", "1", []]]
+        assert text(bare.query({}, "NOCONTENT")) == [["p:1", "1"]]
+
+    def test_a_string_is_shown_as_it_was_written(self, bare: Searching) -> None:
+        bare.run("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA n F64")
+        bare.run("SET", "p:1", '{ "n" : 1.50 }')
+        assert text(bare.query({}))[0][2] == [["$", '{ "n" : 1.50 }']]
+
+
+class TestHighlight:
+    def shown(self, shop: Searching, filter: Any, *options: object) -> str:
+        [[_, _, [[_, value]]]] = text(shop.query(filter, "SELECT", 1, "title", *options))
+        return str(value)
+
+    def test_words_that_the_query_looked_for(self, shop: Searching) -> None:
+        one = ("HIGHLIGHT", "FIELDS", 1, "title")
+        shown = self.shown(shop, {"title": {"$eq": "headphone"}, "price": 29.99}, *one)
+        assert shown == "Wireless <em>Headphones</em> with studies of bass"
+        shown = self.shown(shop, {"title": {"$phrase": "bass guitar"}}, *one, "TAGS", "[", "]")
+        assert shown == "[Bass] [guitar]"
+        assert self.shown(shop, {"title": {"$fuzzy": "guitra"}}, *one) == "Bass guitar"
+        shown = self.shown(shop, {"title": "guitar", "$mustNot": [{"title": {"$eq": "x"}}]}, *one)
+        assert shown == "Bass <em>guitar</em>"
+
+    def test_other_fields_stay(self, shop: Searching) -> None:
+        filter = {"title": {"$eq": "guitar"}}
+        assert self.shown(shop, filter, "HIGHLIGHT", "FIELDS", 0) == "Bass guitar"
+        assert self.shown(shop, filter, "HIGHLIGHT", "FIELDS", 1, "plain") == "Bass guitar"
+
+    def test_the_source_of_a_field_in_whole_documents_and_arrays(self, bare: Searching) -> None:
+        bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA name TEXT FROM a.b")
+        document = {"a": [{"b": "red"}, {"b": ["blue", "Reds"]}], "c": "red"}
+        bare.put("p:1", document)
+        [[_, _, [[_, shown]]]] = text(
+            bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name")
+        )
+        marked = {"a": [{"b": "<em>red</em>"}, {"b": ["blue", "<em>Reds</em>"]}], "c": "red"}
+        assert json.loads(shown) == marked
+        assert json.loads(bare.run("JSON.GET p:1")) == document
+
+    def test_a_hash(self, bare: Searching) -> None:
+        bare.run("SEARCH.CREATE i ON HASH PREFIX 1 p: SCHEMA t TEXT k TEXT NOTOKENIZE")
+        bare.run("HSET", "p:1", "t", "a Word", "k", "a Word")
+        found = bare.query({"t": {"$eq": "word"}, "k": {"$eq": "a Word"}},
+                           "HIGHLIGHT", "FIELDS", 2, "t", "k")  # fmt: skip
+        assert text(found)[0][2] == [["t", "a <em>Word</em>"], ["k", "<em>a Word</em>"]]
+
+
+class TestScoreFunctions:
+    def score(self, shop: Searching, line: str, key: str = "p:2") -> float:
+        return shop.scores({}, "SCOREFUNC", *line.split())[key]
+
+    @pytest.mark.parametrize(
+        ("modifier", "value"),
+        [
+            ("NONE", 40), ("LOG", math.log10(40)), ("LOG1P", math.log10(41)),
+            ("LOG2P", math.log10(42)), ("LN", math.log(40)), ("LN1P", math.log(41)),
+            ("LN2P", math.log(42)), ("SQUARE", 1600), ("SQRT", math.sqrt(40)),
+            ("RECIPROCAL", 1 / 40),
+        ],
+    )  # fmt: skip
+    def test_modifiers(self, shop: Searching, modifier: str, value: float) -> None:
+        line = f"scoremode replace FIELDVALUE price modifier {modifier} FACTOR 2"
+        assert self.score(shop, line) == pytest.approx(2 * value)
+
+    def test_modes(self, shop: Searching) -> None:
+        assert self.score(shop, "FIELDVALUE price") == 41
+        assert self.score(shop, "FIELDVALUE price SCOREMODE MULTIPLY") == 40
+        assert self.score(shop, "FIELDVALUE price FIELDVALUE delta SCOREMODE REPLACE") == 47
+        both = "COMBINEMODE MULTIPLY FIELDVALUE price FIELDVALUE delta SCOREMODE REPLACE"
+        assert self.score(shop, both) == 280
+
+    def test_what_is_missing_or_cannot_be_modified(self, shop: Searching) -> None:
+        replace = "SCOREMODE REPLACE FIELDVALUE"
+        assert self.score(shop, f"{replace} price", "p:4") == 0
+        assert self.score(shop, f"{replace} price MISSING 7 FACTOR 3", "p:4") == 21
+        assert self.score(shop, f"{replace} price MODIFIER SQUARE MISSING 3", "p:4") == 9
+        assert self.score(shop, f"{replace} stock MODIFIER RECIPROCAL MISSING 4") == 0.25
+        assert self.score(shop, f"{replace} stock MODIFIER LOG MISSING -5 FACTOR 2") == -10
+        assert self.score(shop, f"{replace} delta MODIFIER SQRT MISSING 9", "p:1") == 3
+
+    def test_they_decide_the_order(self, shop: Searching) -> None:
+        found = shop.keys({}, "SCOREFUNC", "FIELDVALUE", "stock", "FACTOR", "-1")
+        assert found == ["p:2", "p:4", "p:1", "p:3"]
