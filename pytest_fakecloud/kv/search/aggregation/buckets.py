@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...algorithms.linear_regex import LinearRegex, RegexError
+from ..documents import date_ms
 from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
@@ -69,16 +70,17 @@ _HASH_FACTOR = 0xF1357AEA2E62A9C5
 _U64 = 2**64 - 1
 
 
-def _hash_order(keys: Iterable[float]) -> list[float]:
+def _hash_order(keys: Iterable[Any]) -> list[Any]:
     """Numbers in the order in which the service's hash table keeps them.
 
     Buckets of equal counts come in that order; known from the service's own tests for F64.
     """
-    known = list(keys)
+    texts = [key for key in keys if isinstance(key, str)]
+    known = [key for key in keys if not isinstance(key, str)]
     size = 4
     while len(known) > (size - 1 if size <= 8 else size * 7 // 8):
         size *= 2
-    slots: list[float | None] = [None] * size
+    slots: list[Any] = [None] * size
     for key in known:
         bits = struct.unpack("<Q", struct.pack("<d", key))[0]
         mixed = (3 * _HASH_FACTOR + bits) * _HASH_FACTOR & _U64
@@ -87,7 +89,7 @@ def _hash_order(keys: Iterable[float]) -> list[float]:
         while slots[slot] is not None:
             slot = (slot + 1) % size
         slots[slot] = key
-    return [key for key in slots if key is not None]
+    return [*(key for key in slots if key is not None), *texts]
 
 
 def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
@@ -123,6 +125,27 @@ def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bo
     return key, word == "asc"
 
 
+def _missing(args: Arguments, spec: FieldSpec) -> Any:
+    """The term of documents without a value: one of the field's type, or a text beside numbers."""
+    if spec.kind == "DATE":
+        text = args.take(
+            "missing", "an RFC 3339 text", lambda value: isinstance(value, str) and _is_date(value)
+        )
+        return None if text is None else date_ms(text)
+    if spec.kind == "BOOL":
+        return args.take("missing", "true or false", lambda value: value.__class__ is bool)
+    if spec.kind == "KEYWORD":
+        return args.text("missing", None)
+    value = args.take(
+        "missing", "a number or a text", lambda value: is_number(value) or isinstance(value, str)
+    )
+    return float(value) if spec.kind == "F64" and is_number(value) else value
+
+
+def _is_date(text: str) -> bool:
+    return date_ms(text) is not None
+
+
 def _term_head(spec: FieldSpec, term: Any) -> list[Any]:
     if spec.kind == "BOOL":
         return [b"key", b"1" if term else b"0", b"keyAsString", b"true" if term else b"false"]
@@ -140,7 +163,7 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
     order = _direction(
         args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
     ) or ("count", False)
-    absent = args.take("missing", "a value", lambda value: isinstance(value, str | int | float))
+    absent = _missing(args, spec)
     include, exclude = _chosen(args, "include"), _chosen(args, "exclude")
     args.flag("showTermDocCountError", True)
 

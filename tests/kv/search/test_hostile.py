@@ -1,0 +1,124 @@
+"""No request of a search brings anything but an answer or an error of the service."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.kv.errors import CommandError
+
+from .conftest import Searching
+
+FIELDS = [
+    "title",
+    "plain",
+    "code",
+    "price",
+    "stock",
+    "delta",
+    "sold",
+    "added",
+    "brand",
+    "place",
+    "no",
+]
+VALUES: list[Any] = [
+    None, True, False, 0, -1, 1, 2, 3.5, 1e308, -1e308, 5e-324, 2**64 - 1, -(2**63), 10**30, "", "a",
+    "acme", "/", "/shop", "//", "é" * 50, "\u0000", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59+14:00", "1d", "-99999999999999d", "1ms", "(", "a*", "[]", [], [1], ["a"],
+    [[1]], {}, {"a": 1}, {"min": 0, "max": 5}, {"min": -1e308, "max": 1e308}, {"count": "asc"},
+    {"key": "desc"}, {"x": "asc"}, [{"from": 1}], [{"from": 2, "to": 1}], [{"to": 1e308}, {"from": 2}],
+    [50, 99.9], {"value": "a"}, {"value": "bass", "slop": 10**9}, {"value": "a b", "prefix": True},
+    {"value": "abc", "distance": 2, "prefix": True}, {"$eq": "a"}, {"$boost": -0.0}, '"', '""',
+]  # fmt: skip
+OPERATORS = ["$eq", "$in", "$smart", "$phrase", "$fuzzy", "$regex", "$gt", "$gte", "$lt", "$lte",
+             "$boost", "$not"]  # fmt: skip
+BOOLEAN = ["$must", "$and", "$should", "$or", "$mustNot"]
+AGGREGATIONS = [
+    "$avg", "$sum", "$min", "$max", "$count", "$cardinality", "$stats", "$extendedStats",
+    "$percentiles", "$terms", "$range", "$histogram", "$dateHistogram", "$facet", "$no",
+]  # fmt: skip
+PROPERTIES = [
+    "missing", "sigma", "percents", "keyed", "size", "segmentSize", "minDocCount", "order", "include",
+    "exclude", "ranges", "interval", "offset", "hardBounds", "extendedBounds", "fixedInterval", "path",
+    "depth", "showTermDocCountError",
+]  # fmt: skip
+WORDS = [
+    "LIMIT", "OFFSET", "ORDERBY", "ASC", "DESC", "SELECT", "NOCONTENT", "HIGHLIGHT", "FIELDS", "TAGS",
+    "SCOREFUNC", "FIELDVALUE", "MODIFIER", "FACTOR", "MISSING", "SCOREMODE", "COMBINEMODE", "SQUARE",
+    "RECIPROCAL", "LOG", "MULTIPLY", "REPLACE", "1", "2", "0", "-1", "99999999999999999999", "1e400",
+    "1e308", "nan", "inf", "", "x", *FIELDS,
+]  # fmt: skip
+
+
+def a_filter(chance: random.Random, depth: int = 2) -> Any:
+    if chance.random() < 0.1:
+        return chance.choice(VALUES)
+    made: dict[str, Any] = {}
+    for _ in range(chance.randint(0, 3)):
+        if depth and chance.random() < 0.4:
+            inner = [a_filter(chance, depth - 1) for _ in range(chance.randint(0, 2))]
+            made[chance.choice(BOOLEAN)] = inner if chance.random() < 0.7 else a_filter(chance, 0)
+        elif chance.random() < 0.3:
+            made[chance.choice(FIELDS)] = chance.choice(VALUES)
+        else:
+            pairs = {chance.choice(OPERATORS): chance.choice(VALUES) for _ in range(2)}
+            made[chance.choice(FIELDS)] = pairs
+    return made
+
+
+def an_aggregation(chance: random.Random, depth: int = 1) -> Any:
+    if chance.random() < 0.05:
+        return chance.choice(VALUES)
+    operator = chance.choice(AGGREGATIONS)
+    given = {"field": chance.choice(FIELDS)}
+    if operator == "$histogram":
+        given["interval"] = chance.choice([1, 0.5, 1e-9, 1e300, 7])
+    if operator == "$dateHistogram":
+        given["fixedInterval"] = chance.choice(["1d", "1h", "1ms", "99999999999999d"])
+    if operator == "$range":
+        given["ranges"] = [{"from": 1}]
+    for _ in range(chance.randint(0, 2)):
+        given[chance.choice(PROPERTIES)] = chance.choice(VALUES)
+    made: dict[str, Any] = {operator: given}
+    if depth and chance.random() < 0.3:
+        made["$aggs"] = {"below": an_aggregation(chance, depth - 1)}
+    return made
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_anything_is_answered_or_refused(shop: Searching, seed: int) -> None:
+    chance = random.Random(seed)
+    shop.put("p:7", {"price": [1e308, -1e308], "added": "9999-12-31T23:59:59Z", "stock": 2**64 - 1})
+    answered = 0
+    for _ in range(700):
+        filter = json.dumps(a_filter(chance))
+        for line in (
+            ("SEARCH.COUNT", "i", filter),
+            ("SEARCH.QUERY", "i", filter, *chance.choices(WORDS, k=chance.randint(0, 6))),
+            ("SEARCH.AGGREGATE", "i", "{}", json.dumps({"a": an_aggregation(chance)})),
+        ):
+            try:
+                shop.run(*line)
+                answered += 1
+            except CommandError as error:
+                assert str(error).startswith("ERR "), line  # noqa: PT017
+    assert answered > 100
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_document_is_indexed_or_left_out(shop: Searching, seed: int) -> None:
+    chance = random.Random(seed)
+    for number in range(300):
+        document = {name: chance.choice(VALUES) for name in FIELDS if chance.random() < 0.6}
+        shop.put(f"p:{number}", document)
+        if chance.random() < 0.3:
+            shop.run("DEL", f"p:{chance.randint(0, number)}")
+    everything = {f"p:{number}" for number in range(300)}
+    assert shop.found({}) == {key for key in everything if shop.run("EXISTS", key)}
+    for field in ("price", "stock", "added"):
+        shop.keys({}, "ORDERBY", field)
+        shop.aggregate({"a": {"$stats": {"field": field}}, "b": {"$terms": {"field": field}}})
