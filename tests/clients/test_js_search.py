@@ -1,0 +1,30 @@
+"""``redis.search`` of the official JavaScript client, from npm, run by Node.
+
+Skipped where Node or the package is missing: `npm ci` in `tests/clients/js` installs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.handle import KVServer
+
+from . import node
+
+TESTS = 17
+
+
+def test_the_javascript_client() -> None:
+    node.need("@upstash/redis")
+    context = Context.alone(seed=1)
+    with KVServer(context) as server:
+        connection = {"url": server.url, "token": server.token}
+        output = node.run(
+            "search.test.mjs", {**os.environ, "FAKE_KV_SERVER": json.dumps(connection)}
+        )
+        passed = int(re.findall(r"^\S* ?pass (\d+)", output, re.MULTILINE)[-1])
+        assert passed == TESTS
+        assert context.problems == []
