@@ -1,0 +1,144 @@
+"""What search costs as an index grows, and what it costs those who never search.
+
+Run from the repository: ``python -m benchmarks.search``. Exits with 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.engine import Engine
+
+from .timing import compare, line
+
+SMALL, LARGE = 1_000, 100_000
+WORDS = 5_000
+QUERIES: dict[str, tuple[Any, ...]] = {
+    "one rare word": ({"t": {"$eq": "w4999"}},),
+    "a phrase": ({"t": {"$phrase": "w4000 w4001"}},),
+    "$fuzzy": ({"t": {"$fuzzy": "w4321x"}},),
+    "$smart of two words": ({"t": "w4000 w4999"},),
+    "a range of 1 %": ({"n": {"$gte": 0.5, "$lt": 0.51}},),
+    "all, ordered by a field": ({}, b"ORDERBY", b"n"),
+}
+
+
+class Filled:
+    """An engine with so many documents under an index."""
+
+    def __init__(self, size: int) -> None:
+        chance = random.Random(1)
+        self.engine = Engine(Clock(), Ids(1))
+        self.session = self.engine.session()
+        self.run(b"SEARCH.CREATE", b"i", b"ON", b"STRING", b"PREFIX", b"1", b"p:", b"SCHEMA", b"t",
+                 b"TEXT", b"n", b"F64", b"FAST", b"k", b"KEYWORD")  # fmt: skip
+        self.documents = [
+            json.dumps(
+                {
+                    "t": " ".join(f"w{min(int(chance.expovariate(0.001)), WORDS)}" for _ in range(12)),
+                    "n": chance.random(),
+                    "k": f"k{chance.randint(0, 20)}",
+                }
+            ).encode()
+            for _ in range(size)
+        ]
+        self.writes = 0.0
+        begun = perf_counter()
+        for number, document in enumerate(self.documents):
+            self.run(b"SET", b"p:%d" % number, document)
+        self.writes = perf_counter() - begun
+        begun = perf_counter()
+        self.run(b"SEARCH.WAITINDEXING", b"i")
+        self.indexing = perf_counter() - begun
+
+    def run(self, *words: bytes) -> Any:
+        return self.engine.execute(self.session, list(words))
+
+    def query(self, filter: Any, *options: bytes) -> Callable[[], object]:
+        text = json.dumps(filter).encode()
+        return lambda: self.run(b"SEARCH.QUERY", b"i", text, *options)
+
+    def rewrite(self) -> Callable[[], object]:
+        """One write and one search that sees it."""
+        numbers = count()
+        size = len(self.documents)
+        text = b'{"t":{"$eq":"w4999"}}'
+
+        def both() -> None:
+            at = next(numbers) * 7919 % size
+            self.run(b"SET", b"p:%d" % at, self.documents[at - 1])
+            self.run(b"SEARCH.COUNT", b"i", text)
+
+        return both
+
+
+def growth() -> list[bool]:
+    """Every kind of query, and a write, at a thousand and at a hundred thousand documents."""
+    small, large = Filled(SMALL), Filled(LARGE)
+    for filled in (small, large):
+        each = len(filled.documents)
+        print(
+            f"     {each:,} documents: SET {filled.writes / each * 1e6:.1f} us, indexing "
+            f"{filled.indexing / each * 1e6:.0f} us a document"
+        )
+    held = [
+        line(
+            f"indexing a document at {LARGE:,} against {SMALL:,}",
+            (large.indexing / LARGE) / (small.indexing / SMALL),
+            2.0,
+        )
+    ]
+    for name, (filter, *options) in QUERIES.items():
+        table = compare(
+            {"small": small.query(filter, *options), "large": large.query(filter, *options)},
+            rounds=5,
+        )
+        ms = {row.name: row.best / 1000 for row in table.rows}
+        label = f"{name}: {ms['small']:.2f} ms and {ms['large']:.2f} ms"
+        # Work grows with what is found, so a hundred times as much is the bound.
+        held.append(line(label, table.ratio("large", "small"), 130.0))
+    table = compare({"small": small.rewrite(), "large": large.rewrite()}, rounds=5)
+    label = f"a write and a search that sees it: {table['small'].best:.0f} us and {table['large'].best:.0f} us"
+    held.append(line(label, table.ratio("large", "small"), 20.0))
+    return held
+
+
+def without_search() -> list[bool]:
+    """A write beside no index, beside an index of other keys, and what an engine imports."""
+    engines = {name: Engine(Clock(), Ids(1)) for name in ("no index", "an index of other keys")}
+    sessions = {name: engine.session() for name, engine in engines.items()}
+    create = b"SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA t TEXT".split()
+    engines["an index of other keys"].execute(sessions["an index of other keys"], create)
+
+    def write(name: str) -> Callable[[], object]:
+        engine, session = engines[name], sessions[name]
+        return lambda: engine.execute(session, [b"SET", b"key", b"value"])
+
+    table = compare({name: write(name) for name in engines}, rounds=15)
+    print(table)
+    code = (
+        "import sys; from pytest_fakecloud.kv import handle; "
+        "print([n for n in sys.modules if 'kv.search' in n or 'snowball' in n])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    print(f"     modules of search that a key-value server imports: {found.stdout.strip()}")
+    ratio = table.ratio("an index of other keys", "no index")
+    return [line("SET beside an index of other keys", ratio, 2.0), found.stdout.strip() == "[]"]
+
+
+def main() -> int:
+    """Every figure; 1 when a limit is missed."""
+    return 0 if all([*without_search(), *growth()]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
