@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("kernel", "plugin", "kv", "vector", "broker", "queue", "load", "week")
+MODULES = ("kernel", "plugin", "kv", "search", "vector", "broker", "queue", "load", "week")
 
 
 def main() -> int:

@@ -1,0 +1,195 @@
+"""What a test sees of search: ``search_index()``, ``searches``, ``assert_searched()``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from unittest.mock import ANY
+
+import httpx
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.handle import KVServer
+
+CREATE = "SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA title TEXT price F64 FAST brand KEYWORD"
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context.alone(now="2026-01-01T00:00:00Z")
+
+
+@pytest.fixture
+def server(context: Context) -> Iterator[KVServer]:
+    with KVServer(context) as server:
+        server.execute(*CREATE.split())
+        server.execute("JSON.SET", "p:1", "$", '{"title":"Running Shoes","price":40}')
+        server.execute("JSON.SET", "p:2", "$", '{"title":"red boots","price":"dear"}')
+        yield server
+
+
+def post(server: KVServer, *words: object) -> object:
+    answer = httpx.post(server.url, json=[*words], headers=server.headers)
+    return answer.json().get("result")
+
+
+class TestTheView:
+    def test_schema_documents_and_name(self, server: KVServer) -> None:
+        server.execute("SEARCH.ALIASADD", "live", "i")
+        view = server.search_index("live")
+        assert view.schema == {"title": ["TEXT"], "price": ["F64", "FAST"], "brand": ["KEYWORD"]}
+        assert view.documents == {
+            "p:1": {"title": ["run", "shoe"], "price": [40.0]},
+            "p:2": {"title": ["red", "boot"]},
+        }
+        assert view.pending == []
+        assert repr(view) == "<search index 'live'>"
+        assert server.value("i")["prefixes"] == ["p:"]
+
+    def test_one_that_is_not_there(self, server: KVServer) -> None:
+        with pytest.raises(ContractError, match="there is no search index 'no'"):
+            server.search_index("no")
+        view = server.search_index("i")
+        server.execute("SEARCH.DROP", "i")
+        with pytest.raises(ContractError, match="no search index 'i'"):
+            _ = view.documents
+
+    def test_why_a_key_is_not_found(self, server: KVServer) -> None:
+        explain = server.search_index("i").explain
+        assert explain("p:1", {"title": "shoe"}) == []
+        assert explain("p:2", {"title": {"$eq": "shoes"}, "price": 40}) == [
+            "title $eq \"shoes\": looked for [shoe]; its 'title' became [red boot]",
+            "price $eq 40: no match; the document has no 'price' that could be indexed",
+        ]
+        assert explain("p:1", {"price": 40, "$mustNot": [{"title": {"$eq": "run"}}]}) == [
+            '$mustNot excludes it: title $eq "run"'
+        ]
+        assert len(explain("p:1", {"$should": [{"brand": "a"}, {"price": 1}]})) == 2
+        assert explain("p:1", {"$should": [{"brand": "a"}, {"price": 40}]}) == []
+        [why] = explain("p:1", {"title": {"$fuzzy": {"value": "boot", "prefix": True}}})
+        assert "a beginning within 1 edit(s) of 'boot'" in why
+        [why] = explain("p:1", {"$mustNot": [{"price": 1}]})
+        assert "alone finds nothing" in why
+
+    def test_why_a_key_is_not_indexed(self, server: KVServer) -> None:
+        explain = server.search_index("i").explain
+        server.execute("SET", "p:s", "x")
+        server.execute("JSON.SET", "p:a", "$", "[]")
+        for key, told in {
+            "p:9": "there is no such key",
+            "i": "its name begins with none of the prefixes p:",
+            "p:s": "it is a string, and the index is about JSON",
+            "p:a": "its value is no JSON object",
+        }.items():
+            assert explain(key, {}) == [told]
+        server.execute(
+            *CREATE.replace(" i ", " j ").replace("SCHEMA", "SKIPINITIALSCAN SCHEMA").split()
+        )
+        assert "skipped the initial scan" in server.search_index("j").explain("p:1", {})[0]
+
+    def test_a_filter_that_the_service_refuses(self, server: KVServer) -> None:
+        with pytest.raises(ContractError, match="refuses this filter: Unknown field: nobody"):
+            server.search_index("i").explain("p:1", {"nobody": 1})
+
+
+class TestSearches:
+    def test_what_clients_searched(self, server: KVServer) -> None:
+        post(server, "SEARCH.QUERY", "i", '{"title":"shoe"}')
+        post(server, "SEARCH.COUNT", "i", "{}")
+        post(server, "SEARCH.AGGREGATE", "i", '{"price":40}', "{}")
+        server.execute("SEARCH.COUNT", "i", "{}")  # the tester's own are not noted
+        assert [(one.command, one.total, one.keys) for one in server.searches] == [
+            ("query", 1, ["p:1"]), ("count", 2, []), ("aggregate", 1, []),
+        ]  # fmt: skip
+        assert server.searches.where(command="count").only().filter == {}
+        assert len(server.assert_searched()) == 3
+        assert len(server.assert_searched("i", times=3)) == 3
+        server.assert_searched("i", keys="p:*", filter={"title": ANY})
+        server.assert_not_searched("other")
+        server.assert_not_searched(keys="p:2")
+
+    def test_a_failure_says_which_clause_refused_the_document(self, server: KVServer) -> None:
+        post(server, "SEARCH.QUERY", "i", '{"title":{"$eq":"shoe"},"price":{"$gt":1}}')
+        with pytest.raises(AssertionError) as failed:
+            server.assert_searched("i", keys="p:2")
+        told = str(failed.value)
+        assert "expected a search index='i' keys='p:2' at least once, found 0" in told
+        assert "query of 'i'" in told
+        assert "answered [p:1]" in told
+        assert "p:2: title $eq \"shoe\": looked for [shoe]; its 'title' became [red boot]" in told
+        assert (
+            "p:2: price $gt 1: no match; the document has no 'price' that could be indexed" in told
+        )
+
+    def test_nothing_at_all(self, server: KVServer) -> None:
+        with pytest.raises(AssertionError, match="no client has searched at all"):
+            server.assert_searched()
+
+    @pytest.mark.parametrize("where", [{"indx": "i"}, {"command": "search"}, {"total": "two"}])
+    def test_what_can_never_be_is_refused(self, server: KVServer, where: dict[str, object]) -> None:
+        with pytest.raises(ContractError):
+            server.assert_not_searched(**where)
+
+    def test_a_reset_forgets_them(self, server: KVServer) -> None:
+        post(server, "SEARCH.COUNT", "i", "{}")
+        server.reset()
+        assert server.searches == []
+        assert server.execute("SEARCH.LISTINDEXES") == []
+
+
+class TestSettings:
+    def test_until_a_time(self, context: Context) -> None:
+        with KVServer(context, search_ready_after="2s") as server:
+            server.execute(*CREATE.split())
+            server.execute("JSON.SET", "p:1", "$", '{"price":1}')
+            assert server.search_index("i").pending == ["p:1"]
+            assert post(server, "SEARCH.COUNT", "i", "{}") == 0
+            server.assert_searched("i", pending=1, total=0)
+            assert server.search_index("i").explain("p:1", {}) == [
+                "it still waits to be indexed: SEARCH.WAITINDEXING"
+            ]
+            context.clock.advance("2s")
+            assert post(server, "SEARCH.COUNT", "i", "{}") == 1
+
+    def test_for_a_number_of_searches(self, context: Context) -> None:
+        with KVServer(context, search_ready_after_reads=1) as server:
+            server.execute(*CREATE.split())
+            server.execute("JSON.SET", "p:1", "$", '{"price":1}')
+            counts = [post(server, "SEARCH.COUNT", "i", "{}") for _ in range(3)]
+            assert counts == [0, 1, 1]
+
+    @pytest.mark.parametrize("reads", [-1, 1.5, "2", True])
+    def test_a_number_that_is_none(self, context: Context, reads: object) -> None:
+        with pytest.raises(ContractError, match="search_ready_after_reads"):
+            KVServer(context, search_ready_after_reads=reads)  # type: ignore[arg-type]
+
+    def test_more_indexes(self, context: Context) -> None:
+        with KVServer(context, max_search_indexes=1) as server:
+            server.execute(*CREATE.split())
+            with pytest.raises(Exception, match="Exceeded max index count of 1"):
+                server.execute(*CREATE.replace(" i ", " j ").split())
+
+    def test_a_fault_by_the_name_of_the_command(self, server: KVServer) -> None:
+        server.faults.fail(command="SEARCH.QUERY", status=503)
+        answer = httpx.post(server.url, json=["SEARCH.QUERY", "i", "{}"], headers=server.headers)
+        assert answer.status_code == 503
+        assert post(server, "SEARCH.COUNT", "i", "{}") == 2
+
+
+def test_nothing_is_imported_before_a_search() -> None:
+    code = (
+        "import sys\n"
+        "from pytest_fakecloud.handle import Context\n"
+        "from pytest_fakecloud.kv.handle import KVServer\n"
+        "server = KVServer(Context.alone())\n"
+        "def loaded(): return sorted({n for n in sys.modules if 'kv.search' in n or n == 'snowballstemmer'})\n"
+        "server.execute('SET', 'k', 'v'); server.values(); server.snapshot(); server.reset()\n"
+        "assert loaded() == [], loaded()\n"
+        "server.execute('SEARCH.LISTINDEXES')\n"
+        "assert loaded() != []\n"
+        "server.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
