@@ -423,6 +423,24 @@ COMMANDS: dict[str, list[tuple[str, int | None, str, str]]] = {
         ("JSON.DEBUG MEMORY", None, "", ""),
         ("JSON.DEBUG HELP", None, "", ""),
     ],
+    "search": [
+        ("SEARCH.AGGREGATE", 4, "", "r"),
+        ("SEARCH.ALIASADD", 3, "", "w"),
+        ("SEARCH.ALIASDEL", 2, "", "w"),
+        ("SEARCH.COUNT", 3, "", "r"),
+        ("SEARCH.CREATE", -10,
+         "ON JSON HASH STRING PREFIX LANGUAGE SKIPINITIALSCAN EXISTSOK SCHEMA TEXT U64 I64 F64 BOOL "
+         "DATE KEYWORD FACET FAST NOSTEM NOTOKENIZE FROM", "w"),
+        ("SEARCH.DESCRIBE", 2, "", "r"),
+        ("SEARCH.DROP", 2, "", "w"),
+        ("SEARCH.LISTALIASES", 1, "", "r"),
+        ("SEARCH.LISTINDEXES", -1, "MATCH LIMIT OFFSET", "r"),
+        ("SEARCH.QUERY", -3,
+         "LIMIT OFFSET ORDERBY ASC DESC SELECT NOCONTENT HIGHLIGHT FIELDS TAGS SCOREFUNC FIELDVALUE "
+         "MODIFIER FACTOR MISSING SCOREMODE COMBINEMODE", "r"),
+        ("SEARCH.REINDEX", 2, "", "w"),
+        ("SEARCH.WAITINDEXING", 2, "", "r"),
+    ],
     "vendor or 8.x": [
         ("ACL RESTTOKEN", 4, "", ""),
         ("ACL GENTOKEN", -3, "", ""),

@@ -177,7 +177,11 @@ def case_files() -> list[Path]:
     """The modules with the cases of commands."""
     here = Path(__file__).parent
     folders = [*(here / "commands").rglob("test_*.py"), *(here / "scripting").glob("test_*.py")]
-    return sorted([*folders, here / "engine" / "test_engine.py"])
+    search = [
+        here / "search" / f"test_{name}.py"
+        for name in ("definitions", "following", "queries", "aggregations")
+    ]
+    return sorted([*folders, *search, here / "engine" / "test_engine.py"])
 
 
 def session_record(config: pytest.Config) -> Exercised | None:

@@ -281,7 +281,8 @@ class TestRefusals:
             ({"$avg": {"field": "plain_price"}}, "refers to unknown field 'plain_price'"),
             ({"$avg": {}}, "Aggregation 'a' is missing required 'field' property"),
             (5, "Aggregation 'a' must be a JSON object"),
-            ({"$avg": {"field": "slow"}}, "Aggregation 'a' operator '$avg' requires field 'slow' to be FAST"),
+            ({"$avg": {"field": "slow"}},
+             "Aggregation 'a' operator '$avg' requires field 'slow' to be FAST"),
             # Decided here.
             ({"$terms": {"field": "title"}}, "cannot be used with $terms"),
             ({"$avg": {"field": "brand"}}, "of type KEYWORD cannot be used with $avg"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_fakecloud.kv.reply import to_json, to_resp
 from tests.kv.conftest import Run
 
 from .conftest import SCHEMA, Searching, text
@@ -175,3 +176,24 @@ class TestAccess:
     def test_the_table_knows_them(self, run: Run) -> None:
         assert run("COMMAND GETKEYS SEARCH.QUERY i {}") == [b"i"]
         assert SCHEMA.count("TEXT") == 3
+
+
+class TestOnTheWire:
+    def test_maps_are_maps_in_resp3_and_flat_in_resp2(self, shop: Searching) -> None:
+        described = shop.run("SEARCH.DESCRIBE i")
+        assert to_resp(described, 3).startswith(b"%7\r\n$4\r\nname\r\n")
+        assert to_resp(described, 2).startswith(b"*14\r\n$4\r\nname\r\n")
+        aggregated = shop.run("SEARCH.AGGREGATE", "i", "{}", '{"a":{"$avg":{"field":"price"}}}')
+        assert to_resp(aggregated, 3).startswith(b"%1\r\n$1\r\na\r\n%1\r\n$5\r\nvalue\r\n$")
+        assert to_json(shop.run("SEARCH.QUERY", "i", '{"price":40}', "NOCONTENT")) == [
+            ["p:2", "1.2039728"]
+        ]
+
+    def test_names_need_not_be_utf_8(self, run: Run) -> None:
+        run(b"SEARCH.CREATE", b"i\xff", *"ON HASH PREFIX 1".split(), b"p\xff", "SCHEMA", b"t\xff", "TEXT")
+        run("HSET", b"p\xff1", b"t\xff", b"word \xff")
+        found = run("SEARCH.QUERY", b"i\xff", "{}", "SELECT", "1", b"t\xff")
+        assert found == [[b"p\xff1", b"1", [[b"t\xff", b"word \xff"]]]]
+        assert run("SEARCH.DESCRIBE", b"i\xff")[-1] == [[b"t\xff", b"TEXT"]]
+        assert "Unknown field" in run.error("SEARCH.QUERY", b"i\xff", '{"t\\u00ff":1}')
+        assert run("SEARCH.LISTINDEXES", "MATCH", b"i\xff")[0][1] == b"i\xff"

@@ -173,7 +173,7 @@ class TestSettings:
                 server.execute(*CREATE.replace(" i ", " j ").split())
 
     def test_a_fault_by_the_name_of_the_command(self, server: KVServer) -> None:
-        server.faults.fail(command="SEARCH.QUERY", status=503)
+        server.faults.answer(503, {"error": "busy"}, command="SEARCH.QUERY")
         answer = httpx.post(server.url, json=["SEARCH.QUERY", "i", "{}"], headers=server.headers)
         assert answer.status_code == 503
         assert post(server, "SEARCH.COUNT", "i", "{}") == 2
@@ -185,7 +185,8 @@ def test_nothing_is_imported_before_a_search() -> None:
         "from pytest_fakecloud.handle import Context\n"
         "from pytest_fakecloud.kv.handle import KVServer\n"
         "server = KVServer(Context.alone())\n"
-        "def loaded(): return sorted({n for n in sys.modules if 'kv.search' in n or n == 'snowballstemmer'})\n"
+        "def loaded():\n"
+        "    return sorted(n for n in sys.modules if 'kv.search' in n or n == 'snowballstemmer')\n"
         "server.execute('SET', 'k', 'v'); server.values(); server.snapshot(); server.reset()\n"
         "assert loaded() == [], loaded()\n"
         "server.execute('SEARCH.LISTINDEXES')\n"
