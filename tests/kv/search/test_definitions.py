@@ -190,7 +190,8 @@ class TestOnTheWire:
         ]
 
     def test_names_need_not_be_utf_8(self, run: Run) -> None:
-        run(b"SEARCH.CREATE", b"i\xff", *"ON HASH PREFIX 1".split(), b"p\xff", "SCHEMA", b"t\xff", "TEXT")
+        head = b"SEARCH.CREATE i\xff ON HASH PREFIX 1 p\xff SCHEMA t\xff TEXT"
+        run(*head.split())
         run("HSET", b"p\xff1", b"t\xff", b"word \xff")
         found = run("SEARCH.QUERY", b"i\xff", "{}", "SELECT", "1", b"t\xff")
         assert found == [[b"p\xff1", b"1", [[b"t\xff", b"word \xff"]]]]
