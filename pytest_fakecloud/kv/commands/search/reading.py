@@ -31,8 +31,11 @@ def indexes_of(session: Session) -> Indexes:
     """The indexes of the session's database; from now on they follow its changes."""
     keyspace = session.db
     if not isinstance(keyspace.indexes, Indexes):
-        keyspace.indexes = Indexes(*session.engine.search_delay)
+        keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
+        # One may have been moved here from another database.
+        indexes.adopt(keyspace.values)
         session.engine.note_touches()
+        return indexes
     return keyspace.indexes
 
 
