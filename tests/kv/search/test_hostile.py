@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.model import Limits
+from pytest_fakecloud.kv.table.registry import COMMANDS
 
 from .conftest import Searching
 
@@ -122,3 +128,20 @@ def test_any_document_is_indexed_or_left_out(shop: Searching, seed: int) -> None
     for field in ("price", "stock", "added"):
         shop.keys({}, "ORDERBY", field)
         shop.aggregate({"a": {"$stats": {"field": field}}, "b": {"$terms": {"field": field}}})
+
+
+@pytest.mark.parametrize("name", [name for name, spec in COMMANDS.items() if spec.function])
+def test_every_command_meets_an_index(clock: Clock, name: str) -> None:
+    """Each command is given an index for a key, under limits that measure what is stored."""
+    engine = Engine(clock, Ids(1), limits=Limits(max_data_size=10_000, max_record_size=1000))
+    session = engine.session(transport="rest")
+    for line in ("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA t TEXT", "SET p:1 {}", "SET j x"):
+        engine.execute(session, line.encode().split())
+    spec = COMMANDS[name]
+    for filler, more in itertools.product(("i", "1", "j"), range(3)):
+        words = [*name.split(), "i", *[filler] * (spec.least - len(name.split()) - 1 + more)]
+        try:
+            engine.execute(session, [word.encode() for word in words])
+        except CommandError:
+            session.queue = None
+    assert engine.execute(engine.session(), [b"PING"]) is not None
