@@ -193,7 +193,7 @@ RAISING = {
     def test_it(kv_server, fakecloud):
         requests.post(f"{kv_server.url}/nowhere/at/all", headers=kv_server.headers, json={"a": 1})
         fakecloud.problems.clear()
-        fakecloud._recorded.report("unrouted", "nothing there")
+        fakecloud._recorded.report("unrouted", "nothing there", path="/x")
         fakecloud.allow("unrouted", path=refuses)
         assert False
     """,
@@ -218,7 +218,7 @@ def test_a_strictness_check_that_cannot_be_made_fails_its_test_in_one_line(run: 
                 raise RuntimeError("no predicate")
 
             def test_it(kv_server, fakecloud):
-                fakecloud._recorded.report("unrouted", "nothing there")
+                fakecloud._recorded.report("unrouted", "nothing there", path="/x")
                 fakecloud.allow("unrouted", path=refuses)
 
             def test_after():
@@ -226,9 +226,8 @@ def test_a_strictness_check_that_cannot_be_made_fails_its_test_in_one_line(run: 
             """
         )
     )
-    assert (
-        "whether the test left problems behind cannot be told: RuntimeError: no predicate" in text
-    )
+    assert "whether the test left problems behind cannot be told: path=refuses raised" in text
+    assert "raised RuntimeError('no predicate') for '/x'" in text
 
 
 def test_a_fault_whose_predicate_has_no_repr_is_told_all_the_same(run: Run) -> None:

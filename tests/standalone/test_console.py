@@ -99,6 +99,7 @@ def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
     for name in ("timeline", "kv_server", "vector_index", "queue", "broker"):
         opened.click(f"#tab-{name}")
         opened.wait_for_selector(f"#tab-{name}[aria-selected=true]")
+    # Last, because another view takes the bars away as soon as it has come.
     opened.wait_for_selector(".bar", state="attached")
     opened.close()
     assert [text for text in said if "Content Security" in text or "Error" in text] == []
@@ -316,3 +317,21 @@ def _luminance(colour: str) -> float:
     parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_a_view_that_the_page_has_no_drawing_for_is_shown_as_tables(page: Any) -> None:
+    shown = page.evaluate(
+        """() => {
+            const place = document.createElement("div");
+            const view = {name: "toy", service: "toy", fixture: "toy", count: 2,
+                          notes: [{text: "<b>one</b>"}, {text: "two", at: 5}], words: ["x"]};
+            place.append(...plain(view));
+            return [...place.querySelectorAll("p, h2, th, td")].map((one) => one.textContent);
+        }"""
+    )
+    assert shown == [
+        "count: 2", "notes", "text", "at", "<b>one</b>", "", "two", "5", "words", "value", "x",
+    ]  # fmt: skip
+    assert page.evaluate("plain({name: 'toy', service: 'toy', fixture: 'toy'})[0].textContent") == (
+        "nothing to show"
+    )
