@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
 """The vendor's public development credentials: its own dev server and clients know them."""
+_DELIVERIES = (None, *get_args(DeliveryMode))
+_LEAKS, _SPELLINGS, _PREFIXES = map(get_args, (LeakCheck, SourceSpelling, HeaderPrefix))
 _LONGEST_CAP = 86_400.0
 """A day: no system waits much longer than some weeks in one go."""
 _SERVED_HISTORY = "7d"
@@ -148,10 +150,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
         attempt_cap: float = 5.0,
         leak_check: LeakCheck = "off",
     ) -> None:
-        one_of("delivery", delivery, (None, *get_args(DeliveryMode)))
-        one_of("header_prefix", header_prefix, get_args(HeaderPrefix))
-        one_of("source_id", source_id, get_args(SourceSpelling))
-        one_of("leak_check", leak_check, get_args(LeakCheck))
+        one_of("delivery", delivery, _DELIVERIES)
+        one_of("header_prefix", header_prefix, _PREFIXES)
+        one_of("source_id", source_id, _SPELLINGS)
+        one_of("leak_check", leak_check, _LEAKS)
         number("retries", retries)
         if callback_retries != "inherit":
             number("callback_retries", callback_retries)
