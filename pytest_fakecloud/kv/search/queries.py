@@ -12,6 +12,7 @@ from .analysis import Analyzer, spans
 from .clauses import Clause, Matches
 from .documents import source_of
 from .index import SearchIndex
+from .postings import ValuePostings
 from .schema import FieldSpec, SearchError
 from .scoring import ScoreFunction
 
@@ -89,6 +90,8 @@ def run_query(
 # -- order -----------------------------------------------------------------------------------------
 
 _Ranked = list[tuple[int, float]]
+_WALKED = 10
+"""A filter that finds one in so many documents is worth going through the values in order."""
 
 
 def _ranking(index: SearchIndex, query: Query) -> Callable[[Matches, int], _Ranked]:
@@ -118,18 +121,37 @@ def _by_field(index: SearchIndex, name: str, up: bool) -> Callable[[Matches, int
     column = index.column(name)
 
     def rank(found: Matches, count: int) -> _Ranked:
-        having = ((float(column[number][0]), number) for number in found if number in column)
-        if up:
-            first = heapq.nsmallest(count, having)
+        if len(found) * _WALKED > len(column):
+            ranked = _walk(index.values(name), found, count, up)
         else:
-            first = heapq.nsmallest(count, having, key=lambda pair: (-pair[0], pair[1]))
-        ranked = [(number, value) for value, number in first]
+            ranked = _sort(found, count)
         if len(ranked) < count:
             without = (number for number in found if number not in column)
             ranked += [(number, 0.0) for number in heapq.nsmallest(count - len(ranked), without)]
         return ranked
 
+    def _sort(found: Matches, count: int) -> _Ranked:
+        having = ((float(column[number][0]), number) for number in found if number in column)
+        if up:
+            first = heapq.nsmallest(count, having)
+        else:
+            first = heapq.nsmallest(count, having, key=lambda pair: (-pair[0], pair[1]))
+        return [(number, value) for value, number in first]
+
     return rank
+
+
+def _walk(postings: ValuePostings, found: Matches, count: int, up: bool) -> _Ranked:
+    """The first documents by going through the values in order: quick where most are found."""
+    values = postings.order.all()
+    ranked: _Ranked = []
+    for value in values if up else reversed(values):
+        numbers = postings.numbers.get(value, ())
+        here = (at for at in numbers if at in found and postings.of[at][0] == value)
+        ranked += [(at, float(value)) for at in sorted(here)]
+        if len(ranked) >= count:
+            break
+    return ranked[:count]
 
 
 def _numbers(index: SearchIndex, name: str) -> dict[int, tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from typing import Any
 
 import pytest
@@ -315,3 +316,38 @@ class TestScoreFunctions:
     def test_they_decide_the_order(self, shop: Searching) -> None:
         found = shop.keys({}, "SCOREFUNC", "FIELDVALUE", "stock", "FACTOR", "-1")
         assert found == ["p:2", "p:4", "p:1", "p:3"]
+
+
+@pytest.mark.parametrize("field", ["price", "stock", "sold", "added"])
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
+def test_any_page_of_any_order_is_a_sort(bare: Searching, field: str, order: str) -> None:
+    chance = random.Random(f"{field} {order}")
+    bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA price F64 FAST stock U64 FAST sold BOOL FAST "
+             "added DATE FAST k KEYWORD")  # fmt: skip
+    documents = {}
+    for number in chance.sample(range(80), 80):
+        made = {
+            "price": chance.choice([1.5, -2, 7, [3, 99], [99, 0]]), "stock": chance.randint(0, 9),
+            "sold": chance.random() < 0.5, "added": f"2026-01-0{chance.randint(1, 9)}T00:00:00Z",
+        }  # fmt: skip
+        made = {name: value for name, value in made.items() if chance.random() < 0.8}
+        documents[f"p:{number}"] = {**made, "k": chance.choice(["few", "most", "most", "most"])}
+        bare.put(f"p:{number}", documents[f"p:{number}"])
+    few = list(documents)[:4]
+    for key in few:
+        documents[key]["k"] = "some"
+        documents[key] = documents.pop(key)
+        bare.put(key, documents[key])
+
+    def rank(key: str) -> Any:
+        value = documents[key][field]
+        return value[0] if isinstance(value, list) else value
+
+    for filter in ({}, {"k": "most"}, {"k": "some"}):
+        found = [key for key, made in documents.items() if filter.items() <= made.items()]
+        having = [key for key in found if field in documents[key]]
+        wanted = sorted(having, key=rank, reverse=order == "DESC")
+        wanted += [key for key in found if field not in documents[key]]
+        for offset, limit in ((0, 5), (3, 7), (0, 1000), (60, 20)):
+            hits = bare.query(filter, "ORDERBY", field, order, "OFFSET", offset, "LIMIT", limit)
+            assert [hit[0].decode() for hit in hits] == wanted[offset : offset + limit]
