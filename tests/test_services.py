@@ -73,7 +73,7 @@ class Toy(Handle):
             self.engine.notes.append(first)
         super().__init__(context, NotesApp(self.engine), name=name)
 
-    def env_variables(self) -> dict[str, str]:
+    def _env_variables(self) -> dict[str, str]:
         return {"TOY_URL": self.url}
 
     def notes(self) -> list[str]:

@@ -45,7 +45,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
         ("broker", "engine", 5, "must be a text or None"),
         ("kv_server", "engine", [], "must be a text or None"),
         ("queue", "raise_exceptions", "False", "must be true or false"),
-        ("queue", "profile", {}, "must be a text or None"),
+        ("queue", "profile", {}, "expected one of free, payg"),
         ("queue", "limits", "x", "must be a mapping or None"),
         ("kv_server", "port", 99999, r"must be 0 \(any free\) to 65535"),
         ("kv_server", "name", 5, "must be a text that is not empty"),
