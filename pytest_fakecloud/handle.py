@@ -366,12 +366,15 @@ class Handle:
             )
             for fault in self.faults.unused()
         ]
-        unmet = getattr(self, "unmet", None)
-        if unmet is not None:
-            found += [
-                Problem("unmet", f"{self.name}: {text}", {"handle": self.name}) for text in unmet()
-            ]
+        found += [
+            Problem("unmet", f"{self.name}: {text}", {"handle": self.name})
+            for text in self._unmet()
+        ]
         return found
+
+    def _unmet(self) -> list[str]:
+        """What was expected of the fake and has not come, in words; subclasses say what."""
+        return []
 
     def end_connections(self) -> None:
         """End requests in flight and close every open connection; the address stays."""

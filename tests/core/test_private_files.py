@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud import recordings as record
 from pytest_fakecloud.core.private_files import write_private
 from pytest_fakecloud.reporting import page as timeline
-from pytest_fakecloud.standalone import recordings as record
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no modes of this kind")
 

@@ -25,5 +25,5 @@ def test_settings_are_those_of_the_constructor(made: Any, known: Any) -> None:
         for name, one in inspect.signature(made.__init__).parameters.items()
         if one.kind is one.KEYWORD_ONLY
     }
-    assert keywords - {"name"} == known.__annotations__.keys()
+    assert keywords == known.__annotations__.keys()
     assert get_type_hints(known) == {name: taken[name] for name in known.__annotations__}
