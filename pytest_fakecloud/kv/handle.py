@@ -14,8 +14,9 @@ from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle, Snapshot
 from .acl.users import tester
 from .algorithms.glob import matcher
-from .engine.engine import Engine, Session
+from .engine.engine import Engine
 from .errors import CommandError
+from .model import AnyEngine, AnySession
 from .python_values import (
     Scalar,
     Word,
@@ -57,7 +58,7 @@ class KVServer(Handle):
     long, or until ``SEARCH.WAITINDEXING``. ``int_text`` is the
     word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
     ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
-    (``"redis://…"``, see ``redis_engine``) that runs the commands instead of the in-memory engine;
+    (``"redis://…"``, see ``kv/redis``) that runs the commands instead of the in-memory engine;
     ``isolation`` is this handle's share of it: a key ``"prefix"``, a ``"database"``, or ``"none"``.
     """
 
@@ -113,7 +114,8 @@ class KVServer(Handle):
         delay = None if search_ready_after is None else duration_us(search_ready_after) // 1000
         self._search_delay = delay, reads
         self._making = threading.Lock()
-        self._engine: Engine | None = None
+        self._engine: AnyEngine | None = None
+        real: RedisEngine | None = None
         if engine is None:
             if isolation != "prefix":
                 raise ContractError(
@@ -134,7 +136,7 @@ class KVServer(Handle):
                     "max_record_size, max_data_size and max_pending_entries are limits of the "
                     "in-memory engine, which knows what is stored: leave out engine="
                 )
-            self._engine = _real_engine(
+            self._engine = real = _real_engine(
                 context, engine, isolation, dialect, max_key_size, documented_only
             )
         self.dialect = dialect
@@ -144,10 +146,10 @@ class KVServer(Handle):
         app = KVApp(self._find_engine, context.clock, self._credentials, limits, int_text)
         super().__init__(context, app, name=name)
         self._credentials.standard = self.token
-        if engine is not None:
-            self._mount.on_close.append(cast("RedisEngine", self._engine).close)
+        if real is not None:
+            self._mount.on_close.append(real.close)
 
-    def _find_engine(self) -> Engine:
+    def _find_engine(self) -> AnyEngine:
         with self._making:
             if self._engine is None:
                 # Suites give each test all their fakes, and most tests use one: the others cost
@@ -158,15 +160,15 @@ class KVServer(Handle):
             return self._engine
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> AnyEngine:
         """What runs the commands: in memory, made when it is first needed, or a real server."""
         return self._engine or self._find_engine()
 
     @cached_property
-    def _session(self) -> Session:
+    def _session(self) -> AnySession:
         return self._new_session()
 
-    def _new_session(self) -> Session:
+    def _new_session(self) -> AnySession:
         return self.engine.session(tester(self.dialect))
 
     def _end_session(self) -> None:
@@ -203,22 +205,23 @@ class KVServer(Handle):
         The port opens when this is first asked for. It answers REST there too, over plain HTTP
         (specification). ``ContractError`` in front of a real server, which has a port of its own.
         """
-        if not isinstance(self.engine, Engine):
+        engine = self.engine
+        if not isinstance(engine, Engine):
             raise ContractError(
                 "a handle in front of a real server has no database port: connect to the server"
             )
         if self._port is None:
             if self.closed:
                 raise ContractError(f"{self.name} is closed: its database port was never opened")
-            self._port = self._open_port()
+            self._port = self._open_port(engine)
         host, port = self._port.mount.address
         scheme = "redis" if self._port.mount.tls is None else "rediss"
         return f"{scheme}://default:{self._password}@{host}:{port}"
 
-    def _open_port(self) -> DatabasePort:
+    def _open_port(self, engine: Engine) -> DatabasePort:
         from .resp.port import DatabasePort
 
-        port = DatabasePort(self.engine, self._app)
+        port = DatabasePort(engine, self._app)
         port.mount = mount = self._context.mount(self._app, protocol=port.serve)
         mount.on_close.append(port.wake)
         mount.on_reset.append(port.wake)
@@ -462,7 +465,7 @@ def _real_engine(
     dialect: Dialect,
     max_key_size: int | None,
     documented_only: bool,
-) -> Engine:
+) -> RedisEngine:
     try:
         from .redis.engine import RedisEngine
     except ModuleNotFoundError as error:
@@ -470,7 +473,7 @@ def _real_engine(
             f"engine={url.partition('://')[0]!r} needs redis-py: "
             "pip install 'pytest-fakecloud[redis]'"
         ) from error
-    real = RedisEngine(
+    return RedisEngine(
         context.clock,
         context.ids,
         url,
@@ -479,7 +482,6 @@ def _real_engine(
         max_key_size=max_key_size,
         documented_only=documented_only,
     )
-    return cast("Engine", real)
 
 
 def _limits(**given: int | None) -> Limits:

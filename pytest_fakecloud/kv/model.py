@@ -1,13 +1,18 @@
-"""Who runs commands, and where they come from."""
+"""Who runs commands, where they come from, and what an engine offers to those who serve it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from ..core.clock import Clock
+    from .reply import Reply
     from .table.registry import CommandSpec
 
-__all__ = ["Transport", "User"]
+__all__ = ["AnyEngine", "AnySession", "Contents", "Transport", "User"]
 
 Transport = Literal["local", "rest", "port"]
 """Where commands come from: the tester, HTTP, or the database port."""
@@ -38,3 +43,104 @@ class User(Protocol):
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
         """Whether the user may listen to a channel or pattern."""
+
+
+class AnySession(Protocol):
+    """What HTTP needs of a session, whichever engine made it."""
+
+    user: User
+    deliver: Callable[[list[Any]], None] | None
+    wake: Callable[[], None] | None
+
+    @property
+    def queue(self) -> list[Any] | None:
+        """The commands of an open transaction."""
+
+
+class Contents(Protocol):
+    """The keys of a database, and what they hold."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Go through the keys."""
+
+    def peek(self, key: bytes) -> Any:
+        """Read the value of a key without touching it; None where there is no such key."""
+
+
+class _Users(Protocol):
+    def __getitem__(self, name: str) -> User: ...
+
+
+class _PubSub(Protocol):
+    def subscribe(self, session: Any, kind: str, name: bytes) -> None: ...
+    def drop(self, session: Any) -> None: ...
+
+
+class _Monitors(Protocol):
+    def append(self, watcher: Callable[[int, Any, list[bytes]], None], /) -> None: ...
+    def remove(self, watcher: Callable[[int, Any, list[bytes]], None], /) -> None: ...
+
+
+class AnyEngine(Protocol):
+    """What runs commands, in memory or on a real server.
+
+    Its sessions are its own: what one engine made is given to no other.
+    """
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the handle."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """What keeps others from running commands, as far as the engine can."""
+
+    @property
+    def users(self) -> _Users:
+        """The users by name."""
+
+    @property
+    def read_only(self) -> User:
+        """Who the read-only token stands for."""
+
+    @property
+    def pubsub(self) -> _PubSub:
+        """Who listens to what."""
+
+    @property
+    def monitors(self) -> _Monitors:
+        """Called with each command that runs: the instant in microseconds, who, the line."""
+
+    @property
+    def streaming(self) -> set[Any]:
+        """The sessions of event streams."""
+
+    def session(
+        self,
+        user: Any = None,
+        transport: Transport = "local",
+        resp: int = 2,
+        address: str = "",
+    ) -> AnySession:
+        """Make a session of a user, ``default`` unless given."""
+
+    def execute(self, session: Any, argv: list[bytes]) -> Reply:
+        """Run a command line, or queue it; raises ``CommandError`` where the answer is an error."""
+
+    def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise the NOPERM error unless the session's user may run the line."""
+
+    def abandon(self, session: Any) -> None:
+        """Forget a session that ends."""
+
+    def holder_of(self, token: str) -> User | None:
+        """The user a REST token lets in at present."""
+
+    def reading(self) -> AbstractContextManager[Contents]:
+        """The handle's keys as they are now."""
+
+    def snapshot(self) -> Any:
+        """A copy of what commands can change."""
+
+    def restore(self, saved: Any) -> None:
+        """Put a copy back."""

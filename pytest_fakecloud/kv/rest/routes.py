@@ -18,10 +18,9 @@ from ...http.app import App
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from .. import errors
-from ..engine.engine import Engine, Session
 from ..engine.quota import NO_QUOTA, Quota
 from ..errors import CommandError, RestError
-from ..model import User
+from ..model import AnyEngine, AnySession, User
 from ..races import Betweens
 from ..reply import (
     OK,
@@ -83,7 +82,7 @@ class KVApp(App):
 
     def __init__(
         self,
-        engine: Callable[[], Engine],
+        engine: Callable[[], AnyEngine],
         clock: Clock,
         credentials: Credentials,
         limits: Limits,
@@ -100,7 +99,7 @@ class KVApp(App):
         self._sync = itertools.count(1)
 
     @cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> AnyEngine:
         """What runs the commands."""
         return self._find_engine()
 
@@ -278,7 +277,7 @@ class KVApp(App):
         self.worded(replies)
         return self._answer(request, self._envelopes(replies, wanted.base64), wanted)
 
-    def _transaction(self, session: Session, lines: list[list[bytes]]) -> list[Reply]:
+    def _transaction(self, session: AnySession, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
             self._check_size(line)
         with self.engine.lock:
@@ -346,7 +345,7 @@ class KVApp(App):
 
         return Stream(events.chunks(), on_close=closed)
 
-    def _admit(self, session: Session, line: list[bytes]) -> None:
+    def _admit(self, session: AnySession, line: list[bytes]) -> None:
         self._count()
         if self.is_full():
             raise CommandError(errors.MAX_CONNECTIONS)
@@ -388,13 +387,13 @@ class KVApp(App):
                 found.append({"result": to_json(reply, base64)})
         return found
 
-    def _session(self, request: Request) -> Session:
+    def _session(self, request: Request) -> AnySession:
         address = "127.0.0.1:0"
         if request.client is not None:
             address = f"{request.client[0]}:{request.client[1]}"
         return self.engine.session(request.principal, "rest", address=address)
 
-    def _leave(self, session: Session) -> None:
+    def _leave(self, session: AnySession) -> None:
         if session.queue is not None:
             self.engine.abandon(session)
 

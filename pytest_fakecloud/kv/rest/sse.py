@@ -8,8 +8,8 @@ from typing import Any
 
 from ...core.clock import Clock
 from ..engine.client import Client
-from ..engine.engine import Engine, Session
 from ..engine.monitor import monitor_line
+from ..model import AnyEngine, AnySession
 
 __all__ = ["EventStream", "monitor_stream", "subscription_stream"]
 
@@ -82,7 +82,7 @@ def _event(text: bytes) -> bytes:
 
 
 def subscription_stream(
-    engine: Engine, session: Session, kind: str, names: list[bytes]
+    engine: AnyEngine, session: AnySession, kind: str, names: list[bytes]
 ) -> EventStream:
     """Messages to channels (``kind`` "channel") or patterns ("pattern") as server-sent events.
 
@@ -112,7 +112,7 @@ def subscription_stream(
     return outbox
 
 
-def monitor_stream(engine: Engine, session: Session) -> EventStream:
+def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
     """Every command that runs, as server-sent events; the first is ``"OK"``."""
 
     def see(at_us: int, session: Client, argv: list[bytes]) -> None:
