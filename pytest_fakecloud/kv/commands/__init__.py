@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401
 
-from . import list, pubsub, transactions
+from . import list, pubsub, set, transactions
 from .hash import expiry as hash_expiry
 from .hash import fields
 from .json import about, change, documents
@@ -19,7 +19,6 @@ from .server import (
     server,
     statistics,
 )
-from .set import members as set_members
 from .sorted_set import algebra, geo, members, pop
 from .stream import entries, groups, info, pending
 from .string import bitmap, hyperloglog, numbers, values

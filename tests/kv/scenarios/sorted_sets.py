@@ -410,3 +410,7 @@ SCENARIOS: dict[str, Scenario] = {
         ("ZUNION 1", error("ERR wrong number of arguments for 'zunion' command")),
     ],
 }
+
+ALGEBRA = ("several sets", "infinities cancel out")
+POP = ("removing", "blocking forms that cannot wait", "random members of one")
+MEMBERS = tuple(name for name in SCENARIOS if name not in {*ALGEBRA, *POP})

@@ -1374,3 +1374,8 @@ SCENARIOS: dict[str, Scenario] = {
         ),
     ],
 }
+
+GROUPS = ("groups", "reading as consumers")
+PENDING = ("claiming",)
+INFO = ("counting what is left to read",)
+ENTRIES = tuple(name for name in SCENARIOS if name not in {*GROUPS, *PENDING, *INFO})

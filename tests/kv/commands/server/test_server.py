@@ -1,11 +1,11 @@
-"""The server: databases, time, and what acts on its process."""
+"""Databases as a whole."""
 
 from __future__ import annotations
 
 import pytest
 
 from pytest_fakecloud.core.clock import Clock
-from pytest_fakecloud.kv.reply import OK, Status
+from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import NOW_MS, Run
 
 
@@ -22,87 +22,3 @@ class TestDatabases:
     def test_time_is_the_clocks(self, run: Run, clock: Clock) -> None:
         clock.advance("1500ms")
         assert run("TIME") == [b"%d" % (NOW_MS // 1000 + 1), b"500000"]
-
-
-class TestProcess:
-    @pytest.mark.parametrize(
-        ("line", "text"),
-        [
-            ("SHUTDOWN", "ERR Errors trying to SHUTDOWN. Check logs."),
-            ("SHUTDOWN NOSAVE", "ERR Errors trying to SHUTDOWN. Check logs."),
-            ("SHUTDOWN SAVE NOW FORCE", "ERR Errors trying to SHUTDOWN. Check logs."),
-            ("SHUTDOWN ABORT", "ERR No shutdown in progress."),
-            ("SHUTDOWN FOO", "ERR syntax error"),
-            ("REPLICAOF host 6379", "ERR REPLICAOF not allowed in cluster mode."),
-            ("SLAVEOF host x", "ERR Invalid master port"),
-            ("FAILOVER", "ERR FAILOVER requires connected replicas."),
-            ("FAILOVER TO h 1 FORCE TIMEOUT 5", "ERR FAILOVER requires connected replicas."),
-            ("FAILOVER ABORT", "ERR No failover in progress."),
-            ("FAILOVER TIMEOUT 0", "ERR FAILOVER timeout must be greater than 0"),
-            ("SYNC", "NOMASTERLINK Can't SYNC while not connected with my master"),
-            ("PSYNC ? -1", "NOMASTERLINK Can't SYNC while not connected with my master"),
-            ("REPLCONF foo", "ERR syntax error"),
-            ("REPLCONF foo bar", "ERR Unrecognized REPLCONF option: foo"),
-            ("CLUSTER INFO", "ERR This instance has cluster support disabled"),
-            ("ASKING", "ERR This instance has cluster support disabled"),
-            ("READONLY", "ERR This instance has cluster support disabled"),
-            ("READWRITE", "ERR This instance has cluster support disabled"),
-            ("BGSAVE FOO", "ERR syntax error"),
-            ("MIGRATE h 1 k 0 x", "ERR value is not an integer or out of range"),
-        ],
-    )
-    def test_refusals_change_nothing(self, run: Run, line: str, text: str) -> None:
-        run("SET k v")
-        changes = run.engine.databases[0].changes
-        assert run.error(line) == text
-        assert run.engine.databases[0].changes == changes
-
-    @pytest.mark.parametrize(
-        ("line", "option"),
-        [
-            ("MODULE LOAD /x.so", "enable-module-command"),
-            ("MODULE LOADEX /x.so CONFIG a b ARGS c", "enable-module-command"),
-            ("MODULE UNLOAD x", "enable-module-command"),
-            ("DEBUG SLEEP 1", "enable-debug-command"),
-        ],
-    )
-    def test_what_only_a_setting_could_allow(self, run: Run, line: str, option: str) -> None:
-        text = run.error(line)
-        assert text.startswith(f"ERR {line.split()[0]} command not allowed. If the {option} option")
-
-    def test_migrate_opens_no_connection(self, run: Run) -> None:
-        assert run("MIGRATE h 1 missing 0 10") == Status(b"NOKEY")
-        assert run("MIGRATE h 1 '' 0 10 COPY REPLACE AUTH p KEYS a b") == Status(b"NOKEY")
-        assert run("MIGRATE h 1 missing 0 10 AUTH2 u p") == Status(b"NOKEY")
-        run("SET k v")
-        assert run.error("MIGRATE h 1 k 0 10") == (
-            "IOERR error or timeout connecting to the client"
-        )
-        assert run("GET k") == b"v"
-
-    def test_what_is_harmless_is_accepted(self, run: Run, clock: Clock) -> None:
-        assert run("REPLICAOF NO ONE") == OK
-        assert run("SLAVEOF NO ONE") == OK
-        assert run("REPLCONF listening-port 1") == OK
-        assert run("ROLE") == [b"master", 0, []]
-        assert run("MODULE LIST") == []
-        assert Status(b"LIST") in run("MODULE HELP")
-        clock.advance(60)
-        assert run("LASTSAVE") == NOW_MS // 1000
-        assert run("SAVE") == OK
-        assert run("LASTSAVE") == NOW_MS // 1000 + 60
-        assert run("BGSAVE").text == b"Background saving started"
-        assert run("BGSAVE SCHEDULE").text == b"Background saving started"
-        assert run("BGREWRITEAOF").text.startswith(b"Background append only file rewriting")
-        assert run("LOLWUT VERSION 5").text.startswith(b"Redis ver. ")
-
-    def test_monitor(self, run: Run) -> None:
-        shown: list[object] = []
-        port = run.other(transport="port")
-        port.session.deliver = shown.append
-        assert port("MONITOR") == OK
-        run("SET k 'a\nb'")
-        run("CONFIG GET port")
-        run.engine.abandon(port.session)
-        run("GET k")
-        assert shown == [[b'%d.000000 [0 127.0.0.1:0] "SET" "k" "a\\nb"' % (NOW_MS // 1000)]]

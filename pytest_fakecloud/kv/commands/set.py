@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ... import errors
-from ...engine.engine import Session
-from ...errors import CommandError
-from ...reply import Reply, SetReply
-from ...table.registry import Args, command
-from ...table.syntax import I64_MAX, parse_int
-from ...values.sets import SetValue
-from ..arguments import (
+from .. import errors
+from ..engine.engine import Session
+from ..errors import CommandError
+from ..reply import Reply, SetReply
+from ..table.registry import Args, command
+from ..table.syntax import I64_MAX, parse_int
+from ..values.sets import SetValue
+from .arguments import (
     check_repetitions,
     fits_a_page,
     parse_count,

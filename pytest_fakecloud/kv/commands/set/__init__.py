@@ -1,1 +1,0 @@
-"""Sets of distinct members."""
