@@ -67,7 +67,7 @@ class Contents(Protocol):
         """Read the value of a key without touching it; None where there is no such key."""
 
 
-class _Users(Protocol):
+class _UsersByName(Protocol):
     def __getitem__(self, name: str) -> User: ...
 
 
@@ -96,7 +96,7 @@ class AnyEngine(Protocol):
         """What keeps others from running commands, as far as the engine can."""
 
     @property
-    def users(self) -> _Users:
+    def users(self) -> _UsersByName:
         """The users by name."""
 
     @property

@@ -13,7 +13,7 @@ from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.scripting.limits import Limits
+from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 from tests.kv.comparison.wire import Error, Status
 from tests.kv.resp.test_port import Client
 
@@ -41,7 +41,7 @@ def connect(context: Context) -> Iterator[Callable[[str], Callable[[], Client]]]
 
         def serve(dialect: Any) -> Callable[[], Client]:
             server = stack.enter_context(KVServer(context, dialect=dialect))
-            server.engine.scripting.limits = Limits(instructions=2**53, seconds=20)
+            server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
 
             def client() -> Client:
                 made = Client(server)
@@ -131,7 +131,7 @@ def test_a_function_is_killed_and_told_of(connect: Any) -> None:
 def test_what_has_written_cannot_be_killed(connect: Any, line: tuple[Any, ...], kill: str) -> None:
     client = connect("redis")
     one, other = client(), client()
-    one.server.engine.scripting.limits = Limits(instructions=2**53, seconds=1.5)
+    one.server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
     one("FUNCTION", "LOAD", LIBRARY)
     one.send(*line)
     runs(other)
@@ -185,7 +185,7 @@ def test_without_a_threshold_others_wait(connect: Any) -> None:
 def test_the_vendor_kills_nothing_and_says_so_at_once(connect: Any) -> None:
     client = connect("vendor")
     one, other = client(), client()
-    one.server.engine.scripting.limits = Limits(instructions=2**53, seconds=1.5)
+    one.server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
     one.send("EVAL", FOR_EVER, 0)
     runs(other)
     start = monotonic()
@@ -208,7 +208,7 @@ def test_a_tester_can_kill(connect: Any) -> None:
 
 def test_a_kill_over_rest(context: Context) -> None:
     with KVServer(context, dialect="redis") as server:
-        server.engine.scripting.limits = Limits(instructions=2**53, seconds=20)
+        server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
         seen: list[str] = []
 
         def evaluate() -> None:

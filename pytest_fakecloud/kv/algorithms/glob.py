@@ -5,6 +5,10 @@ is. A pattern is cut at its stars; the pieces between have a fixed length, so ta
 first possible place is right, and nothing is ever tried twice. Plain pieces are found in linear
 time. Decided here: one with wildcards that would take a second to find, as no pattern of a program
 does (``SEARCH_STEPS``), is an error of the command.
+
+One expression with an atomic group for each star (as ``fnmatch`` makes it) is twice as quick for short
+patterns (0.2 and 0.3 us against 0.4 and 0.9 us), but takes seconds to compile for one as long as a
+request, which is a way to hang a server.
 """
 
 from __future__ import annotations

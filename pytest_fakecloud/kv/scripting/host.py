@@ -16,7 +16,7 @@ import lupa.lua51 as lupa
 
 from ..reply import Reply
 from .callbacks import Boxed, callbacks
-from .limits import Limits
+from .limits import ScriptLimits
 from .replies import FAILED, Converter, lua_size
 
 __all__ = ["HostLost", "LuaHost", "ScriptFailure"]
@@ -56,7 +56,7 @@ class LuaHost:
         may_call: Callable[[list[bytes]], bool | bytes],
         clock: Callable[[], float],
         look: Callable[[], float],
-        limits: Limits,
+        limits: ScriptLimits,
         flags: tuple[bytes, ...] = (),
     ) -> None:
         self.limits = limits

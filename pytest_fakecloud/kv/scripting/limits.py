@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits"]
+__all__ = ["ScriptLimits"]
 
 
 @dataclass(frozen=True)
-class Limits:
+class ScriptLimits:
     """Bounds of one script (decided here; the service publishes no figures).
 
     ``instructions`` of the Lua machine (a coroutine costs 1,000, a command 100), ``seconds`` of

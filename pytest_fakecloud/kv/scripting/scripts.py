@@ -2,7 +2,7 @@
 
 A script runs atomically: the engine's lock is held, and time stands still for all its commands.
 What it wrote before it failed stays, as in the real service. Decided here: a script that exceeds
-its limits (``host.Limits``) fails like one that raised an error.
+its limits (``ScriptLimits``) fails like one that raised an error.
 
 Other clients wait for the lock. Meanwhile SCRIPT KILL and FUNCTION KILL are answered at once, and
 after ``busy-reply-threshold`` milliseconds of real time stock Redis answers BUSY to all but a few
@@ -23,7 +23,7 @@ from ..reply import Reply
 from ..values.dumping import VERSION, verify
 from ..values.packing import Reader, Writer
 from . import errors
-from .limits import Limits
+from .limits import ScriptLimits
 from .shebang import KEY_LOCKING, library_name, script_shebang
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .host import LuaHost, ScriptFailure
 
-__all__ = ["Function", "Library", "Script", "ScriptedEngine", "Scripting", "ScriptingCopy"]
+__all__ = ["Library", "LibraryFunction", "Script", "ScriptedEngine", "Scripting", "ScriptingCopy"]
 
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 """Not writes, yet refused to read-only scripts."""
@@ -58,7 +58,7 @@ class Script:
 
 
 @dataclass(eq=False, frozen=True)
-class Function:
+class LibraryFunction:
     """One function of a library; ``callback`` is what the Lua host runs."""
 
     name: bytes
@@ -73,7 +73,7 @@ class Library:
 
     name: bytes
     source: bytes
-    functions: dict[bytes, Function]
+    functions: dict[bytes, LibraryFunction]
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class Scripting:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries: dict[bytes, Library] = {}
-        self.functions: dict[bytes, Function] = {}
-        self.limits = Limits()
+        self.functions: dict[bytes, LibraryFunction] = {}
+        self.limits = ScriptLimits()
         """What a script may use; a change counts from the next runtime on."""
         self._host: LuaHost | None = None
         self._run: _Run | None = None
@@ -248,14 +248,14 @@ class Scripting:
         if not registered:
             raise CommandError(errors.NO_FUNCTIONS)
         functions = {
-            function_name: Function(function_name, callback, description, tuple(flags))
+            function_name: LibraryFunction(function_name, callback, description, tuple(flags))
             for function_name, callback, description, flags in registered
         }
         return Library(name, source, functions)
 
     @staticmethod
     def _check_functions(
-        library: Library, present: dict[bytes, Function], replaced: Library | None
+        library: Library, present: dict[bytes, LibraryFunction], replaced: Library | None
     ) -> None:
         for name in library.functions:
             if name in present and (replaced is None or name not in replaced.functions):

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.reply import OK
-from pytest_fakecloud.kv.scripting.limits import Limits
+from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 from tests.kv.conftest import Run
 
 LIBRARY = """#!lua name=mylib
@@ -222,7 +222,7 @@ class TestLoad:
         assert error == f"ERR Error registering functions: ERR {text}"
 
     def test_loading_without_an_end_is_stopped(self, run: Run, engine: Engine) -> None:
-        engine.scripting.limits = Limits(instructions=100_000)
+        engine.scripting.limits = ScriptLimits(instructions=100_000)
         error = run.error("FUNCTION", "LOAD", library("zz", "while true do end"))
         assert error == "ERR Error registering functions: ERR FUNCTION LOAD timeout"
         assert run("FUNCTION", "LOAD", library("zz")) == b"zz"
