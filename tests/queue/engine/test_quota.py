@@ -62,6 +62,17 @@ def test_a_burst_is_counted_by_the_second() -> None:
         move(counted, "1s")
 
 
+def test_a_burst_is_counted_through_its_whole_second() -> None:
+    counted = quota({"burst": 2})
+    counted.count_request()
+    move(counted, "0.4s")
+    counted.count_request()
+    move(counted, "0.5s")
+    assert refusal(counted.count_request).status == 429
+    move(counted, "0.1s")
+    counted.count_request()
+
+
 def test_without_a_burst_limit_nothing_is_counted() -> None:
     counted = quota()
     for _ in range(1000):
@@ -188,6 +199,8 @@ def test_the_settings_of_callbacks_are_checked_too(kind: str) -> None:
         ("Failure-Callback-Retries", "4", 412, "quota maxRetries exceeded"),
         (deep, "4", 412, "quota maxRetries exceeded"),
         ("Callback-" + deep, "4", 400, "nested deeper than 5 levels"),
+        ("Failure-Callback-" * 4 + "Retries", "4", 412, "quota maxRetries exceeded"),
+        ("Failure-Callback-" * 5 + "Retries", "4", 400, "nested deeper than 5 levels"),
         ("Delay", "1s", 400, "a callback cannot be delayed"),
         ("Not-Before", str(NOW_S), 400, "a callback cannot be delayed"),
         ("Cron", "* * * * *", 400, "a callback cannot be scheduled"),
