@@ -131,45 +131,45 @@ class DestinationRoute:
 
 
 class _Wsgi(DestinationRoute):
-    app: WsgiApp
+    _app: WsgiApp
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return _outcome(call_wsgi(self.app, delivery), self.where)
+        return _outcome(call_wsgi(self._app, delivery), self.where)
 
 
 class _Asgi(DestinationRoute):
-    app: AsgiApp
-    lifespan: LifespanMode
+    _app: AsgiApp
+    _lifespan: LifespanMode
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         runner = self._table._loop_runner()
-        elsewhere = None if self.lifespan is True else runner.elsewhere(self.app)
+        elsewhere = None if self._lifespan is True else runner.elsewhere(self._app)
 
         async def whole() -> Handled:
             state: Mapping[str, Any] = {}
             try:
                 if elsewhere is not None:
                     state = elsewhere.state
-                elif self.lifespan:
-                    state = await runner.lifespan(self.app)
+                elif self._lifespan:
+                    state = await runner.lifespan(self._app)
             except RuntimeError as error:
                 return failed(error)
-            return await call_asgi(self.app, delivery, state)
+            return await call_asgi(self._app, delivery, state)
 
         handled = runner.run(whole(), deadlines, elsewhere.loop if elsewhere else None)
         return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        handled = await deadlines.within_cap(call_asgi(self.app, delivery, {}))
+        handled = await deadlines.within_cap(call_asgi(self._app, delivery, {}))
         return _outcome(handled, self.where) if handled else _late(delivery, deadlines, self.where)
 
 
 class _Call(DestinationRoute):
-    handler: Handler
+    _handler: Handler
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
-            value = self.handler(DeliveredRequest(delivery))
+            value = self._handler(DeliveredRequest(delivery))
             if inspect.iscoroutine(value):
                 handled = self._table._loop_runner().run(_boxed(value), deadlines)
                 if handled is None:
@@ -181,7 +181,7 @@ class _Call(DestinationRoute):
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
-            value = self.handler(DeliveredRequest(delivery))
+            value = self._handler(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
                 handled = await deadlines.within_cap(_boxed(value))
                 if handled is None:
@@ -195,7 +195,7 @@ class _Call(DestinationRoute):
 class _Answers(DestinationRoute):
     def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
         super().__init__(*args)
-        self.replies = replies
+        self._replies = replies
         self.given = 0
         self._lock = threading.Lock()
 
@@ -210,7 +210,7 @@ class _Answers(DestinationRoute):
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:
-            reply = self.replies[min(self.given, len(self.replies) - 1)]
+            reply = self._replies[min(self.given, len(self._replies) - 1)]
             self.given += 1
         if isinstance(reply, BaseException):
             return _raised(reply, self.where)
@@ -249,7 +249,7 @@ class Destinations:
         if not callable(app):
             raise ContractError(f"a WSGI application is a callable, got {app!r}")
         route = _Wsgi(self, origin, "wsgi", raise_exceptions)
-        route.app = app
+        route._app = app
         return self._add(route)
 
     def asgi(
@@ -275,7 +275,7 @@ class Destinations:
         if lifespan != "auto" and not isinstance(lifespan, bool):
             raise ContractError(f"lifespan={lifespan!r} is unknown: give 'auto', True or False")
         route = _Asgi(self, origin, "asgi", raise_exceptions)
-        route.app, route.lifespan = app, lifespan
+        route._app, route._lifespan = app, lifespan
         return self._add(route)
 
     def call(
@@ -291,7 +291,7 @@ class Destinations:
         if not callable(fn):
             raise ContractError(f"expected a function of one request, got {fn!r}")
         route = _Call(self, url, "call", raise_exceptions)
-        route.handler = fn
+        route._handler = fn
         return self._add(route)
 
     def answers(
