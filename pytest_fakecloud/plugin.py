@@ -6,6 +6,7 @@ where it is used.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import warnings
 from collections import Counter
@@ -330,7 +331,10 @@ def _told(
                 known = list(vars(getattr(item, "module", None) or object).values())
                 lines += suspicions(cloud, getattr(item, "fixturenames", ()), known)
     with telling(UNTOLD, lines.append):
-        lines.append(section(cloud, link="".join(links)))
+        width = shutil.get_terminal_size().columns
+        lines.append(
+            section(cloud, link="".join(links), width=width, idle_s=run.idle_s(call.duration))
+        )
     return "\n".join(lines)
 
 

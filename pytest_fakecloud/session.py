@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -154,6 +155,7 @@ class Run:
         self.item: pytest.Item | None = None
         self.cloud: AnyCloud | None = None
         self.told = False
+        self._busy_s = 0.0
         self.strict: tuple[str, ...] = ()
         self.early: tuple[str, ...] = ()
         self._long: AnyCloud | None = None
@@ -374,11 +376,16 @@ class Run:
 
     def begin_call(self) -> None:
         """Mark what came in between the reset and the test's own code."""
+        self._busy_s = process_time()
         if self._long is not None:
             # What a test's own code starts from here on ends with the test.
             self._known = list(self._long.handles)
             for call in self._long.journal.calls():
                 call.note = call.note or "came before the test's own code: maybe an earlier test's"
+
+    def idle_s(self, took_s: float) -> float:
+        """How much of the time a test took, in seconds, the process did nothing."""
+        return took_s - (process_time() - self._busy_s)
 
     def end_test(self) -> None:
         """Let go of the test's cloud: with it, its data would live as long as the run."""

@@ -591,6 +591,10 @@ class Journal:
         self._append(event)
         return event
 
+    def reserve(self) -> int:
+        """Take the next number for something that begins now and is recorded when it has ended."""
+        return next(self._numbers)
+
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
         """Call the watcher with each new entry; returns what takes it off again."""
         check_function(watcher, "that takes an entry")

@@ -32,6 +32,7 @@ from .delivery.sender import Sender
 from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
 from .errors import Loop
+from .evidence import Evidence
 from .loading import load
 from .model import (
     Attempt,
@@ -189,12 +190,15 @@ class Queue(QueueAssertions, QueueActions, Handle):
             context.ids.stream(name, "token ids"),
             header=f"{header_prefix}-Signature",
         )
+        self._evidence = Evidence(
+            lambda: self.journal, keys, signer.now, alone=self.delivery == "driven"
+        )
         workflow = WorkflowRuns()
         self.engine = Engine(
             context.clock,
             context.ids,
-            perform=self._sender.send,
-            perform_async=self._sender.asend,
+            perform=self._evidence.watched(self._sender.send),
+            perform_async=self._evidence.awatched(self._sender.asend),
             sign=signer,
             keys=keys,
             new_key=_new_key,
@@ -317,6 +321,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             data, routes = snapshot.data
             super().restore(replace(snapshot, data=data))
             self.destinations._restore(routes)
+            self._evidence.forget()
         else:
             super().restore(snapshot)
 
@@ -405,10 +410,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
             number=attempt.number,
             status=outcome.status,
             message_kind=message.kind,
+            about=self._about(message),
             fault=", ".join(attempt.faults) or None,
             note=attempt_note(outcome),
             exception=outcome.exception,
             traceback=handler_traceback(outcome),
+            **self._evidence.of(delivery, outcome),
         )
         ended = outcome.exception
         if self.delivery == "background" and _leaves(ended, driving=self.clock.driving):
@@ -422,6 +429,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
         error = self._sender.to_raise(delivery, outcome)
         if error is not None and self.delivery == "driven":
             raise error
+
+    def _about(self, message: Message) -> str | None:
+        source = self.engine.messages.get(message.source_id or "")
+        return None if source is None else source.public_id
 
     def _time_passes(self) -> bool:
         return self.delivery == "background" and self.clock.mode == "running"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -77,15 +78,31 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
     return entry.state
 
 
-def raised_text(exception: BaseException) -> str:
-    """Return what left a handler, and where in the test's or application's code it was raised."""
-    text = f"the handler raised {type(exception).__name__}"
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib"))
+_OURS = str(PurePath(__file__).parent.parent)
+
+
+def raised_text(exception: BaseException, verb: str = "raised") -> str:
+    """Return what left a handler, and the last line of the test's or application's code in it.
+
+    ``verb`` is what the handler did with the exception: it ``raised`` or ``logged`` it.
+    """
+    text = f"the handler {verb} {type(exception).__name__}"
     if str(exception):
         text += f": {exception}"
     frames = traceback.extract_tb(exception.__traceback__)
     if not frames:
         return text
-    return f"{text} ({PurePath(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})"
+    own = [one for one in frames if not _is_library(one.filename)]
+    last = (own or frames)[-1]
+    return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name})"
+
+
+def _is_library(filename: str) -> bool:
+    return (
+        filename.startswith((*_LIBRARIES, _OURS, "<frozen"))
+        or "site-packages" in PurePath(filename).parts
+    )
 
 
 def attempt_note(outcome: Outcome) -> str | None:

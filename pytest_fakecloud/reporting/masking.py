@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..core.journal import ITEMS_OF_CUT
@@ -87,6 +88,25 @@ class Mask:
             for part in query.split("&")
         ]
         return self.text(path + mark + "&".join(parts))
+
+    def call(self, call: Call) -> Call:
+        """A call like this one without credentials: what is cut out of it later can hold no half."""
+        told = copy.copy(call)
+        told.target = self.target(call)
+        told.headers = [(name, self.header(name, value)) for name, value in call.headers]
+        told.body = self.data(call.body)
+        told.answer = self.data(call.answer)
+        told._facts = self._value(call.facts)
+        return told
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._value(each) for each in value]
+        if isinstance(value, dict):
+            return {name: self._value(each) for name, each in value.items()}
+        return value
 
     def body(self, call: Call) -> bytes | str:
         """A call's request body: as it is unless its words are to be hidden."""

@@ -15,13 +15,8 @@ from typing import TYPE_CHECKING
 from ..core.private_files import write_private
 from ..core.timeparse import to_datetime
 from .masking import Mask
-from .section import (
-    CLIENT,
-    Row,
-    findings,
-    parts_of,
-    rows,
-)
+from .rows import CLIENT, Row, parts_of, rows
+from .section import findings
 
 if TYPE_CHECKING:
     from ..fakes import Fakes

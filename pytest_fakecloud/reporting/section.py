@@ -1,269 +1,39 @@
-"""What happened on all fakes of a cloud, as rows on one clock, and as text for a failing test."""
+"""What happened on all fakes of a cloud, as text for a failing test."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import itertools
-import json
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ..core.errors import shown, telling
-from ..core.journal import Call, Entry, Event
+from ..core.errors import telling
+from ..core.journal import Call
 from ..core.timeparse import to_datetime
-from .masking import HIDDEN, Mask, hides_words
+from .bodies import printable
+from .facts import Fact, facts
+from .masking import Mask
+from .rows import CLIENT, Row, rows, scene_of
+from .waiting import waiting
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
     from ..handle import Handle
 
-__all__ = ["CLIENT", "Row", "findings", "parts_of", "refused", "rows", "section"]
+__all__ = ["findings", "refused", "section"]
 
 WIDTH = 80
+WIDEST = 140
+"""No line is longer, however wide the terminal: nobody reads such lines."""
 # What a terminal would obey instead of showing it.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-NEWEST = 60
+KEPT = 60
+"""How many rows are shown at most."""
+NEWEST = 30
+"""How many of the last rows are shown whatever they are."""
 LINES_OF_A_TEXT = 3
-CLIENT = "client"
-"""The lane of whoever calls the fakes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One thing that happened: an arrow from a lane to another, or a note in one lane.
-
-    ``what`` names it in a few words, ``detail`` is more of it where there is room, ``answer`` what
-    came back (empty for notes), ``fault`` what was done on purpose, ``note`` a diagnosis; ``sent`` and
-    ``got`` are the whole texts of both ways.
-    """
-
-    number: int
-    at_us: int
-    source: str
-    target: str
-    what: str
-    answer: str
-    ok: bool
-    detail: str = ""
-    fault: str = ""
-    note: str = ""
-    sent: str = ""
-    got: str = ""
-
-
-def rows(cloud: Fakes, entries: Iterable[Entry] | None = None) -> list[Row]:
-    """The journal of a cloud as rows, secrets masked.
-
-    An attempt that reached one of the cloud's own fakes is one row and not two: what its receiver
-    recorded, coming from the queue.
-    """
-    mask = Mask(cloud)
-    source = list(cloud.journal.entries if entries is None else entries)
-    homes = {url: name for name, (_, url) in cloud.gone.homes.items()}
-    homes.update((handle.url, handle.name) for handle in cloud.handles)
-    attempts = _attempts_of_calls(source)
-    received = {id(attempt) for attempt in attempts.values()}
-    found = []
-    for entry in source:
-        if id(entry) in received:
-            continue
-        # One entry that cannot be told must not take the others along.
-        failures: list[str] = []
-        with telling("this entry cannot be told", failures.append):
-            if isinstance(entry, Call):
-                found.append(_call_row(entry, mask, attempts.get(id(entry))))
-            else:
-                found.append(_event_row(entry, mask, homes))
-        for text in map(mask.text, failures):
-            lane = entry.handle
-            found.append(Row(entry.number, entry.at_us, lane, lane, text, "", False))
-    return found
-
-
-def parts_of(url: str) -> SplitResult:
-    """A URL taken apart; all of it is the path where it is none that ``urlsplit`` takes."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return SplitResult("", "", url, "", "")
-
-
-def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
-    """The attempt behind each call that a queue of this cloud made, by the call's identity."""
-    waiting: dict[tuple[str | None, str], list[Call]] = {}
-    found = {}
-    for entry in entries:
-        if isinstance(entry, Call):
-            message = entry.header("Upstash-Message-Id")
-            if message is not None:
-                waiting.setdefault((message, entry.target), []).append(entry)
-        elif entry.kind == "attempt":
-            parts = parts_of(str(entry.data.get("url", "")))
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            calls = waiting.get((entry.data.get("message_id"), target))
-            if calls:
-                found[id(calls.pop())] = entry
-    return found
-
-
-def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
-    method = f"{call.method} {mask.target(call)}"
-    body = mask.body(call)
-    what, detail = _words(call, mask), ""
-    if not what:
-        what, detail = method, _excerpt(body, mask)
-    return Row(
-        call.number,
-        call.at_us,
-        CLIENT if attempt is None else attempt.handle,
-        call.handle,
-        mask.text(what if attempt is None else f"{_attempt(attempt)} {what}"),
-        _answer(call, mask),
-        call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed"),
-        detail,
-        call.fault or ("" if attempt is None else str(attempt.data.get("fault") or "")),
-        "" if call.problem == "bug" else mask.text(call.note),
-        _message(method, call.headers, body, mask),
-        _message(_status(call), call.answer_headers, call.answer, mask),
-    )
-
-
-def _event_row(event: Event, mask: Mask, homes: dict[str, str]) -> Row:
-    data = {key: value for key, value in event.data.items() if value is not None}
-    trace = str(data.pop("traceback", ""))
-    details = json.dumps(data, indent=2, default=shown, ensure_ascii=False) if data else ""
-    details += f"\n\n{trace}" if trace else ""
-    target, what, answer, ok = event.handle, f"{event.kind}: {event.text}", "", True
-    if event.kind == "attempt" and "url" in data:
-        head, arrow, tail = event.text.rpartition(" -> ")
-        parts = parts_of(str(data["url"]))
-        origin = f"{parts.scheme}://{parts.netloc}"
-        target = homes.get(origin, str(data["url"]))
-        method = head.split(" ")[2] if arrow else ""
-        what = f"{_attempt(event)} {method} {data['url']}"
-        answer = tail if arrow else ""
-        ok = isinstance(data.get("status"), int) and 200 <= data["status"] < 300
-    return Row(
-        event.number,
-        event.at_us,
-        event.handle,
-        mask.text(target),
-        mask.text(what),
-        mask.text(answer),
-        ok,
-        "",
-        str(data.get("fault", "") or ""),
-        mask.text(str(data.get("note", "") or "")),
-        mask.text(details),
-    )
-
-
-def _attempt(event: Event) -> str:
-    kind = str(event.data.get("message_kind", "message"))
-    name = "attempt" if kind == "message" else kind.replace("_", " ")
-    return f"{name} {event.data.get('number', '')}".strip()
-
-
-def _words(call: Call, mask: Mask) -> str:
-    """The commands of a call that speaks in commands, else nothing."""
-    lines = call.facts.get("words")
-    if not isinstance(lines, list) or not lines:
-        return ""
-    if hides_words(call):
-        lines = [[line[0], HIDDEN] for line in lines]
-    # A client of the REST face may write commands in any case; their names stand out in capitals.
-    shown = "; ".join(
-        " ".join([line[0].upper(), *(_word(mask.text(word)) for word in line[1:])])
-        for line in lines[:4]
-    )
-    left = f"; {len(lines) - 4} more" if len(lines) > 4 else ""
-    several = f"{call.route}: " if call.route in ("pipeline", "multi-exec") else ""
-    return f"{several}{shown}{left}"
-
-
-def _word(value: str) -> str:
-    text = value.replace("\n", "\\n") or '""'
-    return text if len(text) <= 32 else f"{text[:29]}..."
-
-
-def _excerpt(body: bytes | str, mask: Mask) -> str:
-    # A credential is taken out before it can be cut in two, when nobody would know it any more.
-    text = body[:1000].decode("utf-8", "replace") if isinstance(body, bytes) else body
-    return " ".join(mask.text(text)[:300].split())
-
-
-def _status(call: Call) -> str:
-    if call.status is None:
-        return call.outcome
-    try:
-        phrase = HTTPStatus(call.status).phrase
-    except ValueError:
-        phrase = ""
-    ending = "" if call.outcome == "answered" else f" ({call.outcome})"
-    return f"{call.status} {phrase}".strip() + ending
-
-
-def _answer(call: Call, mask: Mask) -> str:
-    if call.status is None:
-        return call.outcome
-    ending = "" if call.outcome == "answered" else f" {call.outcome}"
-    body = call.answer if isinstance(call.answer, bytes) else b""
-    text = _decoded(body) if call.facts.get("encoding") == "base64" else ""
-    return f"{call.status}{ending} {mask.text(text) or _excerpt(body, mask)}".strip()
-
-
-def _decoded(body: bytes) -> str:
-    """An answer whose strings are Base64, as a reader wants it; nothing where it is not so."""
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return ""
-    return _printable(json.dumps(_plain(answer), ensure_ascii=False, separators=(",", ":")))
-
-
-def _printable(text: str) -> str:
-    r"""The text with surrogates that stand alone (``"\ud800"``) as JSON writes them.
-
-    Nothing that is written as UTF-8, a page or an event, can hold them.
-    """
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: each if key == "error" else _plain(each) for key, each in value.items()}
-    if isinstance(value, str):
-        try:
-            return base64.b64decode(value, validate=True).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError, ValueError):
-            return value
-    return value
-
-
-def _message(
-    first: str, headers: Sequence[tuple[str, str]], body: bytes | str | Any, mask: Mask
-) -> str:
-    lines = [first]
-    lines += [f"{name}: {mask.header(name, value)}" for name, value in headers]
-    if isinstance(body, bytes | str) and body:
-        lines += ["", _pretty(body, mask) if isinstance(body, bytes) else mask.text(body)]
-    return "\n".join(lines)
-
-
-def _pretty(body: bytes, mask: Mask) -> str:
-    try:
-        return mask.text(_printable(json.dumps(json.loads(body), indent=2, ensure_ascii=False)))
-    except (ValueError, RecursionError):
-        # As with an excerpt: first hidden, then cut.
-        text = mask.text(body[:21_000].decode("utf-8", "replace"))[:20_000]
-        return text if len(body) <= 20_000 else f"{text}\n… {len(body) - 20_000} more bytes"
+LINES_OF_A_SCRIPT = 20
+_STAMP = len("12:00:00.000 ")
 
 
 # -- credentials -----------------------------------------------------------------------------------
@@ -291,6 +61,8 @@ def _credentials(call: Call, cloud: Fakes, refusing: Handle) -> str:
     given = call.header("Authorization")
     if given is None:
         return "no credentials came with it" if "_token=" not in call.target else "a wrong _token"
+    if given == f"Bearer {getattr(refusing, 'read_only_token', None)}":
+        return "the credentials are the read-only ones"
     for handle in cloud.handles:
         if handle is not refusing and handle.headers.get("Authorization") == given:
             return f"the credentials are those of {handle.name}"
@@ -300,8 +72,15 @@ def _credentials(call: Call, cloud: Fakes, refusing: Handle) -> str:
 # -- as text ---------------------------------------------------------------------------------------
 
 
-def section(cloud: Fakes, *, link: str = "") -> str:
-    """The section a failing test gets: 80 columns, newest last; ``link`` names a longer report."""
+def section(
+    cloud: Fakes, *, link: str = "", width: int = WIDTH, idle_s: float | None = None
+) -> str:
+    """The section a failing test gets, newest last.
+
+    ``link`` names a longer report, ``width`` is the terminal's in columns, ``idle_s`` how long the
+    test waited for anything, in real seconds.
+    """
+    width = max(40, min(width, WIDEST))
     now = cloud.clock.now()
     lines = [
         f"seed {cloud.seed!r}",
@@ -315,21 +94,20 @@ def section(cloud: Fakes, *, link: str = "") -> str:
     every = rows(cloud)
     if not every:
         lines.append("no client has called")
-    if len(every) > NEWEST:
-        lines.append(f"... {len(every) - NEWEST} earlier entries left out")
-    day = None
-    for row, times in _folded(every[-NEWEST:]):
-        at = to_datetime(row.at_us)
-        if at.date() != day:
-            day = at.date()
-            lines.append(f"-- {day} --")
-        lines += _lines(_visible(row), times)
+    mask = Mask(cloud)
+    scene = scene_of(cloud, list(cloud.journal.entries))
+    worth = facts(cloud, scene, idle_s)
+    marks = _marks(every, worth)
+    lines += _timeline(every, marks, width)
+    lines += _block("not at an end:", waiting(cloud, scene), mask, width)
+    told = [_with_mark(fact, marks) for fact in worth]
+    lines += _block("worth a look:", told, mask, width)
     ends = findings(cloud)
     if ends:
         lines.append("")
     for text, _ in ends:
-        lines += _wrapped(text.translate(_CONTROLS), "    ")
-    return _printable("\n".join(lines))
+        lines += _wrapped(text.translate(_CONTROLS), "    ", width)
+    return printable("\n".join(lines))
 
 
 def findings(cloud: Fakes) -> list[tuple[str, str]]:
@@ -337,70 +115,165 @@ def findings(cloud: Fakes) -> list[tuple[str, str]]:
     mask = Mask(cloud)
     found: list[tuple[str, str]] = []
     with telling("[problems] they cannot be told", lambda line: found.append((line, ""))):
+        times: dict[tuple[str, str], int] = {}
         for problem in cloud.problems:
             first, _, rest = problem.text.partition("\n")
-            found.append((f"[{problem.kind}] {first}", rest))
+            line = f"[{problem.kind}] {first}", rest
+            times[line] = times.get(line, 0) + 1
+        for (first, rest), count in times.items():
+            found.append((first if count == 1 else f"{first} ({count} times)", rest))
     found += [(f"[credentials] {why}", "") for _, why in refused(cloud)]
     return [(mask.text(first), mask.text(rest)) for first, rest in found]
 
 
-def _folded(every: list[Row]) -> list[tuple[Row, int]]:
-    """Runs of rows that read the same, as one row and its count."""
+def _block(title: str, texts: Iterable[str], mask: Mask, width: int) -> list[str]:
+    lines = []
+    for text in texts:
+        lines += _wrapped(f"- {mask.text(text).translate(_CONTROLS)}", "  ", width)
+    return ["", title, *lines] if lines else []
+
+
+def _marks(every: Sequence[Row], worth: Sequence[Fact]) -> dict[int, int]:
+    """The mark of each row that a fact is about, by the row's number, in the order of the rows."""
+    wanted = {fact.number for fact in worth if fact.number}
+    marked = [row for row in every if {row.number, row.also} & wanted]
+    found = {}
+    for mark, row in enumerate(marked, 1):
+        found[row.number] = mark
+        if row.also:
+            found[row.also] = mark
+    return found
+
+
+def _with_mark(fact: Fact, marks: Mapping[int, int]) -> str:
+    mark = marks.get(fact.number)
+    return fact.text if mark is None else f"[{mark}] {fact.text}"
+
+
+# -- the rows --------------------------------------------------------------------------------------
+
+
+def _timeline(every: list[Row], marks: Mapping[int, int], width: int) -> Iterator[str]:
+    kept = _kept(every, marks)
+    day, known, left = None, set[str](), 0
+    for row, same in _folded(every, marks):
+        if not any(one.number in kept for one in same):
+            left += len(same)
+            continue
+        if left:
+            yield f"... {left} rows left out"
+            left = 0
+        at = to_datetime(row.at_us)
+        if at.date() != day:
+            day = at.date()
+            yield f"-- {day} --"
+        yield from _lines(row, same, marks.get(row.number), known, width)
+
+
+def _kept(every: Sequence[Row], marks: Mapping[int, int]) -> set[int]:
+    """The numbers of the rows that are shown: the newest, and of the others those that matter."""
+    if len(every) <= KEPT:
+        return {row.number for row in every}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for row in every:
+        first.setdefault(row.kind, row.number)
+        last[row.kind] = row.number
+    ends = {*first.values(), *last.values()}
+    kept = {row.number for row in every[-NEWEST:]}
+    by_weight = sorted(
+        every[:-NEWEST],
+        key=lambda row: (
+            row.number in marks,
+            bool(row.fault) or not row.ok or bool(row.note),
+            row.number in ends,
+            row.began,
+        ),
+        reverse=True,
+    )
+    return kept | {row.number for row in by_weight[: KEPT - NEWEST]}
+
+
+def _folded(every: list[Row], marks: Mapping[int, int]) -> Iterator[tuple[Row, list[Row]]]:
+    """Runs of rows that read the same, as the first one and all of them."""
 
     def face(row: Row) -> tuple[object, ...]:
-        return (row.source, row.target, row.what, row.detail, row.answer, row.fault, row.note)
+        words = (row.source, row.target, row.what, row.detail, row.answer, row.fault, row.note)
+        return (*words, row.below, row.depth, marks.get(row.number))
 
-    folded = []
     for _, group in itertools.groupby(every, key=face):
         same = list(group)
-        folded.append((same[0], len(same)))
-    return folded
+        yield same[0], same
 
 
-def _visible(row: Row) -> Row:
-    """The row with what a terminal would obey as escapes."""
-    return replace(
-        row,
-        what=row.what.translate(_CONTROLS),
-        answer=row.answer.translate(_CONTROLS),
-        detail=row.detail.translate(_CONTROLS),
-        fault=row.fault.translate(_CONTROLS),
-        note=row.note.translate(_CONTROLS),
-    )
-
-
-def _lines(row: Row, times: int) -> list[str]:
-    at = to_datetime(row.at_us)
-    stamp = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
-    count = f" (x{times})" if times > 1 else ""
-    indent = " " * 15
-    if row.source == row.target:
-        return _wrapped(f"{stamp} * {row.source} {row.what}{count}", indent, LINES_OF_A_TEXT)
-    # An arrow names both ends, unless it comes from the client, as most do.
-    ends = f"--> {row.target}" if row.source == CLIENT else f"{row.source} --> {row.target}"
-    if "://" in row.target:
-        ends = f"{row.source} -->"
-    head = f"{stamp} {ends} {row.what}{count}"
-    if row.detail and len(head) < WIDTH - 12:
-        head = _cut(f"{head} {row.detail}", WIDTH)
-    answer = f"<-- {row.answer}" if row.answer else ""
-    lines = [_cut(head, WIDTH)]
-    if answer and len(head) + 1 + len(answer) <= WIDTH:
-        lines = [f"{head} {answer}"]
-    elif answer:
-        lines.append(_cut(indent + answer, WIDTH))
+def _lines(
+    row: Row, same: Sequence[Row], mark: int | None, known: set[str], width: int
+) -> Iterator[str]:
+    lead = " " * (2 * row.depth)
+    indent = " " * (_STAMP + 2) + lead
+    head = f"{_stamp(row)} {lead}{_ends(row)} {row.what}"
+    if row.detail:
+        head += f" {row.detail}"
+    if len(same) > 1:
+        until = f" until {_stamp(same[-1])}" if same[-1].at_us != row.at_us else ""
+        head += f" (x{len(same)}{until})"
+    if mark is not None:
+        head += f" [{mark}]"
+    head = head.translate(_CONTROLS)
+    answer = f"<-- {row.answer}".translate(_CONTROLS) if row.answer else ""
+    if answer and len(head) + 1 + len(answer) <= width:
+        yield f"{head} {answer}"
+        answer = ""
+    else:
+        yield from _wrapped(head, indent, width, LINES_OF_A_TEXT)
+    if answer:
+        yield from _wrapped(indent + answer, indent + "    ", width, LINES_OF_A_TEXT)
+    more = [*row.below]
     if row.fault:
-        lines += _wrapped(f"{indent}fault: {row.fault}", indent, LINES_OF_A_TEXT)
+        more.append(f"fault: {row.fault}")
     if row.note:
-        lines += _wrapped(f"{indent}note: {row.note}", indent, LINES_OF_A_TEXT)
-    return lines
+        more.append(f"note: {row.note}")
+    alike = "\n".join(more)
+    if len(more) > 1 and alike in known:
+        more = ["(sent and answered as above)"]
+    known.add(alike)
+    for text in more:
+        yield from _wrapped(
+            indent + text.translate(_CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
+        )
+    if row.script is not None and row.script[0] not in known:
+        known.add(row.script[0])
+        yield from _script(*row.script, indent, width)
 
 
-def _wrapped(text: str, indent: str, most: int | None = None) -> list[str]:
+def _script(sha: str, text: str, indent: str, width: int) -> Iterator[str]:
+    whole = textwrap.dedent(text.replace("\t", "  ")).strip("\n").splitlines()
+    yield f"{indent}script {sha}:"
+    for line in whole[:LINES_OF_A_SCRIPT]:
+        yield f"{indent}  {line.translate(_CONTROLS)}"[:width].rstrip()
+    if len(whole) > LINES_OF_A_SCRIPT:
+        yield f"{indent}  ... {len(whole) - LINES_OF_A_SCRIPT} more lines"
+
+
+def _stamp(row: Row) -> str:
+    at = to_datetime(row.at_us)
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+
+
+def _ends(row: Row) -> str:
+    if row.source == row.target:
+        return f"* {row.source}"
+    if "://" in row.target:
+        return f"{row.source} -->"
+    # An arrow names both ends, unless it comes from the client, as most do.
+    return f"--> {row.target}" if row.source == CLIENT else f"{row.source} --> {row.target}"
+
+
+def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
     lead = text[: len(text) - len(text.lstrip())]
     return textwrap.wrap(
         text.strip(),
-        WIDTH,
+        width,
         initial_indent=lead,
         subsequent_indent=indent,
         max_lines=most,
@@ -409,7 +282,3 @@ def _wrapped(text: str, indent: str, most: int | None = None) -> list[str]:
         break_long_words=most is not None,
         break_on_hyphens=False,
     )
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."

@@ -29,7 +29,7 @@ from ..http.app import App
 from ..http.messages import Answer, Effect, Request, Response, Stream
 from ..http.readers import decode_segment, json_value
 from ..http.routing import Route, RouteMatch
-from ..reporting.section import rows
+from ..reporting.rows import rows
 from .codec import (
     Objects,
     Unreadable,

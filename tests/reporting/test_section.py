@@ -11,7 +11,8 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.section import rows, section
+from pytest_fakecloud.reporting.rows import rows
+from pytest_fakecloud.reporting.section import section
 
 from ..harness import Run
 
@@ -75,15 +76,17 @@ def test_commands_are_shown_with_their_arguments_and_answers_decoded(cloud: Clou
         kv_server at http://127.0.0.1:10000
 
         -- 2026-03-01 --
-        12:00:00.000 --> kv_server SET session:1 ada EX 60 <-- 200 {"result":"OK"}
-        12:00:00.000 --> kv_server GET session:1 <-- 200 {"result":"ada"}
+        12:00:00.000 --> kv_server SET session:1 ada EX 60 <-- OK
+        12:00:00.000 --> kv_server GET session:1 <-- ada
         -- 2026-03-02 --
-        12:00:00.000 --> kv_server pipeline: SET n 1; INCR n
-                       <-- 200 [{"result":"OK"},{"result":2}]
-        12:00:00.000 --> kv_server SET long xxxxxxxxxxxxxxxxxxxxxxxxxxxxx...
-                       <-- 200 {"result":"OK"}
-        12:00:00.000 --> kv_server SET foo two words EX 100 <-- 200 {"result":"OK"}
-        12:00:00.000 --> kv_server GET foo (x3) <-- 200 {"result":"two words"}
+        12:00:00.000 --> kv_server pipeline of 2 <-- 2 answers
+                       SET n 1 <-- OK
+                       INCR n <-- 2
+        12:00:00.000 --> kv_server SET long xxxxxxxxxxxxxxxxxxxxxxxxxxx…xxxxxxxxxxxxx
+                       #5d8f
+                       <-- OK
+        12:00:00.000 --> kv_server SET foo "two words" EX 100 <-- OK
+        12:00:00.000 --> kv_server GET foo (x3) <-- two words
         """,
     )
 
@@ -110,9 +113,9 @@ def test_faults_and_what_came_of_them(cloud: Cloud) -> None:
         kv_server at http://127.0.0.1:10000
 
         -- 2026-03-01 --
-        12:00:00.000 --> kv_server GET foo <-- 503 {"error":"Service Unavailable"}
+        12:00:00.000 --> kv_server GET foo <-- 503 Service Unavailable
                        fault: sequence [503, ok]
-        12:00:00.000 --> kv_server GET foo <-- 200 {"result":null}
+        12:00:00.000 --> kv_server GET foo <-- null
                        fault: sequence [503, ok]
         12:00:00.000 --> kv_server GET foo <-- dropped
                        fault: drop
@@ -146,14 +149,32 @@ def test_attempts_and_callbacks_are_arrows_of_the_queue(cloud: Cloud) -> None:
         callback_capture at http://127.0.0.1:20000
 
         -- 2026-03-01 --
-        12:00:00.000 queue --> attempt 1 POST https://app.example.com/hook <-- 500
-        12:00:00.000 queue --> callback_capture callback 1 POST /callback {"status":5...
+        12:00:00.000 queue --> attempt 1 of msg_id POST https://app.example.com/hook
+                       <-- 500
+                       sent {"n":1}
+        12:00:00.000 queue --> callback_capture callback 1 of msg_id about msg_id
+                       POST /callback: status 500, retried 0 of 3
                        <-- 200
-        12:00:10.000 queue --> attempt 2 POST https://app.example.com/hook <-- 200
-        12:00:10.000 queue --> callback_capture callback 1 POST /callback {"status":2...
+                       published {"n":1}
+        12:00:10.000 queue --> attempt 2 of msg_id POST https://app.example.com/hook
                        <-- 200
-        12:00:10.000 queue --> attempt 1 POST https://app.example.com/other <-- 400
-        12:00:10.000 queue --> callback_capture failure callback 1 POST /failure <-- 200
+        12:00:10.000 queue --> callback_capture callback 1 of msg_id about msg_id
+                       POST /callback: status 200, retried 1 of 3 [1]
+                       <-- 200
+                       published {"n":1}
+        12:00:10.000 queue --> attempt 1 of msg_id POST https://app.example.com/other
+                       <-- 400
+        12:00:10.000 queue --> callback_capture failure callback 1 of msg_id about
+                       msg_id POST /failure: status 400, retried 0 of 0
+                       <-- 200
+
+        not at an end:
+        - msg_id POST https://app.example.com/other: given up after 1 attempt, last
+          status 400; dead letter 1772366410000-0
+
+        worth a look:
+        - [1] queue: 2 callbacks were sent about msg_id: one for each attempt, not
+          only for the last
         """,
     )
 
@@ -169,7 +190,7 @@ def test_an_attempt_says_what_left_the_handler_and_what_was_done_on_purpose(clou
     queue.publish("https://app.example.com/hook", retries=0)
     queue.deliver_due()
     text = shown(cloud)
-    assert "attempt 1 POST https://app.example.com/hook <-- 500" in text
+    assert "attempt 1 of msg_id POST https://app.example.com/hook" in text
     assert "fault: duplicate" in text
     assert "note: the handler raised LookupError: no such customer\n" in text
     assert "(test_section.py:" in text
@@ -189,20 +210,23 @@ def test_group_events_stand_in_the_brokers_lane(cloud: Cloud) -> None:
         "\n".join(text.splitlines()[4:]),
         """
         -- 2026-03-01 --
-        12:00:00.000 --> broker POST /produce/orders [{"value": "v"}]
-                       <-- 200 [{"topic":"orders","partition":0,"offset":0,"timestamp...
-        12:00:00.000 --> broker GET /consume/g/i1/orders <-- 200 []
-        12:00:00.000 * broker join: i1 joined g, subscribed to orders
-        12:00:00.000 * broker rebalance: g generation 1 (i1 joined): i1: orders[0, 1]
-        12:00:00.000 --> broker GET /consume/g/i2/orders <-- 200 []
-        12:00:00.000 * broker join: i2 joined g, subscribed to orders
-        12:00:00.000 * broker rebalance: g generation 2 (i2 joined): i1: orders[0]; i2:
-                       orders[1]
+        12:00:00.000 --> broker produce orders v <-- p0@0
+        12:00:00.000 --> broker consume orders as g/i1 [1] <-- no records
+        12:00:00.000   * broker join: i1 joined g, subscribed to orders
+        12:00:00.000   * broker rebalance: g generation 1 (i1 joined): i1: orders[0, 1]
+        12:00:00.000 --> broker consume orders as g/i2 <-- no records
+        12:00:00.000   * broker join: i2 joined g, subscribed to orders
+        12:00:00.000   * broker rebalance: g generation 2 (i2 joined): i1: orders[0];
+                         i2: orders[1]
         12:00:00.000 * broker crash: i1 of g crashed; orders[0] stay its own for 120000
                        ms
         12:02:00.000 * broker expire: the session of i1 in g expired
         12:02:00.000 * broker rebalance: g generation 3 (the session of i1 expired): i2:
                        orders[0, 1]
+
+        worth a look:
+        - [1] broker: group g began at the end of orders-0 (auto.offset.reset is
+          latest): 1 earlier record never came to it
         """,
     )
 
@@ -225,13 +249,11 @@ def test_all_fakes_are_merged_on_one_clock_and_problems_stand_at_the_end(cloud: 
         pages at http://127.0.0.1:30000
 
         -- 2026-03-01 --
-        12:00:00.000 --> kv_server SET a 1 <-- 200 {"result":"OK"}
-        12:00:01.500 --> broker GET /topix
-                       <-- 404 {"error":"Invalid API call: GET /topix","status":404}
+        12:00:00.000 --> kv_server SET a 1 <-- OK
+        12:00:01.500 --> broker GET /topix <-- 404 Invalid API call: GET /topix
                        note: no route for it; nearest: GET /topics, GET
-                       /produce/{topic}, GET /fetch
-        12:00:02.500 --> pages POST /upsert {"id":"1","vector":[1,0]}
-                       <-- 200 {"result":"Success"}
+                         /produce/{topic}, GET /fetch
+        12:00:02.500 --> pages upsert "1" <-- Success
 
         [unrouted] broker got GET /topix: no route for it; nearest: GET /topics, GET
             /produce/{topic}, GET /fetch. To allow it: fakecloud.allow("unrouted",
@@ -246,9 +268,11 @@ def test_many_entries_are_shortened_to_the_newest(cloud: Cloud) -> None:
         for number in range(100):
             client.post(kv.url, json=["SET", f"k{number}", "v"], headers=kv.headers)
     lines = shown(cloud).splitlines()
-    assert lines[4] == "... 40 earlier entries left out"
-    assert lines[6] == '12:00:00.000 --> kv_server SET k40 v <-- 200 {"result":"OK"}'
-    assert lines[-1] == '12:00:00.000 --> kv_server SET k99 v <-- 200 {"result":"OK"}'
+    # The first of its kind is kept too.
+    assert lines[5] == "12:00:00.000 --> kv_server SET k0 v <-- OK"
+    assert lines[6] == "... 40 rows left out"
+    assert lines[7] == "12:00:00.000 --> kv_server SET k41 v <-- OK"
+    assert lines[-1] == "12:00:00.000 --> kv_server SET k99 v <-- OK"
 
 
 # -- credentials -----------------------------------------------------------------------------------
@@ -365,7 +389,7 @@ def test_a_failing_test_gets_one_section(run: Run) -> None:
             "kv_server at http://127.0.0.1:*",
             "",
             "-- 2026-03-01 --",
-            '12:00:00.000 --> kv_server GET cart <-- 200 {"result":null}',
+            "12:00:00.000 --> kv_server GET cart <-- null",
         ],
         consecutive=False,
     )
@@ -398,7 +422,7 @@ def test_a_fixture_that_fails_gets_one_too(run: Run) -> None:
         """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*- fakecloud -*", "*--> kv_server GET cart <-- 200*"])
+    result.stdout.fnmatch_lines(["*- fakecloud -*", "*--> kv_server GET cart <-- null*"])
 
 
 def test_a_fixture_that_fails_at_its_end_gets_one_too(run: Run) -> None:
@@ -425,7 +449,7 @@ def test_a_fixture_that_fails_at_its_end_gets_one_too(run: Run) -> None:
         [
             "*ERROR at teardown of test_passes*",
             "kv_server at http://127.0.0.1:*, closed",
-            '* --> kv_server SET cart [*][*][*] <-- 200 {"result":"OK"}',
+            "* --> kv_server SET cart [*][*][*] <-- OK",
             "* --> kv_server GET cart *",
         ]
     )
@@ -450,7 +474,7 @@ def test_an_unittest_case_gets_one(run: Run) -> None:
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*own reason", "*- fakecloud -*", "*--> kv_server GET cart <-- 200*"]
+        ["*own reason", "*- fakecloud -*", "*--> kv_server GET cart <-- null*"]
     )
     assert result.stdout.str().count("- fakecloud -") == 1
 

@@ -32,7 +32,7 @@ from .syntax import (
     parse,
 )
 
-__all__ = ["Predicate", "compile_filter", "glob_matcher"]
+__all__ = ["MISSING", "Predicate", "compile_filter", "getter", "glob_matcher", "predicate"]
 
 Predicate = Callable[[Any], bool]
 """Takes a record's metadata, or None where it has none."""
@@ -59,17 +59,18 @@ MISSING: Final = _Missing()
 @lru_cache(maxsize=256)
 def compile_filter(text: str) -> Predicate:
     """The predicate of a filter that is not empty; ``VectorError`` 400 when it cannot be parsed."""
-    return _predicate(parse(text))
+    return predicate(parse(text))
 
 
-def _predicate(expression: Expression) -> Predicate:
+def predicate(expression: Expression) -> Predicate:
+    """The predicate of a parsed filter."""
     if isinstance(expression, And):
-        terms = tuple(map(_predicate, expression.terms))
+        terms = tuple(map(predicate, expression.terms))
         return lambda metadata: all(term(metadata) for term in terms)
     if isinstance(expression, Or):
-        terms = tuple(map(_predicate, expression.terms))
+        terms = tuple(map(predicate, expression.terms))
         return lambda metadata: any(term(metadata) for term in terms)
-    get = _getter(expression.path)
+    get = getter(expression.path)
     if get is None:
         return lambda metadata: False
     if isinstance(expression, HasField):
@@ -82,7 +83,7 @@ def _predicate(expression: Expression) -> Predicate:
 # -- paths ---------------------------------------------------------------------------------------
 
 
-def _getter(path: str) -> Getter | None:
+def getter(path: str) -> Getter | None:
     """Follows a path through objects and arrays; None when the path is not well-formed."""
     steps = _steps(path)
     if steps is None:

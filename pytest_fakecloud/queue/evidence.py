@@ -1,0 +1,198 @@
+"""What the attempts of a queue leave for a report: what was sent, what came back, what was logged.
+
+Taken down only of attempts that did not end in a 2xx. Source: decided here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..core.journal import Journal
+from .model import Delivery, Headers, Outcome, SigningKeys, first
+from .timeline import raised_text
+from .wire.signing import body_hash, explain, published_text
+
+__all__ = ["Evidence"]
+
+LONGEST = 2_000
+"""The most characters that are kept of a body."""
+_SETTING = "QSTASH_CURRENT_SIGNING_KEY"
+
+
+class Evidence:
+    """Watches the deliveries of one queue.
+
+    ``journal`` gives the queue's journal, ``keys`` its signing keys, ``now`` the Unix seconds that
+    signatures are made on, ``alone`` whether one delivery at a time is made and nothing else runs
+    meanwhile: only then what is logged during a delivery belongs to it.
+    """
+
+    def __init__(
+        self,
+        journal: Callable[[], Journal],
+        keys: SigningKeys,
+        now: Callable[[], float],
+        *,
+        alone: bool,
+    ) -> None:
+        self._journal = journal
+        self._keys = keys
+        self._now = now
+        self._alone = alone
+        self._sent: dict[tuple[str, str, int], tuple[int, Delivery, list[BaseException]]] = {}
+
+    def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
+        """Return ``send``, with what it sends taken down."""
+
+        def watching(delivery: Delivery) -> Outcome:
+            with self._listening(delivery):
+                return send(delivery)
+
+        return watching
+
+    def awatched(
+        self, send: Callable[[Delivery], Awaitable[Outcome]]
+    ) -> Callable[[Delivery], Awaitable[Outcome]]:
+        """Return the awaitable ``send``, with what it sends taken down."""
+
+        async def watching(delivery: Delivery) -> Outcome:
+            with self._listening(delivery):
+                return await send(delivery)
+
+        return watching
+
+    @contextmanager
+    def _listening(self, delivery: Delivery) -> Iterator[None]:
+        about = _key(delivery)
+        earlier = self._sent.get(about)
+        number = earlier[0] if earlier else self._journal().reserve()
+        logged: list[BaseException] = []
+        self._sent[about] = number, delivery, logged
+        if not self._alone:
+            yield
+            return
+        ear = _Ear(logged)
+        root = logging.getLogger()
+        root.addHandler(ear)
+        try:
+            yield
+        finally:
+            root.removeHandler(ear)
+
+    def of(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:
+        """Return what the event of an attempt has beyond its outcome.
+
+        ``began`` is the journal's number when it began, ``alone`` whether all that was recorded
+        since was caused by it. Of one that failed also ``sent``, ``sent_type`` and ``sent_headers``,
+        ``answer`` and ``answer_type``, ``logged`` (exceptions in words) and, of a 401 or 403,
+        ``signature`` (what was signed and what of it differs, a line each).
+        """
+        found = self._sent.pop(_key(delivery), None)
+        if found is None:
+            return {}
+        number, sent, logged = found
+        told: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
+        if outcome.delivered:
+            return told
+        told["sent"] = _text(sent.body)
+        told["sent_type"] = first(sent.headers, "Content-Type") or ""
+        told["sent_headers"] = _decisive(sent.headers)
+        if outcome.status is not None:
+            told["answer"] = _text(outcome.body)
+            told["answer_type"] = first(outcome.headers, "Content-Type") or ""
+        told["logged"] = [
+            raised_text(error, "logged") for error in logged if error is not outcome.exception
+        ]
+        if outcome.status in (401, 403):
+            told["signature"] = list(self._signature(sent))
+        return told
+
+    def forget(self) -> None:
+        """Drop what is under way."""
+        self._sent.clear()
+
+    def _signature(self, sent: Delivery) -> Iterator[str]:
+        signature = first(sent.headers, "Upstash-Signature") or next(
+            (value for name, value in sent.headers if name.lower().endswith("-signature")), None
+        )
+        signed, seen = published_text(sent.sub or sent.url), _as_served(sent.url)
+        if signature is None:
+            yield "the delivery was sent without a signature"
+            return
+        why = explain(signature, body=sent.body, keys=self._keys, at=self._now(), url=signed)
+        yield f"signed for {signed}"
+        yield f"signed body: {len(sent.body)} bytes, hash {body_hash(sent.body)[:12]}…"
+        if seen != signed:
+            yield f"the application was called at {seen}: another text than the signed URL"
+        if why is not None:
+            yield f"differs: {why}"
+            return
+        yield "what was sent verifies with this queue's keys, so what the application compared differs"
+        real = time.time() - self._now()
+        if abs(real) > 1:
+            yield f"time.time() of this process is {real:+.0f} s from the clock of the signature"
+        key = os.environ.get(_SETTING)
+        if key is None:
+            yield f"{_SETTING} is not set in this process (fakecloud_env sets it)"
+        elif key == self._keys.next:
+            yield f"{_SETTING} of this process is the queue's next key"
+        elif key != self._keys.current:
+            yield f"{_SETTING} of this process is another key than this queue's"
+        if _written_again(sent.body) not in (None, sent.body):
+            yield "read as JSON and written by json.dumps() again, the body has another hash"
+
+
+class _Ear(logging.Handler):
+    """Collects the exceptions that are logged."""
+
+    def __init__(self, heard: list[BaseException]) -> None:
+        super().__init__()
+        self._heard = heard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and error not in self._heard and len(self._heard) < 3:
+            self._heard.append(error)
+
+
+def _key(delivery: Delivery) -> tuple[str, str, int]:
+    return delivery.message_id, delivery.url, delivery.attempt
+
+
+def _text(body: bytes) -> str:
+    return body[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST]
+
+
+def _decisive(headers: Headers) -> list[list[str]]:
+    """The headers that the publisher chose."""
+    ours = ("upstash-", "user-agent", "content-type", "host", "content-length")
+    return [
+        [name, value]
+        for name, value in headers
+        if not name.lower().startswith(ours) and not name.lower().endswith("-signature")
+    ]
+
+
+def _as_served(url: str) -> str:
+    """The URL as a framework puts it together from ``Host`` and the path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return published_text(url)
+    host = parts.netloc.rpartition("@")[2]
+    query = f"?{parts.query}" if parts.query else ""
+    return published_text(f"{parts.scheme}://{host}{parts.path or '/'}{query}")
+
+
+def _written_again(body: bytes) -> bytes | None:
+    try:
+        return json.dumps(json.loads(body)).encode()
+    except (ValueError, RecursionError):
+        return None

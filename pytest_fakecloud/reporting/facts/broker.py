@@ -1,0 +1,119 @@
+"""Facts about groups: commits beyond the end, records twice, groups that began at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..bodies import parsed
+from ..summaries.summary import listed
+from .look import Fact, Look
+
+if TYPE_CHECKING:
+    from ...core.journal import Call
+
+__all__ = ["FACTS"]
+
+Place = tuple[str, str, int, int]
+
+
+def _consumed(look: Look, handle: Any) -> Iterator[tuple[Call, list[Place]]]:
+    """Each consume call that was answered, with what its group got."""
+    for call in look.calls_of(handle):
+        if call.route == "consume" and call.status == 200 and call.reached:
+            group = str(call.facts.get("group"))
+            yield (
+                call,
+                [(group, r["topic"], r["partition"], r["offset"]) for r in parsed(call.answer)],
+            )
+
+
+def beyond_the_end(look: Look) -> Iterator[Fact]:
+    """A commit of an offset that the log has not reached."""
+    for handle in look.handles("broker"):
+        for call in look.calls_of(handle):
+            body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
+            for item in body if isinstance(body, list) else [body] if body else ():
+                ends = look.scene.ends.get((handle.name, item["topic"]), ())
+                partition, offset = item["partition"], item["offset"]
+                if partition < len(ends) and offset > ends[partition]:
+                    yield Fact(
+                        f"{handle.name}: group {call.facts['group']} committed {offset} in "
+                        f"{item['topic']}-{partition}, whose log ends at {ends[partition]}",
+                        call.number,
+                    )
+
+
+def twice(look: Look) -> Iterator[Fact]:
+    """A record that one group got more than once."""
+    for handle in look.handles("broker"):
+        times: dict[Place, int] = {}
+        last: dict[Place, Call] = {}
+        for call, places in _consumed(look, handle):
+            for place in places:
+                times[place] = times.get(place, 0) + 1
+                last[place] = call
+        alike: dict[tuple[str, str, int, int, int], list[int]] = {}
+        for (group, topic, partition, offset), count in times.items():
+            if count > 1:
+                number = last[group, topic, partition, offset].number
+                alike.setdefault((group, topic, partition, count, number), []).append(offset)
+        for (group, topic, partition, count, number), offsets in alike.items():
+            places = listed([f"{topic}-{partition}@{offset}" for offset in offsets], 4)
+            yield Fact(f"{handle.name}: group {group} got {places} {count} times", number)
+
+
+def began_at_the_end(look: Look) -> Iterator[Fact]:
+    """A group without commits that began behind records it never got (reset to ``latest``)."""
+    for handle in look.handles("broker"):
+        got: dict[tuple[str, str, int], set[int]] = {}
+        first: dict[str, Call] = {}
+        for call, places in _consumed(look, handle):
+            first.setdefault(str(call.facts.get("group")), call)
+            for group, topic, partition, offset in places:
+                got.setdefault((group, topic, partition), set()).add(offset)
+        for name, call in first.items():
+            view = handle.group(name)
+            for member in view.members:
+                if member.config.auto_offset_reset != "latest":
+                    continue
+                for tp, position in member.position.items():
+                    seen = got.get((name, tp.topic, tp.partition), set())
+                    start = handle.topic(tp.topic).start_offsets[tp.partition]
+                    reached = min(seen, default=position)
+                    if tp in view.committed or reached is None or reached <= start:
+                        continue
+                    yield Fact(
+                        f"{handle.name}: group {name} began at the end of {tp.topic}-"
+                        f"{tp.partition} (auto.offset.reset is latest): {reached - start} earlier "
+                        f"record{'s' * (reached - start > 1)} never came to it",
+                        call.number,
+                    )
+
+
+def never_committed(look: Look) -> Iterator[Fact]:
+    """A group with automatic commits off that got records and committed nothing."""
+    for handle in look.handles("broker"):
+        counts: dict[str, int] = {}
+        last: dict[str, Call] = {}
+        for call, places in _consumed(look, handle):
+            for group, *_ in places:
+                counts[group] = counts.get(group, 0) + 1
+                last[group] = call
+        for name, count in counts.items():
+            view = handle.group(name)
+            off = view.members and not any(member.config.auto_commit for member in view.members)
+            if off and not view.committed:
+                yield Fact(
+                    f"{handle.name}: group {name} got {count} record{'s' * (count > 1)} and "
+                    "committed nothing (its automatic commits are off)",
+                    last[name].number,
+                )
+
+
+FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
+    beyond_the_end,
+    twice,
+    began_at_the_end,
+    never_committed,
+)

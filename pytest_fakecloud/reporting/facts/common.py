@@ -1,0 +1,71 @@
+"""Facts that hold for every service: refusals, faults that never fired, fakes nobody called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..summaries.summary import error_of
+from .look import Fact, Look
+
+if TYPE_CHECKING:
+    from ...core.journal import Call
+
+__all__ = ["FACTS"]
+
+SLEPT_S = 1.0
+"""How much real time, in seconds, a test waits before a clock that stands still is a fact."""
+_LINGERING = {"consume", "fetch", "chat", "subscribe", "monitor"}
+_BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
+             "WAIT", "DEBUG"}  # fmt: skip
+
+
+def went_on(look: Look) -> Iterator[Fact]:
+    """A 404 or 409 after which the application called the same fake again."""
+    for number, call in enumerate(look.calls):
+        if call.status not in (404, 409) or call.fault is not None or call.problem is not None:
+            continue
+        later = [one for one in look.calls[number + 1 :] if one.handle == call.handle]
+        if later:
+            yield Fact(
+                f"{call.handle} answered {error_of(call)} to {call.method} {call.path}, and "
+                f"{len(later)} call{'s' * (len(later) > 1)} came after it",
+                call.number,
+            )
+
+
+def uncalled(look: Look) -> Iterator[Fact]:
+    """A fake that nobody called, while others were called."""
+    if not look.entries:
+        return
+    for handle in look.cloud.handles:
+        if not len(handle.journal):
+            yield Fact(f"{handle.name}: nobody called it")
+
+
+def clock_stood_still(look: Look) -> Iterator[Fact]:
+    """Real time in which the process did nothing while the cloud's clock stood still."""
+    if look.idle_s is None or look.idle_s < SLEPT_S or look.cloud.clock.mode != "frozen":
+        return
+    # A call that waits for something to come takes its time in the fake.
+    if any(call.route in _LINGERING or _blocks(call) for call in look.calls):
+        return
+    if look.entries and len({entry.at_us for entry in look.entries}) == 1:
+        yield Fact(
+            f"the test waited {look.idle_s:.1f} s of real time while the frozen clock stood still; "
+            "fakecloud.clock.advance() moves it, sleeping does not"
+        )
+
+
+def _blocks(call: Call) -> bool:
+    lines = call.facts.get("words") or ()
+    return call.outcome != "answered" or any(
+        line[0].upper() in _BLOCKING or "BLOCK" in map(str.upper, line) for line in lines
+    )
+
+
+FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
+    went_on,
+    uncalled,
+    clock_stood_still,
+)

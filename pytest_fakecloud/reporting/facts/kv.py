@@ -1,0 +1,128 @@
+"""Facts about keys: locks that never expire, keys read under another name than they were written."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..bodies import parsed, shortened
+from ..summaries.kv import answer as told
+from .look import Fact, Look
+
+if TYPE_CHECKING:
+    from ...core.journal import Call
+
+__all__ = ["FACTS"]
+
+_HELD = re.compile(
+    r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
+)
+_EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
+_READS = {"GET", "HGET", "HGETALL", "LRANGE", "SMEMBERS", "ZRANGE", "EXISTS", "TTL", "JSON.GET"}
+_WRITES = {
+    "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
+    "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
+}  # fmt: skip
+NEAR = 0.8
+"""How alike, from 0 to 1, a key that was read and one that was written are to be named together."""
+
+
+def _commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
+    """Each command that was carried out, with its result."""
+    for call in look.calls_of(handle):
+        lines = call.facts.get("words")
+        if not isinstance(lines, list) or not call.reached or call.status != 200:
+            continue
+        body = parsed(call.answer)
+        answers = body if call.route in ("pipeline", "multi-exec") else [body]
+        if not isinstance(answers, list) or len(answers) != len(lines):
+            continue
+        for line, came in zip(lines, answers, strict=True):
+            if isinstance(came, dict) and "result" in came and "error" not in came:
+                yield call, [line[0].upper(), *line[1:]], came["result"]
+
+
+def never_expires(look: Look) -> Iterator[Fact]:
+    """A key with the name of a lock or of idempotency that was taken with NX and has no expiry."""
+    for handle in look.handles("kv"):
+        for call, line, result in _commands(look, handle):
+            options = {word.upper() for word in line[3:]}
+            by_set = line[0] == "SET" and "NX" in options and not options & _EXPIRING
+            if not (by_set or line[0] == "SETNX") or len(line) < 3 or result in (None, 0):
+                continue
+            if _HELD.search(line[1]) and handle.ttl(line[1]) == -1:
+                yield Fact(
+                    f"{handle.name}: {shortened(line[1])} was taken with NX and never expires "
+                    "(no EX or PX came with it)",
+                    call.number,
+                )
+
+
+def other_name(look: Look) -> Iterator[Fact]:
+    """A key that was read and never written, beside one like it that was written and never read."""
+    for handle in look.handles("kv"):
+        read: dict[str, Call] = {}
+        written: dict[str, Call] = {}
+        for call, line, _ in _commands(look, handle):
+            names = read if line[0] in _READS else written if line[0] in _WRITES else None
+            if names is not None and len(line) > 1:
+                names.setdefault(line[1], call)
+        present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
+        unread = [key for key in written if key not in read]
+        for key, call in read.items():
+            if key in written or key in present:
+                continue
+            near = difflib.get_close_matches(key, unread, 1, NEAR)
+            # Numbers tell one thing from another: those are names of two things.
+            if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
+                yield Fact(
+                    f"{handle.name}: {shortened(key)} was read and nobody wrote it; "
+                    f"{shortened(near[0])} was written and nobody read it",
+                    call.number,
+                )
+
+
+def read_only(look: Look) -> Iterator[Fact]:
+    """A write that came with the read-only token."""
+    for service in ("kv", "vector", "queue"):
+        for handle in look.handles(service):
+            token = getattr(handle, "read_only_token", None)
+            for call in look.calls_of(handle) if token else ():
+                refused = call.status in (400, 401, 403) and call.fault is None
+                if refused and call.header("Authorization") == f"Bearer {token}":
+                    names = call.facts.get("command") or call.route
+                    what = names[0] if isinstance(names, list) and names else names
+                    yield Fact(
+                        f"{handle.name}: {what} came with the read-only token and was refused",
+                        call.number,
+                    )
+
+
+def held_by_other(look: Look) -> Iterator[Fact]:
+    """A lock that was let go by DEL while another value than the deleter's stood in it."""
+    for handle in look.handles("kv"):
+        taken: dict[str, list[str]] = {}
+        for call, line, result in _commands(look, handle):
+            if line[0] == "SET" and "NX" in {word.upper() for word in line[3:]}:
+                if result is not None:
+                    taken.setdefault(line[1], []).append(line[2])
+            elif line[0] == "DEL":
+                for key in line[1:]:
+                    holders = taken.get(key, [])
+                    if len(set(holders)) > 1 and result:
+                        yield Fact(
+                            f"{handle.name}: {shortened(key)} was deleted while it held "
+                            f"{told(holders[-1], False)}; it had been {told(holders[0], False)} "
+                            "before and expired",
+                            call.number,
+                        )
+
+
+FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
+    never_expires,
+    other_name,
+    read_only,
+    held_by_other,
+)

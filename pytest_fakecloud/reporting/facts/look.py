@@ -1,0 +1,50 @@
+"""What a fact is, and what it may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ...core.journal import Call, Event
+from ..summaries import Scene
+
+if TYPE_CHECKING:
+    from ...fakes import Fakes
+
+__all__ = ["Fact", "Look"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One sentence, and the number of the journal's entry that it is about (0: of none)."""
+
+    text: str
+    number: int = 0
+
+
+class Look:
+    """One cloud as the facts see it: its open handles, and its journal by service."""
+
+    def __init__(self, cloud: Fakes, scene: Scene, idle_s: float | None = None) -> None:
+        self.cloud = cloud
+        self.scene = scene
+        self.idle_s = idle_s
+        self.entries = list(cloud.journal.entries)
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """All calls, oldest first."""
+        return [entry for entry in self.entries if isinstance(entry, Call)]
+
+    def handles(self, service: str) -> list[Any]:
+        """The open handles of one service."""
+        return [handle for handle in self.cloud.handles if handle.service == service]
+
+    def calls_of(self, handle: Any) -> list[Call]:
+        """The calls that one handle got, oldest first."""
+        return [call for call in self.calls if call.handle == handle.name]
+
+    def events(self, kind: str) -> list[Event]:
+        """The events of one kind, oldest first."""
+        return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]

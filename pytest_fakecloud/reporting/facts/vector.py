@@ -1,0 +1,94 @@
+"""Facts about queries: what a filter refused and why, and namespaces that are empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ServiceError
+from ...vector.filter.explain import why_not
+from ..bodies import compact, parsed, shortened
+from .look import Fact, Look
+
+if TYPE_CHECKING:
+    from ...core.journal import Call
+
+__all__ = ["FACTS"]
+
+_QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
+
+
+def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], list[Any], str]]:
+    """Each query that was carried out, with its hits and its namespace."""
+    for call in look.calls_of(handle):
+        if call.route not in _QUERIES or not call.reached or call.status != 200:
+            continue
+        body, answer = parsed(call.body), parsed(call.answer)
+        items = body if isinstance(body, list) else [body]
+        found = answer["result"]
+        found = found.get("scores", []) if isinstance(found, dict) else found
+        lists = found if len(items) > 1 else [found]
+        for item, hits in zip(items, lists, strict=False):
+            yield call, item, hits, str(call.facts.get("namespace") or "")
+
+
+def refused_candidates(look: Look) -> Iterator[Fact]:
+    """A record that a filter refused, and why, where a query found fewer than it asked for."""
+    for handle in look.handles("vector"):
+        for call, item, hits, namespace in _queries(look, handle):
+            text = item.get("filter")
+            if not text or hits or namespace not in handle.namespaces():
+                continue
+            for record in handle.vectors(namespace=namespace)[:1]:
+                try:
+                    why = why_not(text, record.get("metadata"))
+                except ServiceError:
+                    continue
+                if why is not None:
+                    yield Fact(
+                        f"{handle.name}: the filter refused {shortened(str(record['id']))}: {why}",
+                        call.number,
+                    )
+
+
+def empty_namespace(look: Look) -> Iterator[Fact]:
+    """A query in a namespace without vectors, while another one has some."""
+    for handle in look.handles("vector"):
+        spaces = handle.engine.info().namespaces
+        full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
+        for call, _, hits, namespace in _queries(look, handle):
+            if hits or not full or namespace in full or _pending(spaces, namespace):
+                continue
+            others = ", ".join(f"{_name(name)} has {count}" for name, count in full.items())
+            yield Fact(f"{handle.name}: {_name(namespace)} has no vectors; {others}", call.number)
+
+
+def _pending(spaces: Any, namespace: str) -> bool:
+    return namespace in spaces and bool(spaces[namespace].pending_vector_count)
+
+
+def _name(namespace: str) -> str:
+    return f"namespace {compact(namespace)}" if namespace else "the default namespace"
+
+
+def without_metadata(look: Look) -> Iterator[Fact]:
+    """A query that found records with metadata and did not ask for it."""
+    for handle in look.handles("vector"):
+        for call, item, hits, namespace in _queries(look, handle):
+            if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
+                continue
+            ids = {str(hit["id"]) for hit in hits}
+            known = handle.vectors(namespace=namespace)
+            if any(str(one["id"]) in ids and one.get("metadata") for one in known):
+                yield Fact(
+                    f"{handle.name}: the query did not ask for metadata (includeMetadata), so its "
+                    "hits have none",
+                    call.number,
+                )
+
+
+FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
+    refused_candidates,
+    empty_namespace,
+    without_metadata,
+)

@@ -1,0 +1,385 @@
+"""What happened on all fakes of a cloud, as rows in the order in which one thing caused another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+from ..core.errors import shown, telling
+from ..core.journal import Call, Entry, Event
+from .bodies import printable, readable, shortened
+from .masking import Mask, hides_words
+from .summaries import Scene, Summary, summarise
+from .summaries.summary import error_of
+
+if TYPE_CHECKING:
+    from ..fakes import Fakes
+
+__all__ = ["CLIENT", "Row", "parts_of", "rows", "scene_of"]
+
+CLIENT = "client"
+"""The lane of whoever calls the fakes."""
+_IDS = ("message_id", "about")
+EXCERPT = 400
+"""The longest body, in characters, that stands in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that happened: an arrow from a lane to another, or a note in one lane.
+
+    ``what`` names it in a few words, ``detail`` is more of it where there is room, ``answer`` what
+    came back (empty for notes), ``fault`` what was done on purpose, ``note`` a diagnosis, ``below``
+    the lines that explain it; ``sent`` and ``got`` are the whole texts of both ways. ``began`` is its
+    place among all numbers, ``depth`` how many rows it stands below, ``script`` a text that many
+    rows share. ``kind`` is the same for rows of one kind, ``consumer`` the group and instance it is of,
+    ``also`` the number of the attempt that a call came with.
+    """
+
+    number: int
+    at_us: int
+    source: str
+    target: str
+    what: str
+    answer: str
+    ok: bool
+    detail: str = ""
+    fault: str = ""
+    note: str = ""
+    sent: str = ""
+    got: str = ""
+    began: int = 0
+    depth: int = 0
+    below: tuple[str, ...] = ()
+    script: tuple[str, str] | None = None
+    kind: str = ""
+    consumer: tuple[str, str] = ("", "")
+    also: int = 0
+
+
+def rows(cloud: Fakes, entries: Iterable[Entry] | None = None) -> list[Row]:
+    """The journal of a cloud as rows, secrets masked.
+
+    An attempt that reached one of the cloud's own fakes is one row and not two: what its receiver
+    recorded, coming from the queue. A row stands where it began, below what caused it.
+    """
+    mask = Mask(cloud)
+    source = list(cloud.journal.entries if entries is None else entries)
+    homes = {url: name for name, (_, url) in cloud.gone.homes.items()}
+    homes.update((handle.url, handle.name) for handle in cloud.handles)
+    attempts = _attempts_of_calls(source)
+    received = {id(attempt) for attempt in attempts.values()}
+    # Of some entries only, as a console asks for them one by one, nothing is looked up.
+    scene = scene_of(cloud if entries is None else None, source)
+    found: list[tuple[Row, int]] = []
+    for entry in source:
+        if id(entry) in received:
+            continue
+        # One entry that cannot be told must not take the others along.
+        failures: list[str] = []
+        with telling("this entry cannot be told", failures.append):
+            if isinstance(entry, Call):
+                attempt = attempts.get(id(entry))
+                row = _call_row(entry, mask, scene, attempt)
+            else:
+                attempt = entry
+                row = _event_row(entry, mask, homes, scene)
+            found.append((row, _ended(attempt)))
+        for text in map(mask.text, failures):
+            lane, number = entry.handle, entry.number
+            row = Row(number, entry.at_us, lane, lane, text, "", False, began=number)
+            found.append((row, 0))
+    return _below_their_causes(found)
+
+
+def parts_of(url: str) -> SplitResult:
+    """A URL taken apart; all of it is the path where it is none that ``urlsplit`` takes."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", url, "", "")
+
+
+def scene_of(cloud: Fakes | None, entries: Sequence[Entry]) -> Scene:
+    """What the summaries may look up in a cloud, if any.
+
+    A handle that cannot be asked has nothing to tell.
+    """
+    scene = Scene()
+    ids: set[str] = set()
+    ends: dict[tuple[str, str], list[int]] = {}
+    for entry in entries:
+        if isinstance(entry, Event) and "message_id" in entry.data:
+            ids.update(str(entry.data[name]) for name in _IDS if entry.data.get(name))
+    for handle in cloud.handles if cloud is not None else ():
+        with telling("", lambda line: None):
+            if handle.service == "queue":
+                for message in handle.messages():  # type: ignore[attr-defined]
+                    ids.add(message.id)
+                    scene.published[message.id] = f"{message.created:%H:%M:%S}"
+            elif handle.service == "broker":
+                for topic in handle.topics():  # type: ignore[attr-defined]
+                    view = handle.topic(topic)  # type: ignore[attr-defined]
+                    ends[handle.name, topic] = view.end_offsets
+    scene.ids = _short(ids)
+    scene.ends = ends
+    return scene
+
+
+def _short(ids: Iterable[str]) -> dict[str, str]:
+    """Each id by its beginning, as long as all of them need to differ."""
+    whole = sorted(ids)
+    length = 8
+    while length < max(map(len, whole), default=0) and len({one[:length] for one in whole}) < len(
+        whole
+    ):
+        length += 2
+    return {one: one[:length] for one in whole}
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def _ended(attempt: Event | None) -> int:
+    """Up to which number all was caused by this attempt; 0 where nobody knows."""
+    if attempt is None or not attempt.data.get("alone"):
+        return 0
+    return attempt.number
+
+
+def _below_their_causes(found: list[tuple[Row, int]]) -> list[Row]:
+    found.sort(key=lambda one: one[0].began)
+    open_until: list[int] = []
+    ordered = []
+    caller: Row | None = None
+    for row, until in found:
+        while open_until and open_until[-1] < row.began:
+            open_until.pop()
+        depth = len(open_until)
+        if row.source != row.target:
+            caller = row
+        elif caller is not None and _follows(row, caller):
+            depth += 1
+        ordered.append(replace(row, depth=depth) if depth else row)
+        if until > row.began:
+            open_until.append(until)
+    return ordered
+
+
+_FOLLOWING = {
+    "consume": ("join", "rebalance joined"),
+    "commit": ("commit",),
+    "delete-consumer": ("leave", "rebalance left"),
+}
+"""What a broker does at once, and only then, because of a call; a rebalance by its reason."""
+
+
+def _follows(event: Row, call: Row) -> bool:
+    """Whether a group did this because one of its own has just called."""
+    route = call.kind.split(" ")[1]
+    return (
+        event.target == call.target
+        and event.at_us == call.at_us
+        and event.consumer == call.consumer
+        and event.kind.partition(" ")[2] in _FOLLOWING.get(route, ())
+    )
+
+
+def _consumer(data: Mapping[str, Any]) -> tuple[str, str]:
+    """The group and the instance that a call came from, or that an event is about."""
+    instance = data.get("instance") or str(data.get("reason", "")).partition(" ")[0]
+    return str(data.get("group") or ""), str(instance or "")
+
+
+def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
+    """The attempt behind each call that a queue of this cloud made, by the call's identity."""
+    waiting: dict[tuple[str | None, str], list[Call]] = {}
+    found = {}
+    for entry in entries:
+        if isinstance(entry, Call):
+            message = entry.header("Upstash-Message-Id")
+            if message is not None:
+                waiting.setdefault((message, entry.target), []).append(entry)
+        elif entry.kind == "attempt":
+            parts = parts_of(str(entry.data.get("url", "")))
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            calls = waiting.get((entry.data.get("message_id"), target))
+            if calls:
+                found[id(calls.pop())] = entry
+    return found
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def _call_row(call: Call, mask: Mask, scene: Scene, attempt: Event | None = None) -> Row:
+    method = f"{call.method} {mask.target(call)}"
+    body = mask.body(call)
+    scene.hidden = hides_words(call)
+    told = mask.call(call)
+    summary = summarise(told, scene)
+    what, detail = (summary.what, "") if summary else (method, _excerpt(body, call, mask))
+    if attempt is not None:
+        what = f"{_attempt(attempt, scene)} {what}"
+    ok = call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed")
+    return Row(
+        call.number,
+        call.at_us,
+        CLIENT if attempt is None else attempt.handle,
+        call.handle,
+        mask.text(what),
+        mask.text(_answer(told, summary)),
+        ok,
+        detail,
+        call.fault or ("" if attempt is None else str(attempt.data.get("fault") or "")),
+        "" if call.problem == "bug" else mask.text(call.note),
+        _message(method, call.headers, body, mask),
+        _message(_status(call), call.answer_headers, call.answer, mask),
+        call.number if attempt is None else min(call.number, _began(attempt)),
+        0,
+        tuple(map(mask.text, summary.below)) if summary else (),
+        (summary.script[0], mask.text(summary.script[1])) if summary and summary.script else None,
+        f"{call.handle} {call.route} {_first_word(what) if call.service == 'kv' else ''}",
+        _consumer(told.facts),
+        0 if attempt is None else attempt.number,
+    )
+
+
+def _first_word(what: str) -> str:
+    return what.partition(" ")[0]
+
+
+def _answer(call: Call, summary: Summary | None) -> str:
+    if call.status is None:
+        return call.outcome
+    ending = "" if call.outcome == "answered" else f" {call.outcome}"
+    wrong = error_of(call)
+    if wrong:
+        wrong = shortened(wrong, EXCERPT)
+        return f"{wrong.partition(' ')[0]}{ending} {wrong.partition(' ')[2]}".strip()
+    if summary is not None and summary.answer:
+        return f"{summary.answer}{ending and f' ({call.status}{ending})'}"
+    body = call.answer if isinstance(call.answer, bytes) else b""
+    kind = next((v for n, v in call.answer_headers if n.lower() == "content-type"), "")
+    return f"{call.status}{ending} {shortened(readable(body, kind), EXCERPT)}".strip()
+
+
+def _excerpt(body: bytes | str, call: Call, mask: Mask) -> str:
+    # A credential is taken out before it can be cut in two, when nobody would know it any more.
+    text = mask.text(readable(body[: 10 * EXCERPT], call.header("Content-Type") or ""))
+    return shortened(text, EXCERPT)
+
+
+def _status(call: Call) -> str:
+    if call.status is None:
+        return call.outcome
+    try:
+        phrase = HTTPStatus(call.status).phrase
+    except ValueError:
+        phrase = ""
+    ending = "" if call.outcome == "answered" else f" ({call.outcome})"
+    return f"{call.status} {phrase}".strip() + ending
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def _began(event: Event) -> int:
+    began = event.data.get("began")
+    return began if isinstance(began, int) else event.number
+
+
+def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) -> Row:
+    internal = ("began", "alone")
+    data = {k: v for k, v in event.data.items() if v is not None and k not in internal}
+    trace = str(data.pop("traceback", ""))
+    details = json.dumps(data, indent=2, default=shown, ensure_ascii=False) if data else ""
+    details += f"\n\n{trace}" if trace else ""
+    target, what, answer, ok = event.handle, f"{event.kind}: {event.text}", "", True
+    below: tuple[str, ...] = ()
+    if event.kind == "attempt" and "url" in data:
+        head, arrow, tail = event.text.rpartition(" -> ")
+        parts = parts_of(str(data["url"]))
+        origin = f"{parts.scheme}://{parts.netloc}"
+        target = homes.get(origin, str(data["url"]))
+        method = head.split(" ")[2] if arrow else ""
+        what = f"{_attempt(event, scene)} {method} {data['url']}"
+        answer = tail if arrow else ""
+        ok = isinstance(data.get("status"), int) and 200 <= data["status"] < 300
+        below = tuple(map(mask.text, _exchange(data, mask)))
+    return Row(
+        event.number,
+        event.at_us,
+        event.handle,
+        mask.text(target),
+        mask.text(what),
+        mask.text(answer),
+        ok,
+        "",
+        str(data.get("fault", "") or ""),
+        mask.text(str(data.get("note", "") or "")),
+        mask.text(printable(details)),
+        "",
+        _began(event),
+        0,
+        below,
+        None,
+        f"{event.handle} {event.kind} {str(data.get('reason', '')).rpartition(' ')[2]}".strip(),
+        _consumer(event.data) if event.service == "broker" else ("", ""),
+    )
+
+
+def _attempt(event: Event, scene: Scene) -> str:
+    kind = str(event.data.get("message_kind", "message"))
+    name = "attempt" if kind == "message" else kind.replace("_", " ")
+    about = scene.short(event.data["message_id"]) if "message_id" in event.data else ""
+    told = f"{name} {event.data.get('number', '')} {about and f'of {about}'}".strip()
+    source = event.data.get("about")
+    return f"{told} about {scene.short(source)}" if source else told
+
+
+def _exchange(data: dict[str, Any], mask: Mask) -> Iterable[str]:
+    """What an attempt that failed was sent and answered, and what was logged meanwhile."""
+    headers = [
+        f"{name}: {mask.header(name, value)}" for name, value in data.get("sent_headers", ())
+    ]
+    sent = _told(data, "sent", mask)
+    if sent or headers:
+        yield f"sent {'; '.join([sent or 'no body', *headers])}"
+    if "answer" in data:
+        answered = _told(data, "answer", mask)
+        if answered:
+            yield f"answered {answered}"
+    yield from data.get("logged") or ()
+    yield from data.get("signature") or ()
+
+
+def _told(data: dict[str, Any], name: str, mask: Mask) -> str:
+    kind = str(data.get(f"{name}_type") or "")
+    return shortened(readable(mask.text(str(data.get(name) or "")), kind), EXCERPT)
+
+
+# -- whole texts -----------------------------------------------------------------------------------
+
+
+def _message(
+    first: str, headers: Sequence[tuple[str, str]], body: bytes | str | Any, mask: Mask
+) -> str:
+    lines = [first]
+    lines += [f"{name}: {mask.header(name, value)}" for name, value in headers]
+    if isinstance(body, bytes | str) and body:
+        lines += ["", _pretty(body, mask) if isinstance(body, bytes) else mask.text(body)]
+    return "\n".join(lines)
+
+
+def _pretty(body: bytes, mask: Mask) -> str:
+    try:
+        return mask.text(printable(json.dumps(json.loads(body), indent=2, ensure_ascii=False)))
+    except (ValueError, RecursionError):
+        # As with an excerpt: first hidden, then cut.
+        text = mask.text(body[:21_000].decode("utf-8", "replace"))[:20_000]
+        return text if len(body) <= 20_000 else f"{text}\n… {len(body) - 20_000} more bytes"

@@ -1,0 +1,106 @@
+"""Commands with their arguments; scripts by their hash, and what a pipeline holds below it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..bodies import compact, parsed, plain, scalar, shortened
+from .summary import Scene, Summary, envelope, worked
+
+if TYPE_CHECKING:
+    from ...core.journal import Call
+
+__all__ = ["summary"]
+
+PIPELINED = 12
+"""How many commands of a pipeline are shown; of those that failed, all."""
+_SEVERAL = ("pipeline", "multi-exec")
+_SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
+
+
+def summary(call: Call, scene: Scene) -> Summary | None:
+    """A command, or several."""
+    lines = call.facts.get("words")
+    if not isinstance(lines, list) or not lines:
+        return None
+    if scene.hidden:
+        lines = [[line[0], "***"] for line in lines]
+    if call.route in _SEVERAL:
+        return _several(call, lines)
+    what, script = command(lines[0])
+    if not worked(call):
+        return Summary(what, "", (), script)
+    return Summary(what, answer(envelope(call), _decodes(call)), (), script)
+
+
+def _several(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
+    answers = parsed(call.answer) if worked(call) else None
+    if not isinstance(answers, list) or len(answers) != len(lines):
+        answers = []
+    shown, script, errors, left = [], None, 0, 0
+    for number, line in enumerate(lines):
+        what, one = command(line)
+        script = script or one
+        came = answers[number] if answers else None
+        failed = isinstance(came, dict) and "error" in came
+        errors += failed
+        if number >= PIPELINED and not failed:
+            left += 1
+            continue
+        told = ""
+        if isinstance(came, dict):
+            told = scalar(came["error"]) if failed else answer(came.get("result"), _decodes(call))
+        shown.append(f"{what} <-- {told}" if came is not None else what)
+    if left:
+        shown.append(f"and {left} more")
+    told = f"{len(answers)} answers"
+    if errors:
+        told += f", {errors} of them an error" if errors == 1 else f", {errors} of them errors"
+    return Summary(f"{call.route} of {len(lines)}", told if answers else "", shown, script)
+
+
+def _decodes(call: Call) -> bool:
+    return call.facts.get("encoding") == "base64"
+
+
+def command(line: Sequence[str]) -> tuple[str, tuple[str, str] | None]:
+    """A command in one line, and the script in it by its short hash."""
+    # A client of the REST face may write commands in any case; their names stand out in capitals.
+    name = line[0].upper()
+    if name in _SCRIPTS and len(line) > 2 and line[2].isdigit():
+        sha = line[1].lower()
+        script = None
+        if not name.startswith("EVALSHA"):
+            sha = hashlib.sha1(line[1].encode("utf-8", "surrogatepass"), usedforsecurity=False)
+            sha = sha.hexdigest()
+            script = sha[:8], line[1]
+        keys = int(line[2])
+        words = [name, sha[:8]]
+        words += ["KEYS", *map(word, line[3 : 3 + keys])] if keys else []
+        words += ["ARGV", *map(word, line[3 + keys :])] if line[3 + keys :] else []
+        return " ".join(words), script
+    return " ".join([name, *map(word, line[1:])]), None
+
+
+def word(text: str) -> str:
+    """An argument: in quotes where it is empty or has white space and is no JSON."""
+    if text[:1] in ("{", "[") and isinstance(parsed(text), dict | list):
+        return shortened(" ".join(text.split()), 80)
+    if not text or text != "".join(text.split()):
+        return compact(shortened(text))
+    return shortened(text)
+
+
+def answer(value: Any, decodes: bool) -> str:
+    """The result of a command; Base64 is decoded where the client asked for it."""
+    return scalar(_plain(value) if decodes else value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return plain(value) if isinstance(value, str) else value

@@ -1,0 +1,107 @@
+"""What was published where and with which settings; callbacks decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.timeparse import to_datetime
+from ..bodies import compact, decoded, parsed, readable, shortened
+from .summary import Scene, Summary, listed, worked
+
+if TYPE_CHECKING:
+    from ...core.journal import Call
+
+__all__ = ["callback", "summary"]
+
+_SETTINGS = {
+    "delay": "delay", "not-before": "not before", "retries": "retries",
+    "retry-delay": "retry delay", "timeout": "timeout", "deduplication-id": "dedup",
+    "content-based-deduplication": "content-based dedup", "callback": "callback",
+    "failure-callback": "failure callback", "cron": "cron", "schedule-id": "schedule",
+    "flow-control-key": "flow key", "flow-control-value": "flow", "label": "label",
+    "queue-name": "queue",
+}  # fmt: skip
+"""The settings of a publish request that decide what happens, in few words."""
+
+
+def summary(call: Call, scene: Scene) -> Summary | None:
+    """A publish request, alone or in a batch; None for all else."""
+    if call.route == "batch":
+        items = parsed(call.body)
+        shown = [
+            " ".join(
+                [
+                    _method(item.get("headers") or {}),
+                    str(item["destination"]),
+                    shortened(readable(item.get("body") or ""), 60),
+                    *_settings((item.get("headers") or {}).items()),
+                ]
+            )
+            for item in items
+        ]
+        return Summary(f"batch of {len(items)}", _accepted(call, scene), shown)
+    destination = call.facts.get("url")
+    if not isinstance(destination, str):
+        return None
+    verb = call.path.strip("/").split("/")[1]
+    if verb == "enqueue":
+        verb = f"enqueue on {call.facts.get('queue')}:"
+    body = shortened(readable(call.body, call.header("Content-Type") or ""), 120)
+    settings = ", ".join(_settings(call.headers))
+    method = _method(dict(call.headers))
+    parts = [verb, method, destination, body, f"({settings})" if settings else ""]
+    return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
+
+
+def _method(headers: Mapping[str, Any]) -> str:
+    lower = {name.lower(): value for name, value in headers.items()}
+    return str(lower.get("upstash-method", "POST"))
+
+
+def _settings(headers: Iterable[tuple[str, Any]]) -> Iterable[str]:
+    for name, value in headers:
+        setting = name.lower().removeprefix("upstash-")
+        if name.lower().startswith("upstash-") and setting in _SETTINGS:
+            yield f"{_SETTINGS[setting]} {value}"
+
+
+def _accepted(call: Call, scene: Scene) -> str:
+    if not worked(call):
+        return ""
+    found = parsed(call.answer)
+    answers = found if isinstance(found, list) else [found]
+    at = f"{to_datetime(call.at_us):%H:%M:%S}"
+    told = []
+    for one in answers:
+        one = one[0] if isinstance(one, list) and len(one) == 1 else one
+        if "scheduleId" in one:
+            told.append(f"schedule {one['scheduleId']}")
+            continue
+        message = one["messageId"]
+        if one.get("deduplicated"):
+            first = scene.published.get(message)
+            since = f" at {first}" if first else ""
+            told.append(f"{call.status} deduplicated, the same as {scene.short(message)}{since}")
+        else:
+            scene.published.setdefault(message, at)
+            told.append(scene.short(message))
+    return listed(told)
+
+
+def callback(call: Call, scene: Scene) -> Summary | None:
+    """What the queue tells of a message, with the answer and the body it is about."""
+    body = parsed(call.body)
+    if not isinstance(body, dict) or "sourceMessageId" not in body:
+        return None
+    about: dict[str, Any] = decoded(body)
+    what = (
+        f"{call.method} {call.path}: "
+        f"status {about.get('status')}, retried {about.get('retried')} of {about.get('maxRetries')}"
+    )
+    below = [
+        f"{word} {shortened(value if isinstance(value, str) else compact(value), 120)}"
+        for word, name in (("answered", "body"), ("published", "sourceBody"))
+        if (value := about.get(name)) not in (None, "")
+    ]
+    return Summary(what, "", below)

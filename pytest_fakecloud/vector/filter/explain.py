@@ -1,0 +1,59 @@
+"""Why a filter refuses a record: the first condition that does not hold, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .predicate import MISSING, getter, predicate
+from .syntax import And, Compare, Contains, Expression, Glob, HasField, In, Literal, Or, parse
+
+__all__ = ["why_not"]
+
+
+def why_not(text: str, metadata: Mapping[str, Any] | None) -> str | None:
+    """Return why a filter refuses this metadata, or None where it takes it.
+
+    Raises ``VectorError`` 400 for a filter that cannot be parsed.
+    """
+    return _why_not(parse(text), metadata)
+
+
+def _why_not(expression: Expression, metadata: Mapping[str, Any] | None) -> str | None:
+    if predicate(expression)(metadata):
+        return None
+    if isinstance(expression, And):
+        return next(filter(None, (_why_not(one, metadata) for one in expression.terms)), None)
+    if isinstance(expression, Or):
+        reasons = (_why_not(one, metadata) for one in expression.terms)
+        return ", and ".join(filter(None, reasons))
+    path = expression.path
+    get = getter(path)
+    value = MISSING if get is None else get(metadata)
+    if isinstance(expression, HasField):
+        return f"{path} is {'there' if expression.negated else 'absent'}"
+    if value is MISSING:
+        names = ", ".join(sorted(metadata or ())) or "none"
+        return f"{path} is absent (there are: {names})"
+    return f"{path} is {_typed(value)}, {_asked(expression)}"
+
+
+def _asked(expression: Compare | In | Glob | Contains) -> str:
+    if isinstance(expression, In):
+        within = ", ".join(map(_typed, expression.literals))
+        return f"{'excluded by' if expression.negated else 'looked for among'} {within}"
+    if isinstance(expression, Glob):
+        return f"compared with the pattern {json.dumps(expression.pattern)}"
+    if isinstance(expression, Contains):
+        return f"looked into for {_typed(expression.literal)}"
+    sign = "" if expression.operator == "=" else f" by {expression.operator}"
+    return f"compared{sign} with {_typed(expression.literal)}"
+
+
+def _typed(value: Literal | Any) -> str:
+    kinds = {bool: "the boolean", int: "the number", float: "the number", str: "text"}
+    kind = kinds.get(type(value), "the array" if isinstance(value, list) else "the object")
+    if value is None:
+        return "null"
+    return f"{kind} {json.dumps(value, ensure_ascii=False)}"

@@ -1,0 +1,57 @@
+"""Bugs planted in small applications, and the whole report that each of them gets.
+
+Each file of ``bugs/`` is an application with a mistake in it and the test that finds it; the text
+beside it is what the report shows. ``FAKECLOUD_WRITE_REPORTS=1`` writes the texts anew, to be read
+before they are committed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ...harness import Run
+
+BUGS = Path(__file__).parent / "bugs"
+NAMES = sorted(path.stem for path in BUGS.glob("*.py"))
+HEAD = "--- fakecloud ---"
+
+
+def report(output: list[str]) -> str:
+    """The section of the failing test, with what differs from run to run made the same."""
+    start = next(number for number, line in enumerate(output) if HEAD in line) + 1
+    end = next(
+        number
+        for number, line in enumerate(output[start:], start)
+        if re.match(r"[-=]{3,} .* [-=]{3,}$", line)
+    )
+    text = "\n".join(output[start:end]) + "\n"
+    ports = dict.fromkeys(re.findall(r"127\.0\.0\.1:(\d+)", text))
+    for number, port in enumerate(ports, 1):
+        text = text.replace(port, f"{number}0000")
+    return text
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
+    result = run(source)
+    # An application that leaves its client open is not what is looked at.
+    gc.collect()
+    result.assert_outcomes(failed=1)
+    found = report(result.outlines)
+    expected = BUGS / f"{name}.txt"
+    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
+        expected.write_text(found, encoding="utf-8")
+    assert found == expected.read_text(encoding="utf-8")
+
+
+def test_there_are_at_least_twenty() -> None:
+    assert len(NAMES) >= 20
