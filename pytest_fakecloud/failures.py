@@ -117,6 +117,7 @@ async def every_failure_async(
     check: Callable[[], object] | None = None,
 ) -> Failures:
     """``every_failure`` for code that is awaited; ``run`` and ``check`` may be of either kind."""
+    __tracebackhide__ = True
     plan = _plan(cloud, run, services, faults, status, check)
     error: Exception | None = None
     try:
@@ -142,6 +143,7 @@ _Plan = Generator[Callable[[], object], "Exception | None", Failures]
 
 
 def _driven(plan: _Plan) -> Failures:
+    __tracebackhide__ = True
     error: Exception | None
     try:
         step = next(plan)
@@ -170,6 +172,7 @@ def _plan(
     status: int,
     check: Callable[[], object] | None,
 ) -> _Plan:
+    __tracebackhide__ = True
     faults = cast("Sequence[FailureName]", _names("faults", faults))
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
@@ -234,6 +237,7 @@ def _one(
             armed.append(handle.faults.lose_answer(when=is_the_one))
         # The last round finds no call left to fail; that is no forgotten fault.
         armed[-1].must_fire = False
+    began = handles[0].journal.reserve()
     try:
         exception = yield run
     finally:
@@ -248,7 +252,12 @@ def _one(
             broken = error
         elif error is not None:
             raise error
-    return Failure(number, fault, hit[0], exception, broken)
+    failure = Failure(number, fault, hit[0], exception, broken)
+    # For reports: all that happened since was this run.
+    handles[0].journal.add_event(
+        "run", shown(failure)[1:-1], began=began, alone=True, held=failure.held
+    )
+    return failure
 
 
 def _names(what: str, given: str | Iterable[str]) -> list[str]:

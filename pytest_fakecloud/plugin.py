@@ -329,7 +329,9 @@ def _told(
             lines += hints(cloud, call.excinfo.value)
             if not lines and call.when == "call" and cloud is run.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
-                lines += suspicions(cloud, getattr(item, "fixturenames", ()), known)
+                lines += suspicions(
+                    cloud, getattr(item, "fixturenames", ()), known, call.excinfo.value
+                )
     with telling(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns
         lines.append(

@@ -52,7 +52,7 @@ class Hub:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._mounts: set[Mount] = set()
-        self._ports = PortAllocator()
+        self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
         self._wakes = False
         self._wake: socket.socket | None = None
@@ -138,7 +138,7 @@ class Hub:
 
     def _bind_next(self, sock: socket.socket, host: str) -> int:
         with self._lock:
-            for port in self._ports:
+            for port in self.ports:
                 try:
                     sock.bind((host, port))
                     return port

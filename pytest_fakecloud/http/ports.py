@@ -25,7 +25,7 @@ class PortAllocator:
         best = max(below, above, key=len)
         # A system whose ephemeral range is nearly everything leaves no room: share it.
         self.ports = best if len(best) >= 1024 else range(self.LOWEST, self.HIGHEST + 1)
-        self._next = random.SystemRandom().randrange(len(self.ports))
+        self._first = self._next = random.SystemRandom().randrange(len(self.ports))
 
     def __iter__(self) -> Iterator[int]:
         """Candidates for one bind: each port of the range once, going on where the last one ended."""
@@ -33,6 +33,14 @@ class PortAllocator:
             port = self.ports[self._next]
             self._next = (self._next + 1) % len(self.ports)
             yield port
+
+    def has_given(self, port: int) -> bool:
+        """Whether a port was a candidate before; all are once the whole range has been used."""
+        if port not in self.ports:
+            return False
+        size = len(self.ports)
+        given = (self._next - self._first) % size
+        return (self.ports.index(port) - self._first) % size < given
 
 
 def ephemeral_range() -> tuple[int, int]:

@@ -1,12 +1,17 @@
-"""Why a request never reached its fake: interception libraries that were in the way."""
+"""Why a request never reached its fake: what stood in the way, and where it went instead."""
 
 from __future__ import annotations
 
+import http.client
 import inspect
-from collections.abc import Iterable, Iterator
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
+
+from ..http.hub import default_hub
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
@@ -28,6 +33,13 @@ class _Library:
     recipe: str
     modules: tuple[str, ...]
     fixtures: tuple[str, ...]
+    active: Callable[[], bool] = lambda: True
+    """Whether a fixture of that name does anything in this test."""
+
+
+def _vcr_is_active() -> bool:
+    # pytest-recording gives every test its fixture, and a cassette only to those that are marked.
+    return http.client.HTTPConnection.__module__.startswith("vcr")
 
 
 _LIBRARIES = (
@@ -71,6 +83,7 @@ _LIBRARIES = (
         "let it through with vcr.VCR(ignore_localhost=True)",
         ("vcr",),
         ("vcr", "vcr_cassette"),
+        _vcr_is_active,
     ),
     _Library(
         "pytest-socket",
@@ -92,6 +105,9 @@ _LIBRARIES = (
 )
 
 
+_CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
+"""The packages of the official clients, each with the service it is for."""
+_PLACE = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5})")
 _CAUSE, _CONTEXT, _ARGS = (
     vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
 )
@@ -113,10 +129,90 @@ def hints(cloud: Fakes, error: BaseException) -> list[str]:
                 found.append(f"{library.name} kept a request from {handle.name}: {recipe}")
             if not named and library.name == "pytest-socket" and not _elsewhere(str(one)):
                 found.append(f"{library.name} kept the test from its fakes: {library.recipe}")
+        if issubclass(type(one), OSError | _errors("httpx", "TransportError")):
+            found += _of_earlier(cloud, f"{_request_of(one)} {one}")
     return list(dict.fromkeys(found))
 
 
-def suspicions(cloud: Fakes, fixtures: Iterable[str], names: Iterable[object]) -> list[str]:
+def _errors(module: str, name: str) -> type[BaseException]:
+    return getattr(sys.modules.get(module), name, OSError)
+
+
+def _of_earlier(cloud: Fakes, address: str) -> list[str]:
+    """What to do about a client that went where a fake of an earlier test had stood."""
+    found = _PLACE.search(address)
+    port = int(found[1] or found[2]) if found else 0
+    if not default_hub().ports.has_given(port):
+        return []
+    if any(handle.url.endswith(f":{port}") for handle in cloud.handles):
+        return []
+    names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.handles))
+    return [
+        f"a client went to 127.0.0.1:{port}, where a fake stood that is closed, such as an earlier "
+        "test's. An application that makes its client once needs fakes that stay; in pytest.ini:",
+        "    [pytest]",
+        "    fakecloud_scope = session",
+        f"    fakecloud_early = {names}",
+    ]
+
+
+def _unconnected(cloud: Fakes, names: Iterable[object], error: BaseException | None) -> list[str]:
+    """What the official clients were made for, where none of them is at a fake."""
+    urls = [handle.url for handle in cloud.handles]
+    found = []
+    for client, address in dict(_clients([*names, *_locals(error)])).values():
+        if any(address.startswith(url) for url in urls):
+            return []
+        service = _CLIENTS[type(client).__module__.partition(".")[0]]
+        if service not in [handle.service for handle in cloud.handles]:
+            continue
+        found += _of_earlier(cloud, address) or [
+            f"the test has {type(client).__name__} of {type(client).__module__.partition('.')[0]} "
+            f"for {address or 'no address'}, which is none of its fakes: the fixture fakecloud_env "
+            "(or fakecloud_env = true in pytest.ini) sets the variables such a client reads, before "
+            "the application makes it"
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _clients(values: Iterable[object]) -> Iterator[tuple[int, tuple[object, str]]]:
+    """The official clients among some values and their attributes, each with its address."""
+    for value in values:
+        for one in (value, *_attributes(value).values()):
+            if _root(type(one)) in _CLIENTS and _root(one) in _CLIENTS:
+                inner = [each for each in _attributes(one).values() if isinstance(each, str)]
+                for part in _attributes(one).values():
+                    inner += [each for each in _attributes(part).values() if isinstance(each, str)]
+                urls = [text for text in inner if text.startswith(("http://", "https://"))]
+                if urls:
+                    yield id(one), (one, urls[0])
+
+
+def _attributes(value: object) -> dict[str, object]:
+    """What an object holds, without asking the object itself: a lazy one stays lazy."""
+    if issubclass(type(value), type | ModuleType):
+        return {}
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
+def _locals(error: BaseException | None) -> Iterator[object]:
+    """What the functions knew that an error went through."""
+    trace = None if error is None else error.__traceback__
+    while trace is not None:
+        yield from trace.tb_frame.f_locals.values()
+        trace = trace.tb_next
+
+
+def suspicions(
+    cloud: Fakes,
+    fixtures: Iterable[str],
+    names: Iterable[object],
+    error: BaseException | None = None,
+) -> list[str]:
     """What may have stood between a test and those of its fakes that nobody called.
 
     ``fixtures`` are the test's, ``names`` the values its module knows: an application may well have
@@ -127,10 +223,14 @@ def suspicions(cloud: Fakes, fixtures: Iterable[str], names: Iterable[object]) -
     if not silent:
         return []
     wanted = set(fixtures)
+    names = list(names)
     modules = {_root(value) for value in names}
-    found = []
+    found: list[str] = []
+    if len(silent) == len(cloud.handles):
+        found += _unconnected(cloud, names, error)
     for library in _LIBRARIES:
-        if wanted.intersection(library.fixtures) or modules.intersection(library.modules):
+        by_fixture = wanted.intersection(library.fixtures) and library.active()
+        if by_fixture or modules.intersection(library.modules):
             for handle in silent:
                 recipe = library.recipe.format(name=handle.name)
                 found.append(

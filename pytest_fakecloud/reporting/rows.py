@@ -146,7 +146,7 @@ def _short(ids: Iterable[str]) -> dict[str, str]:
 
 def _ended(attempt: Event | None) -> int:
     """Up to which number all was caused by this attempt; 0 where nobody knows."""
-    if attempt is None or not attempt.data.get("alone"):
+    if attempt is None or attempt.data.get("alone") is not True:
         return 0
     return attempt.number
 
@@ -328,9 +328,16 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) ->
         0,
         below,
         None,
-        f"{event.handle} {event.kind} {str(data.get('reason', '')).rpartition(' ')[2]}".strip(),
+        f"{event.handle} {event.kind} {_manner(event)}".strip(),
         _consumer(event.data) if event.service == "broker" else ("", ""),
     )
+
+
+def _manner(event: Event) -> str:
+    """What sets events of one kind apart: how a rebalance came about, whether a promise held."""
+    if event.kind == "run":
+        return "held" if event.data.get("held") else "broken"
+    return str(event.data.get("reason", "")).rpartition(" ")[2]
 
 
 def _attempt(event: Event, scene: Scene) -> str:

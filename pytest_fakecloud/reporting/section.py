@@ -154,8 +154,11 @@ def _with_mark(fact: Fact, marks: Mapping[int, int]) -> str:
 
 
 def _timeline(every: list[Row], marks: Mapping[int, int], width: int) -> Iterator[str]:
+    every, held = _without_held_runs(every)
     kept = _kept(every, marks)
     day, known, left = None, set[str](), 0
+    if held:
+        yield f"... {held} run{'s' * (held > 1)} left out, in which the promise held"
     for row, same in _folded(every, marks):
         if not any(one.number in kept for one in same):
             left += len(same)
@@ -168,6 +171,20 @@ def _timeline(every: list[Row], marks: Mapping[int, int], width: int) -> Iterato
             day = at.date()
             yield f"-- {day} --"
         yield from _lines(row, same, marks.get(row.number), known, width)
+
+
+def _without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
+    """The rows without those of runs whose promise held (of ``every_failure``), and how many runs.
+
+    Where no run broke, all rows stay.
+    """
+    runs = [row for row in every if row.kind.partition(" ")[2].startswith("run ")]
+    held = [(row.began, row.number) for row in runs if row.kind.endswith(" held")]
+    if len(held) == len(runs):
+        return every, 0
+    return [
+        row for row in every if not any(began <= row.began <= number for began, number in held)
+    ], len(held)
 
 
 def _kept(every: Sequence[Row], marks: Mapping[int, int]) -> set[int]:

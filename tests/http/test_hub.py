@@ -220,7 +220,7 @@ def test_an_allocator_goes_round_and_gives_each_port_once() -> None:
 
 
 def test_taken_ports_are_passed_over(hub: Hub) -> None:
-    allocator = hub._ports
+    allocator = hub.ports
     here = allocator.ports[allocator._next]
     with socket.socket() as other:
         try:
@@ -232,8 +232,8 @@ def test_taken_ports_are_passed_over(hub: Hub) -> None:
 
 def test_when_every_port_is_taken(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = hub.mount(hello)
-    monkeypatch.setattr(hub._ports, "ports", range(mount.port, mount.port + 1))
-    monkeypatch.setattr(hub._ports, "_next", 0)
+    monkeypatch.setattr(hub.ports, "ports", range(mount.port, mount.port + 1))
+    monkeypatch.setattr(hub.ports, "_next", 0)
     with pytest.raises(ContractError, match=r"cannot listen on any port of 127\.0\.0\.1"):
         hub.mount(hello)
 

@@ -170,3 +170,112 @@ def test_a_test_without_such_a_library_suspects_none(run: Run) -> None:
     result = run("def test_it(kv_server):\n            assert kv_server.value('k') == 'v'\n")
     result.assert_outcomes(failed=1)
     assert "may have kept it away" not in result.stdout.str()
+
+
+# -- clients that went elsewhere -------------------------------------------------------------------
+
+ONCE = """
+import pytest
+from upstash_redis import Redis
+
+made = []
+
+def client(kv):
+    # As an application does that makes its client once, for the process.
+    if not made:
+        made.append(Redis(url=kv.url, token=kv.token, rest_retries=0))
+    return made[0]
+
+def test_first(kv_server):
+    client(kv_server).set("k", "v")
+
+def test_second(kv_server):
+    client(kv_server).set("k", "v")
+
+def test_swallowed(kv_server):
+    redis = client(kv_server)
+    try:
+        redis.set("k", "v")
+    except Exception:
+        pass
+    assert kv_server.value("k") == "v"
+    redis.close()
+
+def test_end():
+    made[0].close()
+"""
+
+
+def test_a_client_of_an_earlier_test_is_told_how_fakes_stay(run: Run) -> None:
+    result = run(ONCE)
+    result.assert_outcomes(passed=2, failed=2)
+    three_lines = [
+        "    [pytest]",
+        "    fakecloud_scope = session",
+        "    fakecloud_early = kv_server",
+    ]
+    lines = result.outlines
+    heads = [n for n, line in enumerate(lines) if line.startswith("a client went to 127.0.0.1:")]
+    assert len(heads) == 2
+    for head in heads:
+        assert "where a fake stood that is closed" in lines[head]
+        assert lines[head + 1 : head + 4] == three_lines
+
+
+def test_what_those_lines_say_helps(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = session\nfakecloud_early = kv_server\n")
+    run(ONCE).assert_outcomes(passed=4)
+
+
+def test_a_client_of_another_address_is_told_about_the_environment(run: Run) -> None:
+    result = run(
+        """
+        from upstash_vector import Index
+
+        class Search:
+            def __init__(self):
+                self.index = Index(url="https://prod.example.com", token="t")
+
+        def test_it(vector_index):
+            search = Search()
+            assert vector_index.vectors()
+        """
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "the test has Index of upstash_vector for https://prod.example.com, which is none of its "
+            "fakes: the fixture fakecloud_env *"
+        ]
+    )
+
+
+def test_a_client_of_the_fake_is_told_nothing(run: Run) -> None:
+    result = run(
+        """
+        def test_it(kv_server):
+            redis = kv_server.client()
+            assert False
+        """
+    )
+    result.assert_outcomes(failed=1)
+    assert "the test has" not in result.stdout.str()
+    assert "a client went to" not in result.stdout.str()
+
+
+@needs("vcr")
+def test_a_fixture_of_vcr_that_does_nothing_is_not_accused(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.fixture(autouse=True)
+        def vcr():
+            yield None
+
+        def test_it(kv_server):
+            assert False
+        """
+    )
+    result.assert_outcomes(failed=1)
+    assert "VCR" not in result.stdout.str()
