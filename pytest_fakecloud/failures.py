@@ -244,6 +244,9 @@ def _one(
         for one in armed:
             one.remove()
     if not hit:
+        handles[0].journal.add_event(
+            "run", "no call was left to fail", began=began, alone=True, held=True
+        )
         return None
     broken = exception if isinstance(exception, AssertionError) else None
     if broken is None and check is not None:
@@ -255,7 +258,7 @@ def _one(
     failure = Failure(number, fault, hit[0], exception, broken)
     # For reports: all that happened since was this run.
     handles[0].journal.add_event(
-        "run", shown(failure)[1:-1], began=began, alone=True, held=failure.held
+        "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
     )
     return failure
 

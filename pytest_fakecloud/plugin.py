@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -225,14 +224,14 @@ def _failure(run: Run) -> BaseException | None:
             _warn_of_refused_clients(cloud)
         return None
     from .reporting.masking import Mask
+    from .reporting.section import counted
 
     masks = {id(cloud): Mask(cloud) for cloud in clouds}
     # A client that tries again leaves the same problem behind again.
-    times = Counter(
-        f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
-    )
     text = "\n".join(
-        line if count == 1 else f"{line} ({count} times)" for line, count in times.items()
+        counted(
+            f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
+        )
     )
     failure = pytest.fail.Exception(
         f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n{text}",

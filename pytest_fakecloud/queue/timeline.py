@@ -127,12 +127,23 @@ def message_reason(message: Message, entry: LogEntry) -> str:
     return message.wait_reason
 
 
-def waiting_text(message: Message) -> str:
-    """Return what an unfinished message waits for."""
+def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
+    """Return what an unfinished message waits for.
+
+    ``now_us`` is the queue's present instant, where it is known: then also how long until it is due,
+    and of one that is due, what is missing. ``driven`` tells whether the test delivers.
+    """
     if message.state == "ACTIVE":
         return "in flight: the destination is still answering on this clock"
     if message.due_us is not None:
-        return f"due {to_datetime(message.due_us).isoformat()} ({message.wait_reason})"
+        due = f"due {to_datetime(message.due_us).isoformat()}"
+        if now_us is None:
+            return f"{due} ({message.wait_reason})"
+        if message.due_us > now_us:
+            return f"{due}, in {span(message.due_us - now_us)} ({message.wait_reason})"
+        if driven:
+            return f"{due}, now: nothing drove the queue; call run_until_idle()"
+        return f"{due}, now: the background has not delivered it yet"
     if message.queue_name is not None and not message.attempts:
         return f"waits in queue {message.queue_name} (behind others, or the queue is paused)"
     return f"waits: {message.wait_reason}"

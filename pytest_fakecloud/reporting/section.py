@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ..fakes import Fakes
     from ..handle import Handle
 
-__all__ = ["findings", "refused", "section"]
+__all__ = ["counted", "findings", "refused", "section"]
 
 WIDTH = 80
 WIDEST = 140
@@ -33,6 +34,7 @@ NEWEST = 30
 """How many of the last rows are shown whatever they are."""
 LINES_OF_A_TEXT = 3
 LINES_OF_A_SCRIPT = 20
+_OF_A_MESSAGE = re.compile(r" \(message [^)]*\)")
 _STAMP = len("12:00:00.000 ")
 
 
@@ -115,15 +117,24 @@ def findings(cloud: Fakes) -> list[tuple[str, str]]:
     mask = Mask(cloud)
     found: list[tuple[str, str]] = []
     with telling("[problems] they cannot be told", lambda line: found.append((line, ""))):
-        times: dict[tuple[str, str], int] = {}
-        for problem in cloud.problems:
-            first, _, rest = problem.text.partition("\n")
-            line = f"[{problem.kind}] {first}", rest
-            times[line] = times.get(line, 0) + 1
-        for (first, rest), count in times.items():
-            found.append((first if count == 1 else f"{first} ({count} times)", rest))
+        for text in counted(f"[{one.kind}] {one.text}" for one in cloud.problems):
+            first, _, rest = text.partition("\n")
+            found.append((first, rest))
     found += [(f"[credentials] {why}", "") for _, why in refused(cloud)]
     return [(mask.text(first), mask.text(rest)) for first, rest in found]
+
+
+def counted(texts: Iterable[str]) -> Iterator[str]:
+    """Texts that are the same but for the message they name, once each and with their count."""
+    times: dict[str, list[str]] = {}
+    for text in texts:
+        times.setdefault(_OF_A_MESSAGE.sub("", text), []).append(text)
+    for alike, several in times.items():
+        if len(several) == 1:
+            yield several[0]
+        else:
+            first, line_end, rest = alike.partition("\n")
+            yield f"{first} ({len(several)} times){line_end}{rest}"
 
 
 def _block(title: str, texts: Iterable[str], mask: Mask, width: int) -> list[str]:

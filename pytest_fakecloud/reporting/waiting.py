@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import telling
-from ..core.timeparse import to_datetime
+from ..queue.timeline import waiting_text
 from .bodies import compact
 from .summaries import Scene
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
 
-__all__ = ["MOST", "span", "waiting"]
+__all__ = ["MOST", "waiting"]
 
 MOST = 8
 """The most lines; the rest is counted."""
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def waiting(cloud: Fakes, scene: Scene) -> list[str]:
@@ -33,19 +32,6 @@ def waiting(cloud: Fakes, scene: Scene) -> list[str]:
     return lines[:MOST] + ([f"and {more} more"] if more > 0 else [])
 
 
-def span(us: int) -> str:
-    """A duration in its two largest units: ``13 h``, ``1 d 2 h``, ``1.5 s``."""
-    seconds = us // 1_000_000
-    if seconds < 60:
-        return f"{us / 1e6:g} s"
-    parts = []
-    for unit, name in _UNITS:
-        count, seconds = divmod(seconds, unit)
-        if count:
-            parts.append(f"{count} {name}")
-    return " ".join([*parts, *([f"{seconds} s"] if seconds else [])][:2])
-
-
 def _messages(queue: Any, scene: Scene) -> Iterator[str]:
     now = queue.clock.now_us()
     for message in queue.pending():
@@ -53,7 +39,8 @@ def _messages(queue: Any, scene: Scene) -> Iterator[str]:
         tried = len(message.attempts)
         if tried:
             about += f" (tried {tried} of {message.max_retries + 1})"
-        yield f"{about}: {_why(message, queue, now)}"
+        why = waiting_text(message.record, now, driven=queue.delivery == "driven")
+        yield f"{about}: {why}"
     for letter in queue.dead_letters():
         message = letter.message
         made = len(message.attempts)
@@ -62,25 +49,6 @@ def _messages(queue: Any, scene: Scene) -> Iterator[str]:
             f"{scene.short(message.id)} {message.method} {message.url}: given up after {made} "
             f"attempt{'s' * (made > 1)}, last {last}; dead letter {letter.id}"
         )
-
-
-def _why(message: Any, queue: Any, now: int) -> str:
-    if message.state == "in_flight":
-        return "in flight: the destination is still answering on this clock"
-    record = message.record
-    if record.due_us is None:
-        if record.queue_name is not None and not record.attempts:
-            return f"waits in queue {record.queue_name}: behind others, or the queue is paused"
-        return f"waits: {record.wait_reason}"
-    at = to_datetime(record.due_us)
-    if record.due_us > now:
-        reason = (
-            "delay" if not record.attempts and record.not_before_us > now else record.wait_reason
-        )
-        return f"due {at:%H:%M:%S}Z in {span(record.due_us - now)} ({reason})"
-    if queue.delivery == "driven":
-        return f"due now: nothing drove the queue; call {queue.name}.run_until_idle()"
-    return "due now: the background has not delivered it yet"
 
 
 def _vectors(index: Any, scene: Scene) -> Iterator[str]:

@@ -145,7 +145,11 @@ def waiting(engine: Engine) -> str:
     if not pending:
         return "nothing"
     lines = [f"{len(pending)} undelivered message(s):"]
-    lines += [f"  {one.public_id} to {one.url}: {waiting_text(one)}" for one in pending[:5]]
+    now, driven = engine.clock.now_us(), engine.lane == "driven"
+    lines += [
+        f"  {one.public_id} to {one.url}: {waiting_text(one, now, driven=driven)}"
+        for one in pending[:5]
+    ]
     if len(pending) > 5:
         lines.append(f"  and {len(pending) - 5} more")
     return "\n".join(lines)

@@ -168,8 +168,8 @@ class Sender:
         text = (
             f"nothing stands in for {delivery.method} {url} (message {delivery.message_id}): it is "
             "neither a loopback address nor a destination of this queue, and nothing was sent. "
-            f'Give it one, such as queue.destinations.answers("{url}", 200) or .wsgi(origin, app), '
-            'or set queue={"unstubbed": "accept"}'
+            f'Give it one, such as queue.destinations.answers("{url}", 200), .call(url, function), '
+            '.wsgi(origin, app) or .asgi(origin, app), or set queue={"unstubbed": "accept"}'
         )
         if mocks:
             text += f". {mocks}"
