@@ -1,0 +1,341 @@
+"""Each fact says what happened where it did, and nothing where it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.facts import MOST, facts
+from pytest_fakecloud.reporting.rows import scene_of
+from pytest_fakecloud.reporting.section import section
+
+HOOK = "https://app.example.com/hook"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def told(cloud: Cloud, idle_s: float | None = None) -> list[str]:
+    """The facts, without those about fakes that nobody called."""
+    found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), idle_s)
+    return [one.text for one in found if not one.text.endswith("nobody called it")]
+
+
+Scene = Callable[[Cloud], object]
+
+
+def kv(*commands: list[Any], **settings: Any) -> Scene:
+    """A key-value server that gets some commands."""
+
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server(**settings)
+        for command in commands:
+            httpx.post(server.url, json=command, headers=server.headers)
+
+    return run
+
+
+def read_only(command: list[str]) -> Scene:
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        headers = {"Authorization": f"Bearer {server.read_only_token}"}
+        httpx.post(server.url, json=command, headers=headers)
+
+    return run
+
+
+def deleted(owners: list[str], wait: str) -> Scene:
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        for owner in owners:
+            command = ["SET", "lock:a", owner, "NX", "EX", 30]
+            httpx.post(server.url, json=command, headers=server.headers)
+            cloud.clock.advance(wait)
+        httpx.post(server.url, json=["DEL", "lock:a"], headers=server.headers)
+
+    return run
+
+
+def query(filter: str, metadata: dict[str, Any] | None = None, **more: Any) -> Scene:
+    def run(cloud: Cloud) -> None:
+        index = cloud.vector_index()
+        index.load([{"id": "a", "vector": [1, 0], "metadata": metadata or {"n": 1}}])
+        body = {"vector": [1, 0], "filter": filter, "includeMetadata": True, **more}
+        httpx.post(f"{index.url}/query", json=body, headers=index.headers)
+
+    return run
+
+
+def query_in(namespace: str) -> Scene:
+    def run(cloud: Cloud) -> None:
+        index = cloud.vector_index()
+        index.load([{"id": "a", "vector": [1, 0]}], namespace="full")
+        path = f"{index.url}/query/{namespace}"
+        httpx.post(path, json={"vector": [1, 0]}, headers=index.headers)
+
+    return run
+
+
+def broker(cloud: Cloud) -> tuple[Any, Callable[..., Any]]:
+    made = cloud.broker(topics={"t": 1})
+    auth = (made.username, made.password)
+
+    def ask(path: str, body: Any = None, **headers: str) -> Any:
+        sent = {f"Kafka-{name.replace('_', '-')}": value for name, value in headers.items()}
+        return requests.post(
+            f"{made.url}/{path}", json=body, auth=auth, headers=sent, timeout=5
+        ).json()
+
+    return made, ask
+
+
+def commits(offset: int) -> Scene:
+    def run(cloud: Cloud) -> None:
+        made, ask = broker(cloud)
+        made.produce("t", "v")
+        ask("consume/g/i", {"topic": "t"}, auto_offset_reset="earliest")
+        ask("commit/g/i", {"topic": "t", "partition": 0, "offset": offset})
+
+    return run
+
+
+def consumes(reset: str, auto: str, *, leaves: bool = False, produced_first: bool = True) -> Scene:
+    def run(cloud: Cloud) -> None:
+        made, ask = broker(cloud)
+        headers = {"auto_offset_reset": reset, "enable_auto_commit": auto}
+        if not produced_first:
+            ask("consume/g/i", {"topic": "t"}, **headers)
+        made.produce("t", "v")
+        ask("consume/g/i", {"topic": "t"}, **headers)
+        if leaves:
+            made.leave("g", "i")
+            ask("consume/g/other", {"topic": "t"}, **headers)
+
+    return run
+
+
+def publishes(*ids: str) -> Scene:
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        for one in ids:
+            headers = {**queue.headers, "Upstash-Deduplication-Id": one}
+            httpx.post(f"{queue.url}/v2/publish/{HOOK}", headers=headers)
+
+    return run
+
+
+def answered(*answers: int, callback: bool = False) -> Scene:
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.answers(HOOK, *answers)
+        queue.destinations.accept("https://app.example.com/callback")
+        asked = {"callback": "https://app.example.com/callback"} if callback else {}
+        queue.publish(HOOK, retries=len(answers) - 1, **asked)
+        queue.run_until_idle()
+
+    return run
+
+
+def unknown_message(*, goes_on: bool) -> Scene:
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        httpx.get(f"{queue.url}/v2/messages/msg_none", headers=queue.headers)
+        if goes_on:
+            httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
+
+    return run
+
+
+SAID: list[tuple[str, Scene, str]] = [
+    (
+        "lock by SET",
+        kv(["SET", "lock:a", "me", "NX"]),
+        "kv_server: lock:a was taken with NX and never expires (no EX or PX came with it)",
+    ),
+    (
+        "idempotency by SETNX",
+        kv(["SETNX", "idempotency:order:7", "1"]),
+        "kv_server: idempotency:order:7 was taken with NX and never expires "
+        "(no EX or PX came with it)",
+    ),
+    (
+        "another name",
+        kv(["HSET", "cart:ada", "tea", 1], ["HGETALL", "carts:ada"]),
+        "kv_server: carts:ada was read and nobody wrote it; cart:ada was written and nobody read it",
+    ),
+    (
+        "read-only",
+        read_only(["SET", "k", "v"]),
+        "kv_server: SET came with the read-only token and was refused",
+    ),
+    (
+        "filter",
+        query('n = "1"'),
+        'vector_index: the filter refused a: n is the number 1, compared with text "1"',
+    ),
+    (
+        "filter on what is absent",
+        query("m = 1"),
+        "vector_index: the filter refused a: m is absent (there are: n)",
+    ),
+    (
+        "no metadata",
+        query("", includeMetadata=False),
+        "vector_index: the query did not ask for metadata (includeMetadata), so its hits have none",
+    ),
+    (
+        "namespace",
+        query_in("empty"),
+        'vector_index: namespace "empty" has no vectors; namespace "full" has 1',
+    ),
+    (
+        "commit",
+        commits(4),
+        "broker: group g committed 4 in t-0, whose log ends at 1",
+    ),
+    (
+        "twice",
+        consumes("earliest", "false", leaves=True),
+        "broker: group g got t-0@0 2 times",
+    ),
+    (
+        "at the end",
+        consumes("latest", "true"),
+        "broker: group g began at the end of t-0 (auto.offset.reset is latest): 1 earlier record "
+        "never came to it",
+    ),
+    (
+        "no commit",
+        consumes("earliest", "false"),
+        "broker: group g got 1 record and committed nothing (its automatic commits are off)",
+    ),
+    (
+        "redirect",
+        answered(302),
+        "follows no redirect and takes only 200 to 299 for delivered",
+    ),
+    (
+        "callbacks",
+        answered(500, 200, callback=True),
+        "one for each attempt, not only for the last",
+    ),
+    (
+        "deduplicated",
+        publishes("a", "a"),
+        "queue: this publish made no message: it was deduplicated, the same as msg_",
+    ),
+    (
+        "404",
+        unknown_message(goes_on=True),
+        "to GET /v2/messages/msg_none, and 1 call came after it",
+    ),
+]
+SILENT: list[tuple[str, Scene]] = [
+    ("a lock that expires", kv(["SET", "lock:a", "me", "NX", "EX", 30])),
+    ("a lock that gets its expiry later", kv(["SETNX", "lock:a", "1"], ["EXPIRE", "lock:a", 30])),
+    ("a lock that is let go", kv(["SET", "lock:a", "me", "NX"], ["DEL", "lock:a"])),
+    ("a key that is no lock", kv(["SET", "block:a", "me", "NX"])),
+    ("a value without NX", kv(["SET", "lock:a", "me"])),
+    ("two things of a kind", kv(["SET", "user:1", "a"], ["GET", "user:2"])),
+    ("a key that is read and written", kv(["SET", "a:key", "1"], ["GET", "a:key"])),
+    ("a key nobody wrote", kv(["GET", "cart:ada"])),
+    ("a reader with the read-only token", read_only(["GET", "k"])),
+    ("a lock of one owner", deleted(["one"], "1s")),
+    ("a filter that takes it", query("n = 1")),
+    ("a namespace that is full", query_in("full")),
+    ("a commit at the end", commits(1)),
+    ("a group that began at the start", consumes("earliest", "true")),
+    ("a group that began before the records", consumes("latest", "true", produced_first=False)),
+    ("a delivery", answered(200)),
+    ("a delivery with its callback", answered(200, callback=True)),
+    ("two publishings", publishes("a", "b")),
+    ("a 404 at the end", unknown_message(goes_on=False)),
+]
+
+
+@pytest.mark.parametrize(
+    ("scene", "text"), [each[1:] for each in SAID], ids=[each[0] for each in SAID]
+)
+def test_what_happened_is_said(cloud: Cloud, scene: Scene, text: str) -> None:
+    scene(cloud)
+    assert any(text in fact for fact in told(cloud)), told(cloud)
+    assert "cannot be told" not in section(cloud)
+
+
+@pytest.mark.parametrize("scene", [each[1] for each in SILENT], ids=[each[0] for each in SILENT])
+def test_what_did_not_happen_is_not(cloud: Cloud, scene: Scene) -> None:
+    scene(cloud)
+    assert told(cloud) == []
+
+
+def test_a_lock_of_another_is_said_to_be_deleted(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    def ask(*command: Any) -> None:
+        httpx.post(server.url, json=command, headers=server.headers)
+
+    ask("SET", "lock:a", "one", "NX", "EX", 30)
+    cloud.clock.advance("31s")
+    ask("SET", "lock:a", "two", "NX", "EX", 30)
+    ask("DEL", "lock:a")
+    assert told(cloud) == [
+        "kv_server: lock:a was deleted while it held two; it had been one before and expired"
+    ]
+
+
+def test_a_clock_that_stood_still(cloud: Cloud) -> None:
+    kv(["GET", "k"])(cloud)
+    assert told(cloud, idle_s=0.2) == []
+    assert "the test waited 2.5 s of real time while the frozen clock" in told(cloud, idle_s=2.5)[0]
+    cloud.clock.advance("1s")
+    kv(["GET", "k"], name="second")(cloud)
+    assert told(cloud, idle_s=2.5) == []
+
+
+def test_time_that_passes_inside_a_fake_is_no_sleep(cloud: Cloud) -> None:
+    kv(["BLPOP", "k", 1])(cloud)
+    assert told(cloud, idle_s=2.5) == []
+
+
+def test_a_fake_nobody_called_is_named_where_others_were(cloud: Cloud) -> None:
+    cloud.queue()
+    assert facts(cloud, scene_of(cloud, [])) == []
+    kv(["GET", "k"])(cloud)
+    found = facts(cloud, scene_of(cloud, []))
+    assert [one.text for one in found] == ["queue: nobody called it"]
+
+
+def test_the_nearest_to_the_failure_stands_first_and_ten_are_enough(cloud: Cloud) -> None:
+    kv(*(["SET", f"lock:{number}", "me", "NX"] for number in range(15)))(cloud)
+    found = told(cloud)
+    assert len(found) == MOST
+    assert found[0].startswith("kv_server: lock:14 ")
+
+
+def test_a_fact_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    kv(["SET", "lock:a", "me", "NX"], ["SET", "b", "1"])(cloud)
+    server = cloud.handles[0]
+
+    def broken(key: str) -> int:
+        raise RuntimeError("no ttl")
+
+    monkeypatch.setattr(server, "ttl", broken)
+    text = section(cloud)
+    assert "a fact (never_expires) cannot be told: RuntimeError: no ttl" in text
+    assert "SET b 1 <-- OK" in text
+
+
+def test_the_row_a_fact_is_about_has_its_mark(cloud: Cloud) -> None:
+    kv(["SET", "other", "1"], ["SET", "lock:a", "me", "NX"], ["GET", "other"])(cloud)
+    lines = section(cloud).splitlines()
+    assert "12:00:00.000 --> kv_server SET lock:a me NX [1] <-- OK" in lines
+    assert any(line.startswith("- [1] kv_server: lock:a was taken") for line in lines)
