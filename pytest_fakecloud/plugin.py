@@ -162,6 +162,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     from .core.errors import telling
 
     # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
+    folder = run_of(config).timelines
+    if folder is not None and folder.is_dir():
+        from .reporting.page import write_index
+
+        with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
+            write_index(folder)
     with telling("fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)):
         end(config)
 
@@ -319,7 +325,10 @@ def _told(
         from .reporting.page import write
 
         with telling("(it could not be written", lambda line: links.append(f"{line})")):
-            links.append(str(write(cloud, run.timelines, name, str(report.longrepr))))
+            link = str(write(cloud, run.timelines, name, str(report.longrepr)))
+            links.append(link)
+            # As JUnit's XML has them, with the report of the teardown.
+            item.user_properties.append(("fakecloud_timeline", link))
     lines: list[str] = []
     if call.excinfo is not None:
         from .reporting.hints import hints, suspicions

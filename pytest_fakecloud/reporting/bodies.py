@@ -52,7 +52,7 @@ def scalar(value: Any) -> str:
         json.loads(value)
     except (ValueError, RecursionError):
         return value if value and value == value.strip() else compact(value)
-    return compact(value)
+    return f"'{value}'" if '"' in value and "'" not in value else compact(value)
 
 
 def parsed(body: bytes | str) -> Any:

@@ -8,21 +8,27 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ..core.private_files import write_private
 from ..core.timeparse import to_datetime
+from .facts import facts as find_facts
 from .masking import Mask
-from .rows import CLIENT, Row, parts_of, rows
+from .pictures import groups, ladders
+from .rows import CLIENT, Row, parts_of, rows, scene_of
 from .section import findings
+from .waiting import waiting
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
 
-__all__ = ["file_name", "page", "write"]
+__all__ = ["file_name", "page", "write", "write_index"]
 
+_INDEX = "index.html"
+_TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 _STYLE = """
@@ -41,6 +47,23 @@ h1 { font-size: 20px; margin: 0 0 4px; overflow-wrap: anywhere; }
 header details, header .short { border-left: 4px solid var(--bad); background: var(--card);
   padding: 6px 12px; margin: 0 0 8px; overflow-wrap: anywhere; }
 header summary { cursor: pointer; }
+header pre { max-height: 40vh; }
+header a, .next { color: var(--out); }
+.worth { margin: 0 0 8px; padding: 6px 12px 6px 28px; background: var(--card); }
+.worth.waits { list-style: square; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr));
+  gap: 12px; max-width: calc(100vw - 48px); position: sticky; left: 24px; }
+figure { margin: 0; padding: 8px; overflow-x: auto; min-width: 0; border: 1px solid var(--line); border-radius: 4px; }
+figcaption { font-weight: 600; overflow-wrap: anywhere; }
+svg { width: 100%; min-width: 480px; height: auto; }
+svg text { font: 12px ui-monospace, monospace; fill: var(--ink); }
+svg .when { fill: var(--soft); }
+svg .step { fill: none; stroke: var(--soft); stroke-dasharray: 3 3; }
+svg .good { fill: var(--good); }
+svg .bad { fill: var(--bad); }
+svg .on { fill: #10131a; }
+.m0 { fill: #9ecbff; } .m1 { fill: #ffc78a; } .m2 { fill: #a5e0b5; }
+.m3 { fill: #f2b3d0; } .m4 { fill: #cdbcf5; } .m5 { fill: #e5dc8b; }
 .diagram { display: grid; min-width: calc(100px + var(--lanes) * 130px);
   grid-template-columns: 100px repeat(var(--lanes), minmax(130px, 1fr)); }
 .lane { grid-row: 1; position: sticky; top: 0; background: var(--paper); padding: 10px 4px 6px;
@@ -56,9 +79,14 @@ header summary { cursor: pointer; }
   --unit: calc(100% / var(--lanes)); padding-left: calc(var(--unit) * (var(--first) + .5)); }
 .entry > summary::-webkit-details-marker { display: none; }
 .entry > summary:hover, .entry > summary:focus-visible, .entry[open] { background: var(--card); }
+.what::before { content: "▸ "; color: var(--soft); }
+.entry[open] .what::before { content: "▾ "; }
+.below { color: var(--soft); white-space: pre-wrap; }
+.entry:target > summary { outline: 2px solid var(--bad); }
 .entry > summary > span { display: block; max-width: max-content; overflow-wrap: anywhere;
   padding: 0 6px; background: var(--paper); font: 12px/1.5 ui-monospace, monospace; }
 .entry > summary:hover > span, .entry[open] > summary > span { background: var(--card); }
+.entry > summary > .ends { display: none; }
 .late > summary { padding-left: 0;
   padding-right: calc(var(--unit) * (var(--lanes) - var(--first) - .5)); }
 .late > summary > span { margin-left: auto; text-align: right; }
@@ -83,6 +111,17 @@ header summary { cursor: pointer; }
 pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(--line);
   border-radius: 4px; max-height: 420px; overflow: auto; white-space: pre-wrap;
   overflow-wrap: anywhere; font: 12px/1.5 ui-monospace, monospace; }
+@media (max-width: 700px) {
+  body { padding: 12px; }
+  header, .pictures { max-width: 100%; left: 0; }
+  .diagram { display: block; min-width: 0; }
+  .lane, .life, .entry > summary > .arrow { display: none; }
+  .time { padding-top: 10px; }
+  .entry > summary, .late > summary { padding: 0; }
+  .entry > summary > span, .late > summary > span { text-align: left; margin: 0; }
+  .entry > summary > .ends { display: block; font-weight: 600; }
+  .bodies { grid-template-columns: 1fr; }
+}
 """
 
 
@@ -96,33 +135,86 @@ def page(cloud: Fakes, title: str, failure: str = "") -> str:
         f"seed <code>{html.escape(repr(cloud.seed))}</code> · clock {cloud.clock.mode} at "
         f"<code>{now:%Y-%m-%d %H:%M:%S} UTC</code> · {len(every)} entries"
     )
-    folded = [("the failure", failure)] if failure else []
-    folded += findings(cloud)
+    entries = list(cloud.journal.entries)
+    scene = scene_of(cloud, entries)
     body = [
         f"<header><h1>{html.escape(title)}</h1>",
         f'<p class="facts">{facts}</p>',
-        *(_folded(mask.text(summary), mask.text(rest)) for summary, rest in folded),
+        _folded("the failure", mask.text(failure), is_open=True) if failure else "",
+        *(_folded(summary, rest) for summary, rest in findings(cloud)),
+        _list("worth", (fact.text for fact in find_facts(cloud, scene)), mask),
+        _list("worth waits", waiting(cloud, scene), mask),
+        _first_error(every),
         "</header>",
+        *_pictures([*ladders(entries, scene), *groups(entries)], mask),
         *_diagram(every, lanes),
     ]
+    return _whole(title, "\n".join(body))
+
+
+def _whole(title: str, body: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>"
-        + "\n".join(body)
-        + "</body></html>\n"
+        f"{body}</body></html>\n"
     )
 
 
-def _folded(summary: str, rest: str) -> str:
+def _list(kind: str, texts: Iterable[str], mask: Mask) -> str:
+    items = "".join(f"<li>{html.escape(mask.text(text))}</li>" for text in texts)
+    return f'<ul class="{kind}">{items}</ul>' if items else ""
+
+
+def _first_error(every: Sequence[Row]) -> str:
+    """The first row that went wrong, in words, and the way to it."""
+    wrong = [row for row in every if not row.ok]
+    if not wrong:
+        return ""
+    count = f"the first of {len(wrong)} errors" if len(wrong) > 1 else "the error"
+    told = f"{row_ends(wrong[0])} {wrong[0].what} {wrong[0].answer}".strip()
+    return f'<div class="short"><a href="#error-1">{count}</a>: {html.escape(told)}</div>'
+
+
+def row_ends(row: Row) -> str:
+    """Both ends of a row in words, where there is no room for lanes."""
+    return row.source if row.source == row.target else f"{row.source} → {row.target}"
+
+
+def _pictures(pictures: Sequence[str], mask: Mask) -> Iterator[str]:
+    if pictures:
+        yield f'<div class="pictures">{"".join(map(mask.text, pictures))}</div>'
+
+
+def _folded(summary: str, rest: str, *, is_open: bool = False) -> str:
     if not rest:
         return f'<div class="short">{html.escape(summary)}</div>'
-    return f"<details><summary>{html.escape(summary)}</summary><pre>{html.escape(rest)}</pre></details>"
+    state = " open" if is_open else ""
+    told = f"<summary>{html.escape(summary)}</summary><pre>{html.escape(rest)}</pre>"
+    return f"<details{state}>{told}</details>"
 
 
 def write(cloud: Fakes, folder: Path, name: str, failure: str = "") -> Path:
     """Write the page of a test into a folder, for its owner alone; the path of the file."""
     return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure))
+
+
+def write_index(folder: Path) -> Path | None:
+    """Write the list of all pages in a folder; None where there are none."""
+    pages = sorted(path for path in folder.glob("*.html") if path.name != _INDEX)
+    if not pages:
+        return None
+    items = []
+    for path in pages:
+        with path.open(encoding="utf-8") as file:
+            found = _TITLE.search(file.read(4096))
+        # Escaped already.
+        title = found[1] if found else html.escape(path.stem)
+        items.append(f'<li><a href="{html.escape(quote(path.name))}">{title}</a></li>')
+    text = _whole(
+        f"{len(pages)} timelines", f"<h1>{len(pages)} timelines</h1><ul>{''.join(items)}</ul>"
+    )
+    return write_private(folder / _INDEX, text)
 
 
 def file_name(name: str) -> str:
@@ -168,6 +260,7 @@ def _diagram(every: Sequence[Row], lanes: list[str]) -> Iterator[str]:
         yield f'<div class="lane" style="grid-column:{column}">{shown}</div>'
         yield f'<div class="life" style="grid-column:{column}"></div>'
     day, line = None, 1
+    errors = [row.number for row in every if not row.ok]
     for row in every:
         at = to_datetime(row.at_us)
         line += 1
@@ -177,11 +270,13 @@ def _diagram(every: Sequence[Row], lanes: list[str]) -> Iterator[str]:
             line += 1
         stamp = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
         yield f'<div class="time" style="grid-row:{line}">{stamp}</div>'
-        yield _entry(row, lanes, line)
+        error = errors.index(row.number) + 1 if not row.ok else 0
+        yield _entry(row, lanes, line, error, error < len(errors))
     yield "</div>"
 
 
-def _entry(row: Row, lanes: list[str], line: int) -> str:
+def _entry(row: Row, lanes: list[str], line: int, error: int, has_next: bool) -> str:
+    """One row; ``error`` is its number among those that went wrong, 0 for one that did not."""
     start, end = (lanes.index(_lane(one, lanes)) for one in (row.source, row.target))
     first, last = sorted((start, end))
     classes = [
@@ -193,16 +288,23 @@ def _entry(row: Row, lanes: list[str], line: int) -> str:
     ]
     detail = f' <span class="detail">{html.escape(row.detail)}</span>' if row.detail else ""
     direction = "right" if end > start else "left"
+    below = html.escape("\n".join(row.below))
     parts = [
+        f'<span class="ends">{html.escape(row_ends(row))}</span>',
         f'<span class="what">{html.escape(row.what)}{detail}</span>',
         f'<span class="arrow {direction}"></span>' if start != end else "",
         f'<span class="answer">{html.escape(row.answer)}</span>' if row.answer else "",
         f'<span class="fault">fault: {html.escape(row.fault)}</span>' if row.fault else "",
         f'<span class="note">{html.escape(row.note)}</span>' if row.note else "",
+        f'<span class="below">{below}</span>' if below else "",
+        f'<span><a class="next" href="#error-{error + 1}">next error</a></span>'
+        if error and has_next
+        else "",
     ]
+    id = f' id="error-{error}"' if error else ""
     bodies = "".join(f"<pre>{html.escape(text)}</pre>" for text in (row.sent, row.got) if text)
     style = f"grid-row:{line};--first:{first};--span:{last - first + 1}"
     return (
-        f'<details class="{" ".join(filter(None, classes))}" style="{style}">'
+        f'<details{id} class="{" ".join(filter(None, classes))}" style="{style}">'
         f'<summary>{"".join(parts)}</summary><div class="bodies">{bodies}</div></details>'
     )

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.errors import shown, telling
 from ..core.journal import Call, Entry, Event
-from .bodies import printable, readable, shortened
+from .bodies import decoded, printable, readable, shortened
 from .masking import Mask, hides_words
 from .summaries import Scene, Summary, summarise
 from .summaries.summary import error_of
@@ -385,7 +385,8 @@ def _message(
 
 def _pretty(body: bytes, mask: Mask) -> str:
     try:
-        return mask.text(printable(json.dumps(json.loads(body), indent=2, ensure_ascii=False)))
+        value = decoded(json.loads(body))
+        return mask.text(printable(json.dumps(value, indent=2, ensure_ascii=False)))
     except (ValueError, RecursionError):
         # As with an excerpt: first hidden, then cut.
         text = mask.text(body[:21_000].decode("utf-8", "replace"))[:20_000]

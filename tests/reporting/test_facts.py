@@ -236,7 +236,8 @@ SAID: list[tuple[str, Scene, str]] = [
     (
         "404",
         unknown_message(goes_on=True),
-        "to GET /v2/messages/msg_none, and 1 call came after it",
+        "queue: GET /v2/messages/msg_none was answered 404 message msg_none not found, and 1 call "
+        "came after it",
     ),
 ]
 SILENT: list[tuple[str, Scene]] = [

@@ -89,7 +89,10 @@ def test_everything_stands_in_its_lane(cloud: Cloud) -> None:
         "callback_capture",
     ]  # fmt: skip
     assert 'SET session:1 {"user": "ada"} EX 1800' in outline.texts["what"]
-    assert "attempt 2 POST https://shop.example.com/remind" in outline.texts["what"]
+    assert any(
+        re.match(r"attempt 2 of msg_\w+ POST https://shop.example.com/remind", text)
+        for text in outline.texts["what"]
+    )
     assert outline.texts["fault"] == ["fault: answer 503"]
     assert outline.texts["note"][0].startswith("no route for it; nearest: GET /topics")
     assert any(
@@ -102,7 +105,8 @@ def test_the_page_is_whole_in_itself(cloud: Cloud) -> None:
     fill(cloud)
     text = page(cloud, "test_x.py::test_it")
     outline = Outline(text)
-    assert outline.loads == []
+    # Places within the page are all it refers to.
+    assert [place for place in outline.loads if not place.startswith("#error-")] == []
     assert "script" not in outline.tags
     assert "link" not in outline.tags
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
@@ -190,11 +194,74 @@ def test_only_failing_tests_get_a_page_and_the_section_links_it(
     result.assert_outcomes(passed=1, failed=2)
     pages = sorted(path.name for path in (pytester.path / "out" / "pages").iterdir())
     name = "test_only_failing_tests_get_a_page_and_the_section_links_it.py-test_it-False.html"
-    assert pages == [name]
+    assert pages == ["index.html", name]
+    index = (pytester.path / "out" / "pages" / "index.html").read_text(encoding="utf-8")
+    assert f'href="{name}"' in index
+    assert "test_it[False]</a>" in index
     result.stdout.fnmatch_lines([f"timeline: *out/pages/{name}".replace("/", os.sep)])
     text = (pytester.path / "out" / "pages" / name).read_text(encoding="utf-8")
     assert "SET a 1" in text
     assert "assert good" in text
+
+
+def test_the_page_opens_with_the_failure_and_the_way_to_the_first_error(cloud: Cloud) -> None:
+    fill(cloud)
+    text = page(cloud, "test_x.py::test_it", "AssertionError: no")
+    assert "<details open><summary>the failure</summary><pre>AssertionError: no</pre>" in text
+    assert (
+        '<a href="#error-1">the first of 3 errors</a>: client → kv_server INCR orders 503 '
+        "Service Unavailable" in text
+    )
+    targets = re.findall(r'href="#(error-\d)">next error', text)
+    assert targets == ["error-2", "error-3"]
+    assert [name for name in ("error-1", *targets) if f'id="{name}"' not in text] == []
+
+
+def test_retries_and_groups_are_drawn(cloud: Cloud) -> None:
+    fill(cloud)
+    figures = re.findall(r"<figure>.*?</figure>", page(cloud, "test_x.py::test_it"), re.DOTALL)
+    ladder, group = figures
+    assert "https://shop.example.com/remind: 2 attempts in 1 m" in ladder
+    at = [float(x) for x in re.findall(r'<circle class="\w+" cx="([\d.]+)"', ladder)]
+    assert at == [16, 456]
+    assert "2: 200 after 1 m" in ladder
+    assert "group shop: 1 generations, 1 members" in group
+    assert group.count("<rect") == 2
+
+
+def test_a_ladder_is_to_scale(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers("https://a.example.com/", 500, 500, 200)
+    queue.publish(
+        "https://a.example.com/",
+        retries=3,
+        settings={"Upstash-Retry-Delay": "1000 * (1 + retried * 2)"},
+    )
+    queue.run_until_idle()
+    text = page(cloud, "test_x.py::test_it")
+    first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', text))
+    assert (third - second) / (second - first) == pytest.approx(3, abs=0.01)
+
+
+def test_bodies_of_callbacks_are_decoded(cloud: Cloud) -> None:
+    fill(cloud)
+    text = page(cloud, "test_x.py::test_it")
+    assert "&quot;sourceBody&quot;: {\n    &quot;order&quot;: 1\n  }" in text
+
+
+def test_a_page_without_errors_has_no_way_to_them(cloud: Cloud) -> None:
+    cloud.kv_server().client().get("k")
+    assert "error-1" not in page(cloud, "test_x.py::test_it")
+
+
+def test_junit_knows_the_page(run: Run, pytester: pytest.Pytester) -> None:
+    run(
+        "def test_it(kv_server):\n            assert kv_server.client().get('k')\n",
+        "--fakecloud-report=pages",
+        "--junitxml=junit.xml",
+    )
+    junit = (pytester.path / "junit.xml").read_text(encoding="utf-8")
+    assert re.search(r'<property name="fakecloud_timeline" value="[^"]*pages/[^"]*\.html"', junit)
 
 
 # -- in a real browser -----------------------------------------------------------------------------

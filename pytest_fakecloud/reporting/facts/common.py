@@ -28,7 +28,7 @@ def went_on(look: Look) -> Iterator[Fact]:
         later = [one for one in look.calls[number + 1 :] if one.handle == call.handle]
         if later:
             yield Fact(
-                f"{call.handle} answered {error_of(call)} to {call.method} {call.path}, and "
+                f"{call.handle}: {call.method} {call.path} was answered {error_of(call)}, and "
                 f"{len(later)} call{'s' * (len(later) > 1)} came after it",
                 call.number,
             )

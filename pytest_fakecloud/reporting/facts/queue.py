@@ -18,13 +18,13 @@ def deduplicated(look: Look) -> Iterator[Fact]:
             if call.route not in ("publish", "enqueue", "batch") or call.status not in (200, 202):
                 continue
             found = parsed(call.answer)
-            for one in found if isinstance(found, list) else [found]:
+            answers = found if isinstance(found, list) else [found]
+            what = "this publish made no message: it" if len(answers) == 1 else "one of these"
+            for one in answers:
                 if isinstance(one, dict) and one.get("deduplicated") and "messageId" in one:
                     short = look.scene.short(one["messageId"])
                     yield Fact(
-                        f"{handle.name}: this publish made no message: it was deduplicated, the "
-                        f"same as {short}",
-                        call.number,
+                        f"{handle.name}: {what} was deduplicated, the same as {short}", call.number
                     )
 
 
