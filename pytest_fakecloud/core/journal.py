@@ -124,9 +124,9 @@ class Call:
     ``headers`` the raw header list, ``route`` the name of the endpoint, ``facts`` what the service
     tells of the call (``command``, ``topic``, …), ``fault`` the fault applied, ``problem`` why a
     strict test should fail, ``note`` the diagnosis for reports, ``outcome`` an ``Outcome``.
-    ``reached`` tells whether the endpoint did what was asked, whatever a fault made of its answer.
-    ``cut`` names the fields and facts of which the journal has kept the beginning only, with their
-    true sizes.
+    ``reached`` tells whether the endpoint did what was asked, whatever a fault made of its answer,
+    ``until`` the journal's number when its faults were done. ``cut`` names the fields and facts of
+    which the journal has kept the beginning only, with their true sizes.
     """
 
     # One is made for every request, so only what is always known is set; the rest is the class's.
@@ -141,6 +141,7 @@ class Call:
     note: str = ""
     cut: Mapping[str, int] = MappingProxyType({})
     weight: int = 0
+    until: int = 0
     read_facts: Callable[[], dict[str, Any]] | None = None
     _facts: dict[str, Any] | None = None
 

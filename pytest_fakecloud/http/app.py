@@ -164,6 +164,7 @@ class App:
             request.principal = self.authenticate(request)
             if self.faults.active:
                 response = self.faults.run(request, partial(self._serve, request, found))
+                call.until = self.journal.reserve()
             else:
                 response = self._serve(request, found)
         except ServiceError as error:

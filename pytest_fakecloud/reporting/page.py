@@ -53,7 +53,8 @@ header a, .next { color: var(--out); }
 .worth.waits { list-style: square; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr));
   gap: 12px; max-width: calc(100vw - 48px); position: sticky; left: 24px; }
-figure { margin: 0; padding: 8px; overflow-x: auto; min-width: 0; border: 1px solid var(--line); border-radius: 4px; }
+figure { margin: 0; padding: 8px; overflow-x: auto; min-width: 0;
+  border: 1px solid var(--line); border-radius: 4px; }
 figcaption { font-weight: 600; overflow-wrap: anywhere; }
 svg { width: 100%; min-width: 480px; height: auto; }
 svg text { font: 12px ui-monospace, monospace; fill: var(--ink); }

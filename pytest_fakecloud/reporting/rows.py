@@ -88,7 +88,8 @@ def rows(cloud: Fakes, entries: Iterable[Entry] | None = None) -> list[Row]:
             else:
                 attempt = entry
                 row = _event_row(entry, mask, homes, scene)
-            found.append((row, _ended(attempt)))
+            of_fault = entry.until if isinstance(entry, Call) and _runs(entry) else 0
+            found.append((row, of_fault or _ended(attempt)))
         for text in map(mask.text, failures):
             lane, number = entry.handle, entry.number
             row = Row(number, entry.at_us, lane, lane, text, "", False, began=number)
@@ -149,6 +150,11 @@ def _ended(attempt: Event | None) -> int:
     if attempt is None or attempt.data.get("alone") is not True:
         return 0
     return attempt.number
+
+
+def _runs(call: Call) -> bool:
+    """Whether a fault ran a function of the test's while the call was served."""
+    return any(part.startswith("call ") for part in (call.fault or "").split(", "))
 
 
 def _below_their_causes(found: list[tuple[Row, int]]) -> list[Row]:
@@ -223,8 +229,10 @@ def _call_row(call: Call, mask: Mask, scene: Scene, attempt: Event | None = None
     told = mask.call(call)
     summary = summarise(told, scene)
     what, detail = (summary.what, "") if summary else (method, _excerpt(body, call, mask))
+    below = list(summary.below) if summary else []
     if attempt is not None:
         what = f"{_attempt(attempt, scene)} {what}"
+        below += _exchange(attempt.data, mask)
     ok = call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed")
     return Row(
         call.number,
@@ -241,7 +249,7 @@ def _call_row(call: Call, mask: Mask, scene: Scene, attempt: Event | None = None
         _message(_status(call), call.answer_headers, call.answer, mask),
         call.number if attempt is None else min(call.number, _began(attempt)),
         0,
-        tuple(map(mask.text, summary.below)) if summary else (),
+        tuple(map(mask.text, below)),
         (summary.script[0], mask.text(summary.script[1])) if summary and summary.script else None,
         f"{call.handle} {call.route} {_first_word(what) if call.service == 'kv' else ''}",
         _consumer(told.facts),
@@ -296,6 +304,8 @@ def _began(event: Event) -> int:
 def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) -> Row:
     internal = ("began", "alone")
     data = {k: v for k, v in event.data.items() if v is not None and k not in internal}
+    if "sent_headers" in data:
+        data["sent_headers"] = [[one, mask.header(one, it)] for one, it in data["sent_headers"]]
     trace = str(data.pop("traceback", ""))
     details = json.dumps(data, indent=2, default=shown, ensure_ascii=False) if data else ""
     details += f"\n\n{trace}" if trace else ""

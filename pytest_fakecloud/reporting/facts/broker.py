@@ -100,12 +100,12 @@ def never_committed(look: Look) -> Iterator[Fact]:
             for group, *_ in places:
                 counts[group] = counts.get(group, 0) + 1
                 last[group] = call
-        for name, count in counts.items():
+        for name, got in counts.items():
             view = handle.group(name)
             off = view.members and not any(member.config.auto_commit for member in view.members)
             if off and not view.committed:
                 yield Fact(
-                    f"{handle.name}: group {name} got {count} record{'s' * (count > 1)} and "
+                    f"{handle.name}: group {name} got {got} record{'s' * (got > 1)} and "
                     "committed nothing (its automatic commits are off)",
                     last[name].number,
                 )

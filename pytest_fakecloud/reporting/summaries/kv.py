@@ -73,8 +73,8 @@ def command(line: Sequence[str]) -> tuple[str, tuple[str, str] | None]:
         sha = line[1].lower()
         script = None
         if not name.startswith("EVALSHA"):
-            sha = hashlib.sha1(line[1].encode("utf-8", "surrogatepass"), usedforsecurity=False)
-            sha = sha.hexdigest()
+            text = line[1].encode("utf-8", "surrogatepass")
+            sha = hashlib.sha1(text, usedforsecurity=False).hexdigest()
             script = sha[:8], line[1]
         keys = int(line[2])
         words = [name, sha[:8]]

@@ -55,7 +55,8 @@ def _record(item: dict[str, Any]) -> str:
     if item.get("data") is not None:
         parts.append(f"data {compact(shortened(str(item['data'])))}")
     told = f" ({', '.join(parts)})" if parts else ""
-    return scalar(shortened(str(item.get("id")))) + told
+    id = item.get("id")
+    return scalar(shortened(id) if isinstance(id, str) else id) + told
 
 
 def _named(body: dict[str, Any]) -> str:

@@ -1,0 +1,322 @@
+"""Rows stand below what caused them, and tell what an attempt that failed was sent and answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import responses
+from qstash import Receiver
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.reporting.rows import Row, rows
+from pytest_fakecloud.reporting.section import section
+
+URL = "https://app.example.com/orders?from=shop"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        yield opened
+
+
+def order(request: bytes) -> None:
+    json.loads(request)["customer"]["id"]
+
+
+# -- what was sent and what came back --------------------------------------------------------------
+
+
+def through_call(queue: Queue, cloud: Cloud) -> str:
+    def handle(request: Any) -> Any:
+        try:
+            order(request.body)
+        except LookupError:
+            logging.getLogger("shop").exception("no order")
+            return 422, {"error": "no customer"}
+        return 200
+
+    queue.destinations.call("https://app.example.com", handle)
+    return URL
+
+
+def through_wsgi(queue: Queue, cloud: Cloud) -> str:
+    def app(environ: Any, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            order(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        except LookupError:
+            logging.getLogger("shop").exception("no order")
+        start_response("422 No", [("Content-Type", "application/json")])
+        return [b'{"error": "no customer"}']
+
+    queue.destinations.wsgi("https://app.example.com", app)
+    return URL
+
+
+def through_asgi(queue: Queue, cloud: Cloud) -> str:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            order((await receive())["body"])
+        except LookupError:
+            logging.getLogger("shop").exception("no order")
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 422, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"error": "no customer"}'})
+
+    queue.destinations.asgi("https://app.example.com", app, lifespan=False)
+    return URL
+
+
+def through_destination(queue: Queue, cloud: Cloud) -> str:
+    def handle(request: Any) -> Any:
+        from werkzeug import Response
+
+        try:
+            order(request.get_data())
+        except LookupError:
+            logging.getLogger("shop").exception("no order")
+        return Response('{"error": "no customer"}', 422, content_type="application/json")
+
+    server = cloud.destination()
+    server.expect_request("/orders").respond_with_handler(handle)
+    return f"{server.url}/orders?from=shop"
+
+
+def through_responses(queue: Queue, cloud: Cloud) -> str:
+    def handle(request: Any) -> Any:
+        try:
+            order(request.body)
+        except LookupError:
+            logging.getLogger("shop").exception("no order")
+        return 422, {"Content-Type": "application/json"}, '{"error": "no customer"}'
+
+    responses.add_callback(responses.POST, URL, callback=handle)
+    return URL
+
+
+WAYS = [through_call, through_wsgi, through_asgi, through_destination, through_responses]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@responses.activate
+def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
+    cloud: Cloud, way: Callable[[Queue, Cloud], str]
+) -> None:
+    queue = cloud.queue()
+    url = way(queue, cloud)
+    queue.publish(url, json={"customer": {}}, retries=0, headers={"X-Tenant": "acme"})
+    queue.run_until_idle()
+    (row,) = [row for row in rows(cloud) if "attempt" in row.what]
+    assert row.answer.startswith("422")
+    assert row.below[:2] == (
+        'sent {"customer":{}}; X-Tenant: acme',
+        'answered {"error":"no customer"}',
+    )
+    assert row.below[2].startswith("the handler logged KeyError: 'id' (test_rows.py:")
+    assert row.below[2].endswith(" in order)")
+
+
+def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.call(URL, lambda request: json.loads("{no json"))
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    (row,) = rows(cloud)
+    assert "JSONDecodeError" in row.note
+    assert "(test_rows.py:" in row.note  # and not json/decoder.py
+
+
+def test_a_page_of_html_is_told_by_its_words(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    page = "<!doctype html><title>Not Found</title><style>p {}</style><p>No such page &amp; so"
+    queue.destinations.answers(URL, (404, page, {"Content-Type": "text/html"}))
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    assert rows(cloud)[0].below == ("answered Not Found: Not Found No such page & so",)
+
+
+def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, (200, "fine"))
+    queue.publish(URL, json={"n": 1})
+    queue.run_until_idle()
+    assert rows(cloud)[0].below == ()
+    assert "answer" not in cloud.journal.events("attempt")[0].data
+
+
+def test_no_secret_is_told(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    secret = queue.token
+    queue.destinations.answers(URL, (500, {"echo": "x" * 390 + secret}))
+    queue.publish(URL, body="y" * 395 + secret, retries=0, headers={"Authorization": "Bearer mine"})
+    queue.run_until_idle()
+    text = section(cloud, width=140) + str(rows(cloud))
+    assert secret[:12] not in text
+    assert secret[-12:] not in text
+    assert "Bearer mine" not in text
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+def refused(cloud: Cloud, url: str = URL, **published: Any) -> tuple[str, ...]:
+    """What the report says of a signed delivery that is answered 401."""
+    queue = cloud.queue()
+    return refused_by(cloud, queue, url, **published)
+
+
+def refused_by(cloud: Cloud, queue: Queue, url: str = URL, **published: Any) -> tuple[str, ...]:
+    queue.destinations.answers(url, 401)
+    queue.publish(url, retries=0, **(published or {"json": {"n": 1}}))
+    queue.run_until_idle()
+    return next(row.below for row in rows(cloud) if "attempt" in row.what)
+
+
+def test_what_was_signed_is_told(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QSTASH_CURRENT_SIGNING_KEY", raising=False)
+    below = refused(cloud)
+    assert f"signed for {URL}" in below
+    assert any(line.startswith("signed body: 8 bytes, hash ") for line in below)
+    assert "QSTASH_CURRENT_SIGNING_KEY is not set in this process (fakecloud_env sets it)" in below
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("unsigned", "the delivery was sent without a signature"),
+        ("tamper", "differs: the token is about another body"),
+        ("wrong_key", "differs: the token was signed with neither the current key nor the next"),
+        ("expired_token", "differs: the token has expired"),
+    ],
+)
+def test_what_a_fault_made_of_it_is_told(cloud: Cloud, fault: str, said: str) -> None:
+    queue = cloud.queue()
+    getattr(queue.faults, fault)()
+    assert any(line.startswith(said) for line in refused_by(cloud, queue))
+
+
+def test_keys_in_the_environment_are_compared(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = cloud.queue()
+    name = "QSTASH_CURRENT_SIGNING_KEY"
+    monkeypatch.setenv(name, queue.current_signing_key)
+    assert not [line for line in refused_by(cloud, queue) if name in line]
+    monkeypatch.setenv(name, queue.next_signing_key)
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    assert f"{name} of this process is the queue's next key" in rows(cloud)[-1].below
+    monkeypatch.setenv(name, "sig_another_one_of_somebody")
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    assert f"{name} of this process is another key than this queue's" in rows(cloud)[-1].below
+
+
+def test_an_address_that_a_framework_writes_otherwise_is_told(cloud: Cloud) -> None:
+    below = refused(cloud, "https://app.example.com")
+    line = (
+        "the application was called at https://app.example.com/: another text than the signed URL"
+    )
+    assert line in below
+
+
+def test_json_that_is_written_again_is_told(cloud: Cloud) -> None:
+    said = "read as JSON and written by json.dumps() again, the body has another hash"
+    assert said in refused(cloud, body='{"n":1}')
+
+
+def test_json_that_stays_the_same_is_not(cloud: Cloud) -> None:
+    assert not [line for line in refused(cloud, body='{"n": 1}') if "dumps" in line]
+
+
+def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    receiver = Receiver(queue.current_signing_key, queue.next_signing_key)
+
+    def verify(request: Any) -> int:
+        try:
+            receiver.verify(
+                signature=request.header("Upstash-Signature"), body=request.text, url=URL
+            )
+        except Exception:
+            return 401
+        return 200
+
+    queue.destinations.call(URL, verify)
+    queue.publish(URL, json={"n": 1}, retries=0)
+    queue.run_until_idle()
+    queue.faults.tamper()
+    queue.publish(URL, json={"n": 1}, retries=0)
+    queue.run_until_idle()
+    good, bad = rows(cloud)
+    assert (good.answer, good.below) == ("200", ())
+    assert any(line.startswith("differs: the token is about another body") for line in bad.below)
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def outline(found: Iterable[Row]) -> list[str]:
+    return ["  " * row.depth + row.what.partition(" of ")[0] for row in found]
+
+
+def test_what_an_application_does_stands_below_its_delivery(cloud: Cloud) -> None:
+    queue, kv = cloud.queue(), cloud.kv_server()
+    redis = kv.client()
+    queue.destinations.call(URL, lambda request: redis.set("seen", 1) and None)
+    redis.set("before", 1)
+    queue.publish(URL)
+    queue.run_until_idle()
+    redis.set("after", 1)
+    assert outline(rows(cloud)) == ["SET before 1", "attempt 1", "  SET seen 1", "SET after 1"]
+
+
+def test_a_callback_that_a_fake_takes_stands_beside_its_attempt(cloud: Cloud) -> None:
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    queue.destinations.accept("https://app.example.com")
+    queue.publish(URL, callback=capture.callback_url)
+    queue.run_until_idle()
+    assert outline(rows(cloud)) == ["attempt 1", "callback 1"]
+
+
+def test_what_a_fault_does_stands_below_its_call(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    other = kv.client()
+
+    def overtake() -> None:
+        httpx.post(kv.url, json=["SET", "k", "other"], headers=kv.headers)
+
+    kv.faults.call(overtake, command="GET", times=1)
+    other.get("k")
+    other.get("k")
+    assert outline(rows(cloud)) == ["GET k", "  SET k other", "GET k"]
+
+
+def test_in_the_background_nothing_is_said_to_be_caused(cloud: Cloud) -> None:
+    with Cloud(delivery="background") as background:
+        queue, kv = background.queue(), background.kv_server()
+        redis = kv.client()
+        queue.destinations.call(URL, lambda request: redis.set("seen", 1) and None)
+        ended = threading.Event()
+        background.journal.watch(lambda entry: entry.service == "queue" and ended.set())
+        queue.publish(URL)
+        assert ended.wait(10)
+        assert {row.depth for row in rows(background)} == {0}
+
+
+def test_ids_are_as_short_as_they_may_be(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.accept("https://app.example.com")
+    for _ in range(300):
+        queue.publish(URL)
+    queue.run_until_idle()
+    shown = {row.what.split()[3] for row in rows(cloud)}
+    assert len(shown) == 300
+    assert max(map(len, shown)) <= 12

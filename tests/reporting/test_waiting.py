@@ -1,0 +1,146 @@
+"""What has not come to an end has a line that says why, in the report and in failed assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.rows import scene_of
+from pytest_fakecloud.reporting.section import section
+from pytest_fakecloud.reporting.waiting import MOST, waiting
+
+URL = "https://app.example.com/hook"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+def told(cloud: Cloud) -> list[str]:
+    """The lines, without the ids of messages and dead letters."""
+    found = waiting(cloud, scene_of(cloud, []))
+    return [line.partition(" ")[2] for line in found]
+
+
+def test_nothing_waits(cloud: Cloud) -> None:
+    queue, index = cloud.queue(), cloud.vector_index()
+    cloud.broker(topics={"t": 1})
+    cloud.kv_server()
+    index.load([{"id": "a", "vector": [1]}])
+    queue.destinations.accept(URL)
+    queue.publish(URL)
+    queue.run_until_idle()
+    assert told(cloud) == []
+    assert "not at an end" not in section(cloud)
+
+
+def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, 500)
+    queue.publish(URL, retries=3)
+    queue.deliver_due()
+    queue.publish(URL, delay="13h")
+    queue.publish(URL)
+    assert told(cloud) == [
+        f"POST {URL} (tried 1 of 4): due 2026-03-01T12:00:12.182494+00:00, in 12.182 s "
+        "(backoff e^2.5)",
+        f"POST {URL}: due 2026-03-02T01:00:00+00:00, in 13 h (delay)",
+        f"POST {URL}: due 2026-03-01T12:00:00+00:00, now: nothing drove the queue; call "
+        "run_until_idle()",
+    ]
+
+
+def test_a_dead_letter_says_what_it_died_of(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, 500, 404)
+    queue.destinations.refuse("https://down.example.com")
+    queue.publish(URL, retries=1)
+    queue.publish("https://down.example.com/", retries=0)
+    queue.run_until_idle()
+    found = sorted(line.partition("; dead letter")[0] for line in told(cloud))
+    assert found == [
+        f"POST {URL}: given up after 2 attempts, last status 404",
+        "POST https://down.example.com/: given up after 1 attempt, last no answer",
+    ]
+
+
+def test_a_paused_queue(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    headers = queue.headers
+    httpx.post(
+        f"{queue.url}/v2/queues", json={"queueName": "mails", "parallelism": 1}, headers=headers
+    )
+    httpx.post(f"{queue.url}/v2/queues/mails/pause", headers=headers)
+    httpx.post(f"{queue.url}/v2/enqueue/mails/{URL}", headers=headers)
+    assert told(cloud) == [
+        f"POST {URL}: waits in queue mails (behind others, or the queue is paused)"
+    ]
+
+
+def test_failed_assertions_have_the_same_line(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.publish(URL, delay="1h")
+    line = told(cloud)[0].partition(": ")[2]
+    assert line == "due 2026-03-01T13:00:00+00:00, in 1 h (delay)"
+    with pytest.raises(AssertionError, match="the queue is not idle") as failed:
+        queue.assert_idle()
+    assert line in str(failed.value)
+
+
+def test_vectors_that_are_not_indexed(cloud: Cloud) -> None:
+    index = cloud.vector_index(ready_after="5s")
+    for namespace in ("", "space"):
+        body = [{"id": "a", "vector": [1]}, {"id": "b", "vector": [0]}]
+        httpx.post(f"{index.url}/upsert/{namespace}", json=body, headers=index.headers)
+    assert told(cloud) == [
+        f"2 vectors of {name} pending: no query sees them before they are indexed"
+        for name in ("the default namespace", 'namespace "space"')
+    ]
+    cloud.clock.advance("5s")
+    assert told(cloud) == []
+
+
+def test_a_group_that_is_behind(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    for value in "abc":
+        broker.produce("t", value)
+    broker.commit("g", "t", 0, 1)
+    assert told(cloud) == ["group g is 2 records behind in t-0 (committed 1)"]
+    broker.commit("g", "t", 0, 3)
+    assert told(cloud) == []
+
+
+def test_many_are_counted(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for _ in range(20):
+        queue.publish(URL)
+    found = waiting(cloud, scene_of(cloud, []))
+    assert len(found) == MOST + 1
+    assert found[-1] == "and 12 more"
+
+
+def test_a_handle_that_cannot_be_asked_costs_a_line(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = cloud.queue()
+    cloud.broker(topics={"t": 1}).commit("g", "t", 0, 0)
+
+    def broken() -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(queue, "pending", broken)
+    assert "what waits in queue cannot be told: RuntimeError: no" in section(cloud)
+
+
+def test_a_report_about_a_broker_that_was_only_read(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    auth = (broker.username, broker.password)
+    requests.get(f"{broker.url}/topics", auth=auth, timeout=5)
+    assert "cannot be told" not in section(cloud)
