@@ -6,6 +6,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 
 from ..core.errors import telling
@@ -85,8 +86,8 @@ def section(
     width = max(40, min(width, WIDEST))
     now = cloud.clock.now()
     lines = [
+        f"clock {cloud.clock.mode} at {now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 1000:03} UTC, "
         f"seed {cloud.seed!r}",
-        f"clock {cloud.clock.mode} at {now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 1000:03} UTC",
     ]
     lines += [f"{handle.name} at {handle.url}" for handle in cloud.handles]
     lines += [f"{name} at {url}, closed" for name, (_, url) in cloud.gone.homes.items()]
@@ -100,7 +101,7 @@ def section(
     scene = scene_of(cloud, list(cloud.journal.entries))
     worth = facts(cloud, scene, idle_s)
     marks = _marks(every, worth)
-    lines += _timeline(every, marks, width)
+    lines += _timeline(every, marks, width, now.date())
     lines += _block("not at an end:", waiting(cloud, scene), mask, width)
     told = [_with_mark(fact, marks) for fact in worth]
     lines += _block("worth a look:", told, mask, width)
@@ -164,10 +165,13 @@ def _with_mark(fact: Fact, marks: Mapping[int, int]) -> str:
 # -- the rows --------------------------------------------------------------------------------------
 
 
-def _timeline(every: list[Row], marks: Mapping[int, int], width: int) -> Iterator[str]:
+def _timeline(every: list[Row], marks: Mapping[int, int], width: int, today: date) -> Iterator[str]:
+    """The rows as lines; the day stands before them unless all are of the clock's."""
     every, held = _without_held_runs(every)
     kept = _kept(every, marks)
     day, known, left = None, set[str](), 0
+    if all(to_datetime(row.at_us).date() == today for row in every):
+        day = today
     if held:
         yield f"... {held} run{'s' * (held > 1)} left out, in which the promise held"
     for row, same in _folded(every, marks):
@@ -249,11 +253,11 @@ def _lines(
         head += f" [{mark}]"
     head = head.translate(_CONTROLS)
     answer = f"<-- {row.answer}".translate(_CONTROLS) if row.answer else ""
-    if answer and len(head) + 1 + len(answer) <= width:
-        yield f"{head} {answer}"
+    told = _wrapped(head, indent, width, LINES_OF_A_TEXT)
+    if answer and len(told[-1]) + 1 + len(answer) <= width:
+        told[-1] += f" {answer}"
         answer = ""
-    else:
-        yield from _wrapped(head, indent, width, LINES_OF_A_TEXT)
+    yield from told
     if answer:
         yield from _wrapped(indent + answer, indent + "    ", width, LINES_OF_A_TEXT)
     more = [*row.below]

@@ -44,8 +44,7 @@ def test_a_cloud_nobody_called(cloud: Cloud) -> None:
     expect(
         shown(cloud, link="reports/test_x.html"),
         """
-        seed 'seed'
-        clock frozen at 2026-03-01 12:00:00.000 UTC
+        clock frozen at 2026-03-01 12:00:00.000 UTC, seed 'seed'
         kv_server at http://127.0.0.1:10000
         timeline: reports/test_x.html
 
@@ -71,8 +70,7 @@ def test_commands_are_shown_with_their_arguments_and_answers_decoded(cloud: Clou
     expect(
         shown(cloud),
         """
-        seed 'seed'
-        clock frozen at 2026-03-02 12:00:00.000 UTC
+        clock frozen at 2026-03-02 12:00:00.000 UTC, seed 'seed'
         kv_server at http://127.0.0.1:10000
 
         -- 2026-03-01 --
@@ -83,8 +81,7 @@ def test_commands_are_shown_with_their_arguments_and_answers_decoded(cloud: Clou
                        SET n 1 <-- OK
                        INCR n <-- 2
         12:00:00.000 --> kv_server SET long xxxxxxxxxxxxxxxxxxxxxxxxxxx…xxxxxxxxxxxxx
-                       #5d8f
-                       <-- OK
+                       #5d8f <-- OK
         12:00:00.000 --> kv_server SET foo "two words" EX 100 <-- OK
         12:00:00.000 --> kv_server GET foo (x3) <-- two words
         """,
@@ -108,11 +105,9 @@ def test_faults_and_what_came_of_them(cloud: Cloud) -> None:
     expect(
         shown(cloud),
         """
-        seed 'seed'
-        clock frozen at 2026-03-01 12:00:00.000 UTC
+        clock frozen at 2026-03-01 12:00:00.000 UTC, seed 'seed'
         kv_server at http://127.0.0.1:10000
 
-        -- 2026-03-01 --
         12:00:00.000 --> kv_server GET foo <-- 503 Service Unavailable
                        fault: sequence [503, ok]
         12:00:00.000 --> kv_server GET foo <-- null
@@ -143,30 +138,25 @@ def test_attempts_and_callbacks_are_arrows_of_the_queue(cloud: Cloud) -> None:
     expect(
         shown(cloud),
         """
-        seed 'seed'
-        clock frozen at 2026-03-01 12:00:10.000 UTC
+        clock frozen at 2026-03-01 12:00:10.000 UTC, seed 'seed'
         queue at http://127.0.0.1:10000
         callback_capture at http://127.0.0.1:20000
 
-        -- 2026-03-01 --
         12:00:00.000 queue --> attempt 1 of msg_id POST https://app.example.com/hook
                        <-- 500
                        sent {"n":1}
         12:00:00.000 queue --> callback_capture callback 1 of msg_id about msg_id
-                       POST /callback: status 500, retried 0 of 3
-                       <-- 200
+                       POST /callback: status 500, retried 0 of 3 <-- 200
                        published {"n":1}
         12:00:10.000 queue --> attempt 2 of msg_id POST https://app.example.com/hook
                        <-- 200
         12:00:10.000 queue --> callback_capture callback 1 of msg_id about msg_id
-                       POST /callback: status 200, retried 1 of 3 [1]
-                       <-- 200
+                       POST /callback: status 200, retried 1 of 3 [1] <-- 200
                        published {"n":1}
         12:00:10.000 queue --> attempt 1 of msg_id POST https://app.example.com/other
                        <-- 400
         12:00:10.000 queue --> callback_capture failure callback 1 of msg_id about
-                       msg_id POST /failure: status 400, retried 0 of 0
-                       <-- 200
+                       msg_id POST /failure: status 400, retried 0 of 0 <-- 200
 
         not at an end:
         - msg_id POST https://app.example.com/other: given up after 1 attempt, last
@@ -207,9 +197,8 @@ def test_group_events_stand_in_the_brokers_lane(cloud: Cloud) -> None:
     cloud.clock.advance("2m")
     text = shown(cloud)
     expect(
-        "\n".join(text.splitlines()[4:]),
+        "\n".join(text.splitlines()[3:]),
         """
-        -- 2026-03-01 --
         12:00:00.000 --> broker produce orders v <-- p0@0
         12:00:00.000 --> broker consume orders as g/i1 [1] <-- no records
         12:00:00.000   * broker join: i1 joined g, subscribed to orders
@@ -242,13 +231,11 @@ def test_all_fakes_are_merged_on_one_clock_and_problems_stand_at_the_end(cloud: 
     expect(
         shown(cloud),
         """
-        seed 'seed'
-        clock frozen at 2026-03-01 12:00:02.500 UTC
+        clock frozen at 2026-03-01 12:00:02.500 UTC, seed 'seed'
         kv_server at http://127.0.0.1:10000
         broker at http://127.0.0.1:20000
         pages at http://127.0.0.1:30000
 
-        -- 2026-03-01 --
         12:00:00.000 --> kv_server SET a 1 <-- OK
         12:00:01.500 --> broker GET /topix <-- 404 Invalid API call: GET /topix
                        note: no route for it; nearest: GET /topics, GET
@@ -269,9 +256,9 @@ def test_many_entries_are_shortened_to_the_newest(cloud: Cloud) -> None:
             client.post(kv.url, json=["SET", f"k{number}", "v"], headers=kv.headers)
     lines = shown(cloud).splitlines()
     # The first of its kind is kept too.
-    assert lines[5] == "12:00:00.000 --> kv_server SET k0 v <-- OK"
-    assert lines[6] == "... 40 rows left out"
-    assert lines[7] == "12:00:00.000 --> kv_server SET k41 v <-- OK"
+    assert lines[3] == "12:00:00.000 --> kv_server SET k0 v <-- OK"
+    assert lines[4] == "... 40 rows left out"
+    assert lines[5] == "12:00:00.000 --> kv_server SET k41 v <-- OK"
     assert lines[-1] == "12:00:00.000 --> kv_server SET k99 v <-- OK"
 
 
@@ -384,11 +371,9 @@ def test_a_failing_test_gets_one_section(run: Run) -> None:
         [
             "E*AssertionError: own reason",
             "---------------------------------- fakecloud -----------------------------------",
-            "seed 7",
-            "clock frozen at 2026-03-01 12:00:00.000 UTC",
+            "clock frozen at 2026-03-01 12:00:00.000 UTC, seed 7",
             "kv_server at http://127.0.0.1:*",
             "",
-            "-- 2026-03-01 --",
             "12:00:00.000 --> kv_server GET cart <-- null",
         ],
         consecutive=False,

@@ -59,8 +59,8 @@ def twice(look: Look) -> Iterator[Fact]:
                 number = last[group, topic, partition, offset].number
                 alike.setdefault((group, topic, partition, count, number), []).append(offset)
         for (group, topic, partition, count, number), offsets in alike.items():
-            places = listed([f"{topic}-{partition}@{offset}" for offset in offsets], 4)
-            yield Fact(f"{handle.name}: group {group} got {places} {count} times", number)
+            told = listed([f"{topic}-{partition}@{offset}" for offset in offsets], 4)
+            yield Fact(f"{handle.name}: group {group} got {told} {count} times", number)
 
 
 def began_at_the_end(look: Look) -> Iterator[Fact]:
