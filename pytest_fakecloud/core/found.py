@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from .errors import CannotTell, ContractError
-from .matching import ANYTHING, ITEM, Field, Query, Question, fields_of
+from .matching import ANYTHING, Field, Query, Question, fields_of
 from .wording import check_times
 
 __all__ = ["Found", "check_predicate", "expect"]
@@ -58,10 +58,8 @@ class Found(list[T], Generic[T]):
         __tracebackhide__ = True
         check_predicate(predicate)
         query = Query(fields, self._known(fields), self._kind)
-        asked = None if predicate is None else Question("predicate", predicate, ITEM)
-        kept = (
-            item for item in self if query(item) and (asked is None or asked.why_not(item) is None)
-        )
+        asked = None if predicate is None else Question("predicate", predicate)
+        kept = (item for item in self if query(item) and (asked is None or asked.agrees(item)))
         return self._like(kept)
 
     def _known(self, asked: Mapping[str, object]) -> Mapping[str, Field]:

@@ -11,9 +11,11 @@ a compiled pattern          text in which ``search`` finds it
 a function                  what it returns something true for
 ==========================  ======================================================================
 
+Bytes are asked with texts and text patterns as the UTF-8 text they hold.
+
 What could never agree is a ``ContractError`` that says what can be asked: in an assertion that
-something did not happen it would prove nothing. So is a function that raises or is to be awaited.
-Decided here.
+something did not happen it would prove nothing. So is a function that raises, or whose result says
+nothing because it is to be awaited or gone through first. Decided here.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cache
+from datetime import UTC, datetime
+from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, TypeAlias, TypeVar
 
@@ -97,22 +99,41 @@ def _is_text_pattern(wanted: Any) -> bool:
     return _is_pattern(wanted) and isinstance(wanted.pattern, str)
 
 
-def _compares(wanted: object) -> bool:
+_PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozenset, datetime)
+"""Types of values that compare with their like and with nothing else."""
+
+
+def _compares(wanted: object, samples: Iterable[object]) -> bool:
     """Whether a value knows by itself what it equals, as ``mock.ANY`` and dirty-equals do.
 
-    Arrays do not: their ``==`` compares number by number.
+    It is asked about a sample of each type the field's values have: a ``Path`` or a dataclass has
+    an ``__eq__`` too, and leaves the answer for a text to the text. Arrays do not: their ``==``
+    compares number by number.
     """
-    if _is_pattern(wanted) or isinstance(wanted, types.FunctionType | types.MethodType):
-        return False
     if hasattr(type(wanted), "__array__"):
         return False
-    kind = type(wanted)
-    own = kind.__eq__ not in (object.__eq__, type.__eq__)
-    return own and kind.__module__ not in ("builtins", "datetime", "functools")
+    if isinstance(wanted, _PLAIN) or type(wanted).__eq__ in (object.__eq__, type.__eq__):
+        return False
+    # A class is asked through its own class, as == does.
+    equals = partial(type(wanted).__eq__, wanted) if isinstance(wanted, type) else wanted.__eq__
+    for sample in samples:
+        try:
+            if equals(sample) is not NotImplemented:
+                return True
+        except Exception:  # it looks into what it is given, so it is meant to
+            return True
+    return False
 
 
-def _is_predicate(wanted: object) -> bool:
-    return callable(wanted) and not _is_pattern(wanted) and not _compares(wanted)
+def _is_predicate(wanted: object, samples: Iterable[object]) -> bool:
+    return callable(wanted) and not _is_pattern(wanted) and not _compares(wanted, samples)
+
+
+def _never_tells(function: object) -> bool:
+    """Whether what a function returns is no answer: a coroutine, or a generator."""
+    ways = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    called = getattr(type(function), "__call__", None)  # noqa: B004
+    return any(way(function) or way(called) for way in ways)
 
 
 class Sort:
@@ -122,6 +143,8 @@ class Sort:
     """
 
     expected = "a value"
+    samples: tuple[object, ...] = ("", 0, b"", True, None, [], {})
+    """A value of each type that the field's values have."""
 
     def accepts(self, wanted: Any) -> bool:
         """Whether some value of the field could equal this one; patterns and functions apart."""
@@ -129,13 +152,13 @@ class Sort:
 
     def check(self, name: str, wanted: Any) -> None:
         """Raise ``ContractError`` for what no value of the field could agree with."""
-        if _is_predicate(wanted):
-            if inspect.iscoroutinefunction(wanted):
+        if _is_predicate(wanted, self.samples):
+            if _never_tells(wanted):
                 raise ContractError(
-                    f"{name}={brief(wanted)} is to be awaited, so it would hold for everything: "
-                    "give a plain function"
+                    f"{name}={brief(wanted)} is to be awaited or gone through, so it would hold for "
+                    "everything: give a plain function"
                 )
-        elif not (wanted is None or _compares(wanted) or self.accepts(wanted)):
+        elif not (wanted is None or self.accepts(wanted) or _compares(wanted, self.samples)):
             raise ContractError(
                 f"{name}={brief(wanted)} can never be: give {self.expected}, or a function of it"
             )
@@ -147,7 +170,11 @@ class Sort:
     def equals(self, found: Any, wanted: Any) -> bool:
         """Whether a value is the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
-            return found == wanted or bool(_glob(wanted).fullmatch(found))
+            return found == wanted or _fits(_glob(wanted), found)
+        return bool(found == wanted)
+
+    def equals_by_itself(self, found: Any, wanted: Any) -> bool:
+        """Whether a value is what ``accepts()`` does not know: None, or what compares itself."""
         return bool(found == wanted)
 
     def check_whole(self, found: Any, wanted: Any) -> None:
@@ -160,15 +187,35 @@ class Sort:
         return f"{name} is {brief(found)}, not {brief(wanted)}"
 
 
-@cache
-def _glob(text: str) -> re.Pattern[str]:
-    pieces = re.split(r"(\\\*|\*)", text)
-    meant = {"*": ".*", "\\*": re.escape("*")}
-    return re.compile("".join(meant.get(piece, re.escape(piece)) for piece in pieces), re.DOTALL)
+_STAR = re.compile(r"(?<!\\)\*")
+
+
+@lru_cache(maxsize=256)
+def _glob(text: str) -> tuple[str, ...]:
+    """The literal pieces of a glob, between its stars."""
+    return tuple(piece.replace("\\*", "*") for piece in _STAR.split(text))
+
+
+def _fits(pieces: tuple[str, ...], found: str) -> bool:
+    # Not by a regular expression: with several stars that takes for ever on a long text.
+    first, *middle = pieces
+    if not middle:
+        return found == first
+    last = middle.pop()
+    at, end = len(first), len(found) - len(last)
+    if at > end or not (found.startswith(first) and found.endswith(last)):
+        return False
+    for piece in middle:
+        place = found.find(piece, at, end)
+        if place < 0:
+            return False
+        at = place + len(piece)
+    return True
 
 
 class _Text(Sort):
     expected = "a text (* stands for anything), a pattern"
+    samples: tuple[object, ...] = ("",)
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, str) or _is_text_pattern(wanted)
@@ -176,6 +223,8 @@ class _Text(Sort):
 
 class _OneOf(Sort):
     """A text of a closed list; ``fold`` where the case of its letters does not matter."""
+
+    samples: tuple[object, ...] = ("",)
 
     def __init__(self, what: str, words: Iterable[str], *, fold: bool = False) -> None:
         self.words = tuple(words)
@@ -185,11 +234,18 @@ class _OneOf(Sort):
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
-        if not isinstance(wanted, str) or _compares(wanted):
+        if isinstance(wanted, str):
+            known, near = (
+                any(self.equals(one, wanted) for one in self.words),
+                nearest(wanted, self.words),
+            )
+        elif _is_pattern(wanted):
+            known, near = any(self.searched(one, wanted) for one in self.words), ""
+        else:
             return
-        if not any(self.equals(word, wanted) for word in self.words):
+        if not known:
             raise ContractError(
-                f"{name}={wanted!r} is no {self.what}{nearest(wanted, self.words)}; "
+                f"{name}={brief(wanted)} is no {self.what}{near}; "
                 f"there are: {', '.join(self.words[:40])}"
             )
 
@@ -216,6 +272,7 @@ class _Method(_Text):
 
 class _Number(Sort):
     expected = "a number"
+    samples: tuple[object, ...] = (0, 0.0)
 
     def accepts(self, wanted: Any) -> bool:
         # Numbers of other libraries are numbers too.
@@ -241,15 +298,17 @@ class _Whole(_Number):
 
 class _Flag(Sort):
     expected = "True, False"
+    samples: tuple[object, ...] = (True,)
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, bool)
 
 
 class _Bytes(Sort):
-    """Bytes; text given means its UTF-8 bytes, and a text pattern searches the decoded text."""
+    """Bytes; a text or a text pattern asks for the UTF-8 text they hold."""
 
-    expected = "bytes, a text, a pattern"
+    expected = "bytes, a text (* stands for anything), a pattern"
+    samples: tuple[object, ...] = (b"",)
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, bytes | bytearray | str) or _is_pattern(wanted)
@@ -260,15 +319,18 @@ class _Bytes(Sort):
         return super().searched(found, pattern)
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        if isinstance(wanted, str):
-            wanted = wanted.encode("utf-8", "surrogatepass")
-        return bool(found == wanted)
+        if not isinstance(wanted, str):
+            return bool(found == wanted)
+        if found == wanted.encode("utf-8", "surrogatepass"):
+            return True
+        return "*" in wanted and super().equals(bytes(found).decode("utf-8", "replace"), wanted)
 
 
 class _Json(Sort):
     """A JSON value; tuples are compared as the lists they become on the wire."""
 
     expected = "what JSON can hold (dict with text keys, list, text, number, True, False, None)"
+    samples: tuple[object, ...] = ({}, [], "", 0, True, None)
 
     def accepts(self, wanted: Any) -> bool:
         return _is_text_pattern(wanted) or _is_json(wanted)
@@ -284,13 +346,18 @@ class _Json(Sort):
 
 
 class _Document(_Json):
-    """A text that may hold JSON: asked as text by text and patterns, as JSON by all else."""
+    """A text that may hold JSON: asked as text by text and patterns, as JSON by all else.
+
+    What compares by itself is compared with the JSON it holds, or with a text that is none.
+    """
 
     def equals(self, found: Any, wanted: Any) -> bool:
         if isinstance(wanted, str):
             return Sort.equals(self, found, wanted)
         parsed = _parsed(found)
-        return parsed is not ABSENT and super().equals(parsed, wanted)
+        if parsed is ABSENT:
+            return (wanted is None or _is_comparer(wanted)) and bool(found == wanted)
+        return super().equals(parsed, wanted)
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         if isinstance(wanted, str):
@@ -303,6 +370,7 @@ class _Document(_Json):
 
 class _Mapping(Sort):
     expected = "a dict, with text keys, of what JSON can hold"
+    samples: tuple[object, ...] = ({},)
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, Mapping) and _is_json(wanted)
@@ -318,6 +386,7 @@ class _Pairs(Sort):
     """Names with texts, of which one name may have several: those asked for must be among them."""
 
     fold = False
+    samples: tuple[object, ...] = ({}, [])
     expected = "a dict of names to texts, patterns or functions"
 
     def check(self, name: str, wanted: Any) -> None:
@@ -336,9 +405,10 @@ class _Pairs(Sort):
         return isinstance(wanted, Mapping)
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        if not isinstance(wanted, Mapping):
-            return bool(found == wanted)
         return not any(True for _ in self._missing(found, wanted))
+
+    def equals_by_itself(self, found: Any, wanted: Any) -> bool:
+        return bool(found == wanted) or bool(dict(_pairs(found)) == wanted)
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         if not isinstance(wanted, Mapping):
@@ -353,13 +423,8 @@ class _Pairs(Sort):
             if not values:
                 names = ", ".join(sorted({key for key, _ in pairs})) or "none"
                 yield f"header {name} is absent, not {brief(value)} (there are: {names})"
-            elif all(question.why_not(one) is not None for one in values):
-                shown = values[0] if len(values) == 1 else values
-                yield (
-                    question.why_not(values[0])
-                    if len(values) == 1
-                    else TEXT.differs(f"header {name}", shown, value)
-                )  # type: ignore[misc]
+            elif not any(map(question.agrees, values)):
+                yield question.refusal(values[0] if len(values) == 1 else values)
 
     def _same(self, one: str, other: str) -> bool:
         return one.lower() == other.lower() if self.fold else one == other
@@ -370,14 +435,20 @@ class _Headers(_Pairs):
 
 
 class _Instant(Sort):
-    expected = "an instant (a datetime, seconds since the epoch, ISO text)"
+    expected = "an instant (an aware datetime, ISO text with an offset)"
+
+    samples: tuple[object, ...] = (datetime(2000, 1, 1, tzinfo=UTC),)
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if self.accepts(wanted):
+            instant_us(wanted)  # which says best what it cannot read
 
     def accepts(self, wanted: Any) -> bool:
-        instant_us(wanted)
-        return True
+        return isinstance(wanted, str | datetime)
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        return bool(found == (wanted if _compares(wanted) else to_datetime(instant_us(wanted))))
+        return bool(found == to_datetime(instant_us(wanted)))
 
 
 ANYTHING = Sort()
@@ -411,7 +482,11 @@ def _is_json(value: object) -> bool:
         return all(map(_is_json, value))
     if isinstance(value, float):
         return isfinite(value)
-    return value is None or isinstance(value, str | int) or _compares(value)
+    return value is None or isinstance(value, str | int) or _is_comparer(value)
+
+
+def _is_comparer(value: object) -> bool:
+    return _compares(value, _Json.samples)
 
 
 def _as_json(value: Any) -> Any:
@@ -447,9 +522,10 @@ class Field:
     """A field tests may ask about: its sort, how it is read, and whether it holds several values.
 
     ``read`` takes an item and returns the value, or ``ABSENT``; without it the field is the item's
-    attribute, or its key where the item is a mapping. Of ``several`` values any may agree, as always
-    where nothing is known of the field. A ``bare`` field is shown without its name. None may be asked
-    for only where a value is ``optional``.
+    attribute, or its key where the item is a mapping. Of ``several`` values any may agree, and a
+    function is asked about each; where nothing is known of the field any may agree too, and a
+    function is asked about all of them at once. A ``bare`` field is shown without its name. None may be
+    asked for only where a value is ``optional``.
     """
 
     sort: Sort = field(default_factory=lambda: ANYTHING)
@@ -468,45 +544,77 @@ class Question:
         self.name = name
         self.wanted = wanted
         self.sort = ANYTHING if sort is None else sort
-        self.several = several or self.sort is ANYTHING
-        self.is_predicate = _is_predicate(wanted)
-        for one in wanted if several and isinstance(wanted, list | tuple) else [wanted]:
-            self.sort.check(name, one)
+        self.is_predicate = _is_predicate(wanted, self.sort.samples)
+        self.several = several or (self.sort is ANYTHING and not self.is_predicate)
+        self._is_pattern = _is_pattern(wanted)
+        self._parts: list[Question] | None = None
+        if several and isinstance(wanted, list | tuple):
+            self._parts = [Question(name, one, sort) for one in wanted]
+        else:
+            self.sort.check(name, wanted)
+        self._accepted = not self.is_predicate and self.sort.accepts(wanted)
 
-    def why_not(self, found: Any) -> str | None:
-        """None where the value agrees; else, in words, what it is.
+    def agrees(self, found: Any) -> bool:
+        """Whether a value is what is asked for; ``ABSENT`` never is.
 
-        Raises ``ContractError`` where the test's function raises, or returns what is to be awaited.
+        Raises ``ContractError`` where the test's function raises, or returns what is to be awaited,
+        and ``CannotTell`` where too little of the value was kept.
         """
         if isinstance(found, Absent):
-            return f"{self.name} is {found.why}, not {brief(self.wanted)}"
+            return False
         if self.several and isinstance(found, list | tuple | set | frozenset):
-            if any(self._agrees(one) for one in found) or self._agrees_whole(found):
-                return None
+            if any(map(self._agrees, found)) or self._agrees_whole(found):
+                return True
         elif self._agrees(found):
-            return None
+            return True
         self.sort.check_whole(found, self.wanted)
+        return False
+
+    def why_not(self, found: Any) -> str | None:
+        """None where the value agrees; else, in words, what it is. Raises as ``agrees()`` does."""
+        return None if self.agrees(found) else self.refusal(found)
+
+    def refusal(self, found: Any) -> str:
+        """The words for a value that does not agree."""
+        if isinstance(found, Absent):
+            return f"{self.name} is {found.why}, not {brief(self.wanted)}"
         if self.is_predicate:
             return f"{self.name} is {brief(found)}, which does not satisfy {brief(self.wanted)}"
-        if _is_pattern(self.wanted):
+        if self._is_pattern:
             return f"{self.name} is {brief(found)}, in which {self.wanted.pattern!r} is not found"
         return self.sort.differs(self.name, found, self.wanted)
 
     def _agrees_whole(self, found: Any) -> bool:
         wanted = self.wanted
-        if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
-            return [*found] == [*wanted]
-        return not self.is_predicate and not _is_pattern(wanted) and bool(found == wanted)
+        if self.is_predicate or self._is_pattern:
+            return False
+        if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
+            if self._parts is None:
+                return self._equals([*found], [*wanted])
+            pairs = zip(self._parts, found, strict=False)
+            return len(wanted) == len(found) and all(part._agrees(one) for part, one in pairs)
+        return self._equals(found, wanted)
 
     def _agrees(self, found: Any) -> bool:
-        wanted = self.wanted
+        if self._parts is not None:
+            return False  # a list is asked for, and only all of them can be one
         if self.is_predicate:
             return self._decides(found)
-        if _is_pattern(wanted):
-            return self.sort.searched(found, wanted)
-        if wanted is None or _compares(wanted):
-            return bool(found == wanted)
-        return self.sort.equals(found, wanted)
+        if self._is_pattern:
+            return self.sort.searched(found, self.wanted)
+        return self._equals(found, self.wanted)
+
+    def _equals(self, found: Any, wanted: Any) -> bool:
+        try:
+            equals = self.sort.equals if self._accepted else self.sort.equals_by_itself
+            return equals(found, wanted)
+        except ContractError:
+            raise
+        except Exception as error:
+            raise ContractError(
+                f"{self.name}={brief(wanted)} raised {brief(error)} when it was compared with "
+                f"{brief(found)}: give a value whose == answers for every value it may meet"
+            ) from error
 
     def _decides(self, found: Any) -> bool:
         try:
@@ -519,10 +627,10 @@ class Question:
                 f"{self.name}={brief(self.wanted)} raised {brief(error)} for {brief(found)}: "
                 "give a function that answers for every value it may meet"
             ) from error
-        if never_awaited(answer):
+        if never_awaited(answer) or inspect.isgenerator(answer):
             raise ContractError(
-                f"what {self.name}={brief(self.wanted)} returns is to be awaited: give a function "
-                "that answers at once"
+                f"what {self.name}={brief(self.wanted)} returns is to be awaited or gone through: "
+                "give a function that answers at once"
             )
         return holds
 
@@ -584,8 +692,7 @@ class Query:
         """Whether the item is the one asked for; raises as ``why_not`` does."""
         try:
             return all(
-                question.why_not(self._value(item, question.name)) is None
-                for question in self.questions
+                question.agrees(self._value(item, question.name)) for question in self.questions
             )
         except CannotTell:
             return not self.why_not(item)
@@ -647,7 +754,7 @@ _SORTS_OF_TYPES: Mapping[type, Sort] = {
 }
 
 
-@cache
+@lru_cache(maxsize=256)
 def fields_of(kind: type) -> Mapping[str, Field]:
     """The public attributes and properties of a class as fields, of the sorts they are annotated as.
 
@@ -657,10 +764,10 @@ def fields_of(kind: type) -> Mapping[str, Field]:
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if not name.startswith("_") and isinstance(value, property):
-                found[name] = _field_of(_returned(value))
+                found[name] = _field_of(name, _returned(value))
         for name, annotation in _annotations(base).items():
             if not name.startswith("_") and typing.get_origin(annotation) is not typing.ClassVar:
-                found[name] = _field_of(annotation)
+                found[name] = _field_of(name, annotation)
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if not name.startswith("_"):
@@ -683,10 +790,21 @@ def _returned(value: property) -> Any:
         return Any
 
 
-def _field_of(annotation: Any) -> Field:
+def _field_of(name: str, annotation: Any) -> Field:
     options = [annotation]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = list(typing.get_args(annotation))
-    sorts = {_SORTS_OF_TYPES.get(one, ANYTHING) for one in options if one is not type(None)}
-    sort = sorts.pop() if len(sorts) == 1 else ANYTHING
+    sort = _sort_of(name, [one for one in options if one is not type(None)])
     return Field(sort, optional=sort is ANYTHING or type(None) in options)
+
+
+def _sort_of(name: str, options: list[Any]) -> Sort:
+    words = [word for one in options for word in _literals(one)]
+    if words and all(typing.get_origin(one) is typing.Literal for one in options):
+        return one_of(name, words) if all(isinstance(one, str) for one in words) else ANYTHING
+    sorts = {_SORTS_OF_TYPES.get(one, ANYTHING) for one in options}
+    return sorts.pop() if len(sorts) == 1 else ANYTHING
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()

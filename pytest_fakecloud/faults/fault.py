@@ -132,13 +132,13 @@ class Fault:
         Raises ``ContractError`` when a predicate of the test's does not get to an answer.
         """
         try:
-            if self._route is not None and self._route.why_not(NamesOf(request.call)) is not None:
+            if self._route is not None and not self._route.agrees(NamesOf(request.call)):
                 return False
             if self._facts:
                 facts = request.call.facts
-                if any(each.why_not(facts.get(each.name, ABSENT)) for each in self._facts):
+                if not all(each.agrees(facts.get(each.name, ABSENT)) for each in self._facts):
                     return False
-            return self._when is None or self._when.why_not(request) is None
+            return self._when is None or self._when.agrees(request)
         except ContractError as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
         except BaseException as error:  # what pytest.fail() raises is no Exception

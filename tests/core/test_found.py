@@ -1,0 +1,256 @@
+"""Lists of what was found, and the one way in which an assertion about them fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from pytest_fakecloud.core.errors import CannotTell, ContractError
+from pytest_fakecloud.core.found import Found, check_predicate, expect
+from pytest_fakecloud.core.matching import NUMBER, TEXT, Field, Query, Sort
+
+FIELDS = {"name": Field(TEXT), "size": Field(NUMBER)}
+
+
+@dataclass
+class Item:
+    name: str
+    size: int = 1
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.size}>"
+
+
+@dataclass
+class Other:
+    name: str
+    color: str = "red"
+
+
+class Loose:
+    def __init__(self, **given: Any) -> None:
+        self._hidden = 1
+        vars(self).update(given)
+
+
+A, B, C = Item("a"), Item("b", 2), Item("c", 3)
+
+
+def listed(*items: Any) -> Found[Any]:
+    return Found.of(items, FIELDS, "thing")
+
+
+def test_the_only_and_the_last() -> None:
+    assert listed(A).only() is A
+    assert listed(A, B).last is B
+    with pytest.raises(AssertionError) as caught:
+        listed(A, B).only()
+    assert str(caught.value) == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
+    with pytest.raises(AssertionError, match=r"^expected exactly one item, found 0$"):
+        Found[Item]().only()
+    with pytest.raises(AssertionError, match=r"^expected at least one thing, found none$"):
+        _ = listed().last
+
+
+def test_a_long_list_is_not_told_whole() -> None:
+    with pytest.raises(AssertionError) as caught:
+        listed(*[A] * 50).only()
+    assert str(caught.value).count("<a 1>") == 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, [A, B, C]),
+        ({"name": "b"}, [B]),
+        ({"name": "*"}, [A, B, C]),
+        ({"name": re.compile("[ab]")}, [A, B]),
+        ({"size": lambda size: size > 1}, [B, C]),
+        ({"size": mock.ANY, "name": "c"}, [C]),
+        ({"size": 9}, []),
+    ],
+)
+@pytest.mark.parametrize(
+    "things", [listed(A, B, C), Found([A, B, C])], ids=["known fields", "fields of the class"]
+)
+def test_where(things: Found[Item], asked: dict[str, Any], expected: list[Item]) -> None:
+    found = things.where(**asked)
+    assert found == expected
+    assert isinstance(found, Found)
+    assert things.where(lambda item: item is not C, **asked) == [e for e in expected if e is not C]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "asked", "text"),
+    [
+        (None, {"nam": "a"}, r"a thing has no field 'nam', did you mean 'name'\?; there are: name"),
+        (None, {"size": "1"}, "size='1' can never be: give a number"),
+        (None, {"name": 5}, "name=5 can never be: give a text"),
+        ("a", {}, "'a' is no function: give a predicate, or fields by name"),
+        (lambda item: item.nope, {}, "predicate=<lambda> raised AttributeError"),
+        (lambda item: (one for one in [item]), {}, "to be awaited or gone through"),
+    ],
+)
+def test_where_refuses_what_says_nothing(predicate: Any, asked: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        listed(A).where(predicate, **asked)
+
+
+async def awaited(item: object) -> bool:
+    return True
+
+
+def test_what_can_be_asked_is_checked_though_nothing_is_there() -> None:
+    with pytest.raises(ContractError, match="no field 'nam'"):
+        listed().where(nam="a")
+    with pytest.raises(ContractError, match="to be awaited"):
+        listed().where(awaited)
+    with pytest.raises(ContractError, match="to be awaited"):
+        check_predicate(awaited)
+    # Nobody knows what the items would have been.
+    assert Found[Item]().where(anything=5) == []
+
+
+def test_a_part_of_a_list_knows_what_the_list_knows() -> None:
+    for part in (listed(A, B)[1:], listed(A, B).where(name="b"), listed(A, B)[:0]):
+        assert isinstance(part, Found)
+        with pytest.raises(ContractError, match="a thing has no field 'nam'"):
+            part.where(nam="a")
+    assert listed(A, B)[1] is B
+
+
+def test_items_show_their_own_fields() -> None:
+    mixed = Found[Any]([A, Other("x"), {"name": "y", 5: "five"}, Loose(name="z", extra=1)])
+    assert len(mixed.where(name="*")) == 4
+    assert mixed.where(color="red") == mixed[1:2]
+    assert mixed.where(extra=1) == mixed[3:]
+    with pytest.raises(
+        ContractError, match=r"no field '_hidden'; there are: color, extra, name, size$"
+    ):
+        mixed.where(_hidden=1)
+
+
+# -- asserting -------------------------------------------------------------------------------------
+
+
+def check(items: Iterable[Item], *, times: Any = None, **rest: Any) -> Found[Item]:
+    options = {key: rest.pop(key) for key in ("show", "not_counted", "none") if key in rest}
+    return expect("a thing", items, Query(rest, FIELDS, "thing"), times=times, **options)
+
+
+@pytest.mark.parametrize(
+    ("asked", "times", "expected"),
+    [
+        ({"name": "a"}, None, [A]),
+        ({"name": "a"}, 1, [A]),
+        ({}, 3, [A, B, C]),
+        ({}, None, [A, B, C]),
+        ({"name": "z"}, 0, []),
+    ],
+)
+def test_what_is_expected_is_returned(
+    asked: dict[str, Any], times: int | None, expected: list[Item]
+) -> None:
+    found = check([A, B, C], times=times, **asked)
+    assert found == expected
+    with pytest.raises(ContractError, match="a thing has no field 'nam'"):
+        found.where(nam=1)
+
+
+@pytest.mark.parametrize(
+    ("items", "options", "text"),
+    [
+        ([], {}, "expected a thing at least once, found 0\n  there is none at all"),
+        ([], {"none": "nobody came"}, "expected a thing at least once, found 0\n  nobody came"),
+        (
+            [A],
+            {"name": "a", "times": 0},
+            "expected a thing name='a' never, found 1\n  matched: <a 1>",
+        ),
+        (
+            [A],
+            {"name": "a", "times": 2},
+            "expected a thing name='a' 2 time(s), found 1\n  matched: <a 1>",
+        ),
+        (
+            [C, A, B],
+            {"name": "b", "size": 1},
+            "expected a thing name='b' size=1 at least once, found 0\n"
+            "  not <a 1>: name is 'a', not 'b'\n"
+            "  not <b 2>: size is 2, not 1\n"
+            "  not <c 3>: name is 'c', not 'b'; size is 3, not 1",
+        ),
+        (
+            [A],
+            {"name": "b", "show": lambda item: "one\ntwo\nthree"},
+            "expected a thing name='b' at least once, found 0\n"
+            "  not one\n    two\n    three: name is 'a', not 'b'",
+        ),
+        (
+            [],
+            {"name": "a", "not_counted": [(A, "it was taken before")]},
+            "expected a thing name='a' at least once, found 0\n  not <a 1>: it was taken before",
+        ),
+    ],
+)
+def test_a_failure_says_all(items: list[Item], options: dict[str, Any], text: str) -> None:
+    with pytest.raises(AssertionError) as caught:
+        check(items, **options)
+    assert str(caught.value) == text
+
+
+def test_a_failure_is_bounded_and_quick() -> None:
+    many = [Item(f"n{number}") for number in range(5_000)]
+    with pytest.raises(AssertionError) as caught:
+        check(many, name="n4242x")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 7
+    assert lines[-1] == "  ... and 4995 more that differ"
+    with pytest.raises(AssertionError) as caught:
+        check(many, times=1)
+    lines = str(caught.value).splitlines()
+    assert (len(lines), lines[-1]) == (12, "  ... and 4990 more that match")
+
+
+@pytest.mark.parametrize("times", [-1, True, "1", 1.0])
+def test_what_is_no_count_is_refused_before_anything_else(times: Any) -> None:
+    with pytest.raises(ContractError, match="is no count"):
+        check([A], times=times, name="a")
+
+
+class Cut(Sort):
+    def check_whole(self, found: Any, wanted: Any) -> None:
+        if found == "cut":
+            raise CannotTell("too little is left")
+
+
+@pytest.mark.parametrize(
+    ("names", "times", "tells"),
+    [
+        (["a", "cut"], None, True),
+        (["cut"], None, False),
+        (["cut"], 0, False),
+        (["a", "cut"], 1, False),
+        (["a", "cut"], 2, False),
+        (["a", "a", "cut"], 1, True),
+        (["a", "cut"], 0, True),
+    ],
+)
+def test_what_depends_on_items_that_were_cut_cannot_be_told(
+    names: list[str], times: int | None, tells: bool
+) -> None:
+    query = Query({"name": "a"}, {"name": Field(Cut())})
+    try:
+        expect("a thing", map(Item, names), query, times=times)
+    except CannotTell:
+        assert not tells
+    except AssertionError:
+        assert tells
+        assert times is not None
+    else:
+        assert tells

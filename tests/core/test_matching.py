@@ -1,0 +1,633 @@
+"""What agrees with what, in the one vocabulary that all questions are asked in."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import StrEnum
+from http import HTTPStatus
+from pathlib import PurePosixPath
+from typing import Any, ClassVar, Literal, NamedTuple
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_fakecloud.core.errors import CannotTell, ContractError
+from pytest_fakecloud.core.matching import (
+    ABSENT,
+    ANYTHING,
+    BYTES,
+    DOCUMENT,
+    FLAG,
+    HEADERS,
+    INSTANT,
+    JSON,
+    MAPPING,
+    METHOD,
+    NUMBER,
+    PAIRS,
+    TEXT,
+    Field,
+    Query,
+    Question,
+    Sort,
+    check_fields,
+    fields_of,
+    nearest,
+    one_of,
+)
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+STATE = one_of("state", ("ACTIVE", "DONE"))
+WORD = one_of("word", ("Set", "Get"), fold=True)
+
+
+class Text(str):
+    """A text of a class of the test's own."""
+
+
+class State(StrEnum):
+    ACTIVE = "ACTIVE"
+
+
+class Meta(type):
+    def __eq__(cls, other: object) -> bool:
+        return isinstance(other, cls.kind)  # type: ignore[attr-defined]
+
+    __hash__ = type.__hash__
+
+
+class AnyText(metaclass=Meta):
+    """A class that compares by itself without an instance, as those of dirty-equals do."""
+
+    kind = str
+
+
+class Has:
+    """Equal to any container that holds the item, as matchers of tests are written."""
+
+    def __init__(self, item: object) -> None:
+        self.item = item
+
+    def __eq__(self, other: Any) -> bool:
+        return self.item in other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass
+class Plain:
+    """Compares with its own kind only."""
+
+    a: int = 1
+
+
+@dataclass
+class Above:
+    """A function with an ``__eq__`` that knows nothing of texts."""
+
+    limit: int
+
+    def __call__(self, found: int) -> bool:
+        return found > self.limit
+
+
+class Awaited:
+    async def __call__(self, found: object) -> bool:
+        return True
+
+
+async def awaited(found: object) -> bool:
+    return True
+
+
+async def gone_through_later(found: object) -> Any:
+    yield True
+
+
+def gone_through(found: object) -> Iterator[bool]:
+    yield True
+
+
+AGREE: list[tuple[Sort, Any, Any]] = [
+    # values
+    (TEXT, "a", "a"),
+    (TEXT, "a", Text("a")),
+    (TEXT, Text("a"), "a"),
+    (TEXT, "ACTIVE", State.ACTIVE),
+    (TEXT, None, None),
+    (NUMBER, 1, 1.0),
+    (NUMBER, 200, HTTPStatus.OK),
+    (NUMBER, 2, Decimal(2)),
+    (NUMBER, None, None),
+    (FLAG, True, True),
+    (BYTES, b"a", b"a"),
+    (BYTES, b"a", bytearray(b"a")),
+    (BYTES, "é".encode(), "é"),
+    (BYTES, b"\xff", b"\xff"),
+    (JSON, {"a": [1]}, {"a": (1,)}),
+    (JSON, {"a": 1}, OrderedDict(a=1)),
+    (JSON, None, None),
+    (JSON, {"a": {"b": "x"}}, {"a": {"b": mock.ANY}}),
+    (JSON, {"a": [1, "x"]}, {"a": [1, AnyText]}),
+    (DOCUMENT, '{"a": 1}', {"a": 1}),
+    (DOCUMENT, '{"a": 1}', '{"a": 1}'),
+    (DOCUMENT, "null", None),
+    (DOCUMENT, None, None),
+    (DOCUMENT, "plain", AnyText),
+    (DOCUMENT, '{"a": [1]}', Has("a")),
+    (DOCUMENT, "[5]", Has(5)),
+    (MAPPING, {"a": [1]}, {"a": (1,)}),
+    (MAPPING, {"a": 1}, OrderedDict(a=1)),
+    (HEADERS, [("X-A", "1"), ("X-B", "2")], {"x-a": "1"}),
+    (HEADERS, [("X-A", "1"), ("x-a", "2")], {"X-A": "2"}),
+    (HEADERS, [("X-A", "1")], OrderedDict({"x-a": "1"})),
+    (HEADERS, {"X-A": ["1", "2"]}, {"x-a": "2"}),
+    (HEADERS, [("X-A", "1")], {}),
+    (HEADERS, [("X-A", "1")], {"x-a": mock.ANY}),
+    (HEADERS, [("X-A", "1")], {"x-a": "*"}),
+    (HEADERS, [("X-A", "12")], {"x-a": re.compile("2$")}),
+    (HEADERS, [("X-A", "12")], {"x-a": str.isdigit}),
+    (HEADERS, [("X-A", "1")], Has("X-A")),
+    (PAIRS, [("a", "1")], {"a": "1"}),
+    (INSTANT, AT, AT),
+    (INSTANT, AT, "2026-01-01T00:00:00Z"),
+    (INSTANT, AT, AT.astimezone(timezone(timedelta(hours=5)))),
+    (INSTANT, None, None),
+    (METHOD, "GET", "GET"),
+    (METHOD, "get", re.compile("^g")),
+    (METHOD, "PURGE", "PURGE"),
+    (STATE, "DONE", "DONE"),
+    (STATE, "DONE", "D*"),
+    (STATE, "ACTIVE", State.ACTIVE),
+    (STATE, "DONE", re.compile("^D")),
+    (WORD, "Set", "SET"),
+    (WORD, "Set", "s*"),
+    (ANYTHING, (1, 2), [1, 2]),
+    (ANYTHING, [1, 2], 2),
+    (ANYTHING, ["a", "bc"], "b*"),
+    (ANYTHING, ["a", "bc"], re.compile("c")),
+    (ANYTHING, [1, 2], lambda found: len(found) == 2),
+    (ANYTHING, {"a"}, {"a"}),
+    (ANYTHING, Plain(1), Plain(1)),
+    (ANYTHING, [[1, 2]], [[1, 2]]),
+    (ANYTHING, [[1, 2], [3]], [1, 2]),
+    # what knows by itself what it equals
+    *((sort, "a", mock.ANY) for sort in (TEXT, DOCUMENT, ANYTHING)),
+    (NUMBER, 1, mock.ANY),
+    (NUMBER, 0.1 + 0.2, pytest.approx(0.3)),
+    (FLAG, False, mock.ANY),
+    (BYTES, b"", mock.ANY),
+    (JSON, {}, mock.ANY),
+    (MAPPING, {}, mock.ANY),
+    (HEADERS, [], mock.ANY),
+    (PAIRS, [], mock.ANY),
+    (INSTANT, AT, mock.ANY),
+    (METHOD, "GET", mock.ANY),
+    (STATE, "DONE", mock.ANY),
+    (WORD, "Set", mock.ANY),
+    (TEXT, "abc", Has("b")),
+    (TEXT, "abc", AnyText),
+    # globs
+    (TEXT, "", "*"),
+    (TEXT, "a\nb", "a*b"),
+    (TEXT, "abcabc", "a*c"),
+    (TEXT, "abc", "*b*"),
+    (TEXT, "aXbYc", "a*b*c"),
+    (TEXT, "a*b", "a\\*b"),
+    (TEXT, "a\\*b", "a\\*b"),
+    (TEXT, "a*bc", "a\\*b*"),
+    (TEXT, "a.b", "a.*"),
+    (BYTES, "xéy".encode(), "*é*"),
+    (BYTES, b"a\xffb", "a*b"),
+    # patterns
+    (TEXT, "abc", re.compile("b")),
+    (BYTES, b"abc", re.compile(b"b")),
+    (BYTES, "é".encode(), re.compile("é")),
+    (JSON, "abc", re.compile("b")),
+    (DOCUMENT, '{"a": 1}', re.compile('"a"')),
+    # functions
+    (TEXT, "abc", str.isalpha),
+    (NUMBER, 5, Above(4)),
+    (NUMBER, 5, (4).__lt__),
+    (NUMBER, 5, functools.partial(max, 0)),
+    (NUMBER, 5, mock.Mock(return_value=True)),
+    (NUMBER, 5, mock.MagicMock(return_value=True)),
+    (FLAG, True, bool),
+    (JSON, {"a": 1}, lambda found: found["a"] == 1),
+]
+
+
+@pytest.mark.parametrize(("sort", "found", "wanted"), AGREE, ids=repr)
+def test_what_agrees(sort: Sort, found: Any, wanted: Any) -> None:
+    question = Question("x", wanted, sort)
+    assert question.why_not(found) is None
+    assert question.agrees(found)
+
+
+DIFFER: list[tuple[Sort, Any, Any, str]] = [
+    (TEXT, "a", "b", "x is 'a', not 'b'"),
+    (TEXT, "ab", "b*", "x is 'ab', not 'b*'"),
+    (TEXT, "ab", "*a", "x is 'ab', not '*a'"),
+    (TEXT, "a", "a*a", "x is 'a', not 'a*a'"),
+    (TEXT, "acb", "a*b*c", "x is 'acb', not 'a*b*c'"),
+    (TEXT, "axb", "a\\*b", r"x is 'axb', not 'a\\*b'"),
+    (TEXT, "axb", "a.b", "x is 'axb', not 'a.b'"),
+    (TEXT, None, "a*", "x is None, not 'a*'"),
+    (TEXT, "a", None, "x is 'a', not None"),
+    (TEXT, None, re.compile("a"), "x is None, in which 'a' is not found"),
+    (TEXT, "b", re.compile("a"), "x is 'b', in which 'a' is not found"),
+    (TEXT, "b", Has("a"), "x is 'b', not <tests.core.test_matching.Has object"),
+    (NUMBER, 1, 2, "x is 1, not 2"),
+    (NUMBER, None, 2, "x is None, not 2"),
+    (NUMBER, 1, Above(1), "x is 1, which does not satisfy Above(limit=1)"),
+    (FLAG, True, False, "x is True, not False"),
+    (BYTES, b"a", b"b", "x is b'a', not b'b'"),
+    (BYTES, b"\xef\xbf\xbd", b"\xff", "x is b'\\xef\\xbf\\xbd', not b'\\xff'"),
+    (BYTES, b"a", "b*", "x is b'a', not 'b*'"),
+    (BYTES, b"a", re.compile("b"), "x is b'a', in which 'b' is not found"),
+    (BYTES, b"a", re.compile(b"b"), "x is b'a', in which b'b' is not found"),
+    (JSON, {"a": 1, "b": 2}, {"a": 2, "c": 3}, "x.a is 1, not 2; x.c is absent, not 3; x.b is 2"),
+    (JSON, [1], {"a": 1}, "x is [1], not {'a': 1}"),
+    (JSON, None, "a", "x is None, not 'a'"),
+    (DOCUMENT, "nope", {"a": 1}, "x 'nope' is not JSON, expected {'a': 1}"),
+    (DOCUMENT, '{"a": 1}', {"a": 2}, "x.a is 1, not 2"),
+    (DOCUMENT, '{"a": 1}', "b", "x is '{\"a\": 1}', not 'b'"),
+    (MAPPING, {"a": 1}, {"a": 2}, "x.a is 1, not 2"),
+    (HEADERS, [("A", "1")], {"a": "2"}, "header a is '1', not '2'"),
+    (HEADERS, [("A", "1"), ("a", "3")], {"a": "2"}, "header a is ['1', '3'], not '2'"),
+    (HEADERS, [("A", "1"), ("B", "3")], {"c": "2"}, "c is absent, not '2' (there are: A, B)"),
+    (HEADERS, [], {"c": "2"}, "header c is absent, not '2' (there are: none)"),
+    (HEADERS, [("A", "1")], {"a": re.compile("2")}, "header a is '1', in which '2' is not found"),
+    (HEADERS, [("A", "1")], {"a": str.isalpha}, "header a is '1', which does not satisfy isalpha"),
+    (HEADERS, [("A", "1")], Has("B"), "x is [('A', '1')], not <"),
+    (PAIRS, [("A", "1")], {"a": "1"}, "header a is absent, not '1' (there are: A)"),
+    (INSTANT, AT, "2026-01-01T00:00:01Z", "not '2026-01-01T00:00:01Z'"),
+    (METHOD, "GET", "POST", "x is 'GET', not 'POST'"),
+    (STATE, "DONE", "ACTIVE", "x is 'DONE', not 'ACTIVE'"),
+    (WORD, None, "set", "x is None, not 'set'"),
+    (ANYTHING, [1, 2], 3, "x is [1, 2], not 3"),
+    (ANYTHING, [1, 2], [1], "x is [1, 2], not [1]"),
+    (ANYTHING, 5, re.compile("5"), "x is 5, in which '5' is not found"),
+    (ANYTHING, ABSENT, mock.ANY, "x is absent, not <ANY>"),
+    (ANYTHING, ABSENT, None, "x is absent, not None"),
+]
+
+
+@pytest.mark.parametrize(("sort", "found", "wanted", "text"), DIFFER, ids=repr)
+def test_what_differs_says_how(sort: Sort, found: Any, wanted: Any, text: str) -> None:
+    question = Question("x", wanted, sort)
+    assert text in (question.why_not(found) or "it agrees")
+    assert not question.agrees(found)
+
+
+NEVER: list[tuple[Sort, Any, str]] = [
+    *((TEXT, wanted, "give a text") for wanted in (5, b"a", True, ["a"], {}, 1.5)),
+    *((TEXT, wanted, "give a text") for wanted in (PurePosixPath("/a"), uuid.uuid4(), Plain())),
+    (TEXT, re.compile(b"a"), "give a text"),
+    *((NUMBER, wanted, "give a number") for wanted in ("5", b"5", True, [5], re.compile("5"))),
+    *((FLAG, wanted, "give True, False") for wanted in (1, 0, "True", re.compile("T"))),
+    *((BYTES, wanted, "give bytes, a text") for wanted in (5, True, ["a"], Plain())),
+    *((JSON, wanted, "give what JSON can hold") for wanted in (b"a", {1: 2}, {"a": {1}}, Plain())),
+    (JSON, {"a": [PurePosixPath("/a")]}, "give what JSON can hold"),
+    (JSON, re.compile(b"a"), "give what JSON can hold"),
+    (DOCUMENT, b"{}", "give what JSON can hold"),
+    *((MAPPING, wanted, "give a dict") for wanted in ("a", [("a", 1)], 5, re.compile("a"))),
+    *((HEADERS, wanted, "give a dict") for wanted in ("a", [("a", "1")], 5, re.compile("a"))),
+    (HEADERS, {1: "a"}, "x: 1 is no name of a header"),
+    (HEADERS, {"a": None}, r"x\['a'\]=None: give a text"),
+    (HEADERS, {"a": 1}, r"x\['a'\]=1 can never be: give a text"),
+    (HEADERS, {"a": awaited}, r"x\['a'\]=awaited is to be awaited"),
+    *((INSTANT, wanted, "give an instant") for wanted in (5, True, b"a", re.compile("2026"))),
+    (INSTANT, "soon", "'soon' is not"),
+    (INSTANT, datetime(2026, 1, 1), "offset"),
+    (METHOD, "get", "'get' is no HTTP method: .* give 'GET'"),
+    (METHOD, 5, "give a text"),
+    (STATE, "DOEN", r"x='DOEN' is no state, did you mean 'DONE'\?; there are: ACTIVE, DONE"),
+    (STATE, "X*", r"x='X\*' is no state; there are"),
+    (STATE, re.compile("^E"), "is no state; there are"),
+    (STATE, 5, "give one of ACTIVE, DONE"),
+    (WORD, "pet", "x='pet' is no word"),
+    *(
+        (sort, function, "is to be awaited or gone through")
+        for sort in (TEXT, NUMBER, JSON, HEADERS, INSTANT, ANYTHING)
+        for function in (
+            awaited,
+            Awaited(),
+            functools.partial(awaited),
+            mock.AsyncMock(),
+            gone_through,
+            gone_through_later,
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("sort", "wanted", "text"), NEVER, ids=repr)
+def test_what_could_never_agree_is_refused_at_once(sort: Sort, wanted: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=f"(?s){text}"):
+        Question("x", wanted, sort)
+    with pytest.raises(ContractError, match=f"(?s){text}"):
+        Query({"x": wanted}, {"x": Field(sort)})
+
+
+def raises(error: BaseException) -> Callable[[object], bool]:
+    def broken(found: object) -> bool:
+        raise error
+
+    return broken
+
+
+class NoTruth:
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (raises(KeyError("typo")), r"x=broken raised KeyError\('typo'\) for 'a': give a function"),
+        (lambda found: NoTruth(), "x=<lambda> raised ValueError"),
+        (lambda: True, "x=<lambda> raised TypeError"),
+        (lambda found: asyncio.sleep(0), "what x=<lambda> returns is to be awaited"),
+        (lambda found: (one for one in found), "what x=<lambda> returns is to be .*gone through"),
+    ],
+)
+def test_a_function_that_does_not_answer_is_the_tests_mistake(wanted: Any, text: str) -> None:
+    question = Question("x", wanted, TEXT)
+    for ask in (question.agrees, question.why_not):
+        with pytest.raises(ContractError, match=text):
+            ask("a")
+
+
+def test_a_comparison_that_raises_is_the_tests_mistake() -> None:
+    question = Question("x", Has("a"), ANYTHING)
+    assert question.agrees("ab")
+    with pytest.raises(ContractError, match=r"x=<.*Has object.* raised TypeError.* with 5: give a"):
+        question.agrees(5)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), pytest.fail.Exception("stop")])
+def test_what_ends_the_test_goes_through(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        Question("x", raises(error)).agrees("a")
+
+
+class TestSeveral:
+    SORT = one_of("command", ("SET", "GET"), fold=True)
+
+    @pytest.mark.parametrize(
+        ("wanted", "agrees"),
+        [
+            ("set", True),
+            ("GET", True),
+            (re.compile("^S"), True),
+            (lambda one: one == "SET", True),
+            (lambda one: one == "DEL", False),
+            (["set", "get"], True),
+            (("SET", "G*"), True),
+            (["SET", mock.ANY], True),
+            (["SET", re.compile("E")], True),
+            (["SET", str.isupper], True),
+            (["GET", "SET"], False),
+            (["SET"], False),
+            ([], False),
+            (mock.ANY, True),
+            (None, False),
+        ],
+    )
+    def test_any_may_agree_or_all(self, wanted: Any, agrees: bool) -> None:
+        question = Question("x", wanted, self.SORT, several=True)
+        assert question.agrees(["SET", "GET"]) is agrees
+        assert (question.why_not(["SET", "GET"]) is None) is agrees
+
+    def test_one_value_is_compared_as_it_is(self) -> None:
+        assert Question("x", "set", self.SORT, several=True).agrees("SET")
+        assert not Question("x", ["set"], self.SORT, several=True).agrees("SET")
+
+    @pytest.mark.parametrize("wanted", [["SET", "nope"], [5], "nope"])
+    def test_each_that_is_asked_for_is_checked(self, wanted: Any) -> None:
+        with pytest.raises(ContractError, match=r"is no command|give one of"):
+            Question("x", wanted, self.SORT, several=True)
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+NUMBERS = st.integers() | st.floats(allow_nan=False)
+JSONS = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+VALUES = st.one_of(
+    *(
+        st.tuples(st.just(sort), values)
+        for sort, values in (
+            (TEXT, st.text()),
+            (NUMBER, NUMBERS),
+            (FLAG, st.booleans()),
+            (BYTES, st.binary()),
+            (JSON, JSONS),
+            (DOCUMENT, st.text()),
+            (MAPPING, st.dictionaries(st.text(), JSONS, max_size=3)),
+            (INSTANT, st.datetimes(timezones=st.just(UTC))),
+            (ANYTHING, JSONS),
+        )
+    )
+)
+
+
+@given(VALUES)
+def test_a_value_agrees_with_itself(case: tuple[Sort, Any]) -> None:
+    sort, value = case
+    assert Question("x", value, sort).why_not(value) is None
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), max_size=4))
+def test_pairs_agree_with_themselves(pairs: list[tuple[str, str]]) -> None:
+    for sort in (PAIRS, HEADERS):
+        assert Question("x", dict(pairs), sort).why_not(pairs) is None
+
+
+def fits(glob: str, text: str) -> bool:
+    """A glob by its definition: character by character."""
+    if glob.startswith("\\*"):
+        return text[:1] == "*" and fits(glob[2:], text[1:])
+    if glob.startswith("*"):
+        return any(fits(glob[1:], text[at:]) for at in range(len(text) + 1))
+    if not glob:
+        return not text
+    return text[:1] == glob[0] and fits(glob[1:], text[1:])
+
+
+@given(st.text("ab*\\", max_size=7), st.text("ab*\\", max_size=7))
+def test_globs_are_what_they_are_defined_as(glob: str, text: str) -> None:
+    expected = glob == text or fits(glob, text)
+    assert Question("x", glob, TEXT).agrees(text) is expected
+    assert Question("x", glob, BYTES).agrees(text.encode()) is expected
+
+
+def test_no_glob_takes_long() -> None:
+    # By backtracking this would take longer than anybody waits.
+    assert not Question("x", "*a" * 40 + "*b", TEXT).agrees("a" * 20_000)
+
+
+# -- fields and queries ----------------------------------------------------------------------------
+
+
+class Item(NamedTuple):
+    state: str = "DONE"
+    count: int = 2
+
+
+FIELDS = {"state": Field(STATE), "count": Field(NUMBER), "size": Field(NUMBER, lambda item: 7)}
+
+
+@pytest.mark.parametrize(
+    ("given", "reasons"),
+    [
+        ({}, []),
+        ({"state": "DONE", "count": 2, "size": 7}, []),
+        ({"state": "ACTIVE"}, ["state is 'DONE', not 'ACTIVE'"]),
+        ({"state": "ACTIVE", "count": 3}, ["state is 'DONE', not 'ACTIVE'", "count is 2, not 3"]),
+        ({"count": raises(ValueError()), "state": "ACTIVE"}, ["state is 'DONE', not 'ACTIVE'"]),
+        ({"count": Above(5)}, ["count is 2, which does not satisfy Above(limit=5)"]),
+    ],
+)
+@pytest.mark.parametrize("item", [Item(), {"state": "DONE", "count": 2}])
+def test_all_questions_must_agree(given: dict[str, Any], reasons: list[str], item: Any) -> None:
+    query = Query(given, FIELDS, "entry")
+    assert query.why_not(item) == reasons
+    assert query(item) is (not reasons)
+
+
+def test_a_field_nobody_has_is_named_with_the_nearest() -> None:
+    with pytest.raises(ContractError) as caught:
+        Query({"stat": 1}, FIELDS, "entry")
+    assert str(caught.value) == (
+        "an entry has no field 'stat', did you mean 'state'?; there are: count, size, state"
+    )
+    with pytest.raises(ContractError, match=r"^a call has no field 'zzz'; there are: a$"):
+        check_fields(["zzz"], ["a"], "call")
+
+
+def test_a_query_in_words() -> None:
+    fields = {**FIELDS, "what": Field(bare=True)}
+    query = Query({"what": "SET", "count": Above(1), "state": "DONE"}, fields)
+    assert str(query) == "SET count=Above(limit=1) state='DONE'"
+    assert str(query.questions[0]) == "what='SET'"
+    assert str(Query({}, fields)) == ""
+
+
+class Cut(Sort):
+    def check_whole(self, found: Any, wanted: Any) -> None:
+        if found == "cut":
+            raise CannotTell("too little is left")
+
+
+def test_what_is_cut_decides_nothing_unless_something_else_does() -> None:
+    fields = {"text": Field(Cut()), "number": Field(NUMBER)}
+    query = Query({"text": "a", "number": 1}, fields)
+    assert query({"text": "a", "number": 1})
+    assert not query({"text": "cut", "number": 2})
+    assert query.why_not({"text": "cut", "number": 2}) == ["number is 2, not 1"]
+    for ask in (query, query.why_not):
+        with pytest.raises(CannotTell):
+            ask({"text": "cut", "number": 1})
+
+
+def test_the_nearest_has_the_smallest_unlikeness() -> None:
+    query = Query({"state": "DONE", "count": 2}, FIELDS)
+    assert query.unlikeness(Item()) == 0
+    assert 0 < query.unlikeness(Item(count=3)) < query.unlikeness(Item("ACTIVE", 57)) <= 1
+    assert query.unlikeness({}) == 1
+    assert Query({"count": bool}, FIELDS).unlikeness(Item()) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "hint"),
+    [
+        ("comand", ["command", "topic"], ", did you mean 'command'?"),
+        ("COMMAND", ["command"], ", did you mean 'command'?"),
+        ("x", ["command"], ""),
+        ("x", [], ""),
+    ],
+)
+def test_the_nearest_word(word: str, known: list[str], hint: str) -> None:
+    assert nearest(word, known) == hint
+
+
+class Base:
+    inherited: str
+
+
+@dataclass
+class Record(Base):
+    name: str
+    size: int | None
+    ratio: float
+    ready: bool
+    raw: bytes
+    at: datetime
+    state: Literal["NEW", "OLD"]
+    either: Literal["a"] | None
+    mixed: Literal["a", 1]
+    odd: str | int
+    words: list[str] = field(default_factory=list)
+    _hidden: int = 0
+    shared: ClassVar[int] = 1
+
+    @property
+    def twice(self) -> int:
+        return 2
+
+    @property
+    def unknown(self):  # type: ignore[no-untyped-def]
+        return None
+
+    def method(self) -> None: ...
+
+
+class Slotted:
+    __slots__ = ("_private", "one")
+
+
+class OneSlot:
+    __slots__ = "only"
+
+
+def test_the_fields_of_a_class() -> None:
+    found = fields_of(Record)
+    sorts = {name: known.sort for name, known in found.items()}
+    state, either = sorts.pop("state"), sorts.pop("either")
+    assert sorts == {
+        "inherited": TEXT,
+        "name": TEXT,
+        "size": NUMBER,
+        "ratio": NUMBER,
+        "ready": FLAG,
+        "raw": BYTES,
+        "at": INSTANT,
+        "mixed": ANYTHING,
+        "odd": ANYTHING,
+        "words": ANYTHING,
+        "twice": NUMBER,
+        "unknown": ANYTHING,
+    }
+    with pytest.raises(ContractError, match="state='NWE' is no state, did you mean 'NEW'"):
+        state.check("state", "NWE")
+    with pytest.raises(ContractError, match="either='b' is no either; there are: a"):
+        either.check("either", "b")
+    either.check("either", None)
+    assert {*fields_of(Slotted)} == {"one"}
+    assert {*fields_of(OneSlot)} == {"only"}
+    assert {*fields_of(Item)} == {"state", "count"}
