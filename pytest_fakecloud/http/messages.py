@@ -99,11 +99,6 @@ class Request:
         self._lower = None
         self.call = _NO_CALL
 
-    def header_all(self, name: str) -> list[str]:
-        """Every value of a header, in order."""
-        wanted = name.lower()
-        return [value for key, value in self.headers if key.lower() == wanted]
-
     def query_items(self) -> list[tuple[str, str]]:
         """Decoded names and values of the query, in order, duplicates and empty values kept."""
         return query_items(self.query_string) if self.query_string else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 import socket
 import ssl
 import sys
@@ -39,7 +38,7 @@ class Listeners(Sockets, Protocol):
 class Mount:
     """An application at an address: what ``Hub.mount`` gives.
 
-    ``url`` has no trailing slash, ``token`` is random and new for each mount. Functions appended to
+    ``url`` has no trailing slash. Functions appended to
     ``on_close`` are called while the mount closes, after its connections were shut down: there an
     application wakes those of its handlers that wait. ``on_reset`` is the same for
     ``reset_connections()``, and ``on_error`` receives what escaped a plain application. ``stuck`` has
@@ -70,7 +69,6 @@ class Mount:
         self.on_reset: list[Callable[[], None]] = []
         self.on_error: list[Callable[[BaseException], None]] = []
         self.stuck: tuple[str, ...] = ()
-        self._token: str | None = None
         self._live: set[Connection] = set()
         self._listening = True
         self.listener, self.port = hub.bind(host, port)
@@ -90,13 +88,6 @@ class Mount:
         """The origin as text."""
         scheme, host, port = self.origin
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-    @property
-    def token(self) -> str:
-        """A random credential of this mount, 48 hexadecimal digits."""
-        if self._token is None:
-            self._token = secrets.token_hex(24)
-        return self._token
 
     @property
     def connections(self) -> int:

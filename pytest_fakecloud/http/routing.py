@@ -31,11 +31,6 @@ class Route(NamedTuple):
         """The methods as a set."""
         return frozenset(self.methods.split())
 
-    def match(self, path: str) -> dict[str, str] | None:
-        """The raw parameters when the path fits, else None. A trailing slash is tolerated."""
-        found = _shape(self.pattern).fullmatch(path)
-        return None if found is None else found.groupdict("")
-
 
 RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
 """A route and the raw parameters; or the methods the path takes, when it exists for others; or None."""

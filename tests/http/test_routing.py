@@ -54,7 +54,6 @@ def route(methods: str, pattern: str) -> Route:
     ],
 )
 def test_patterns(pattern: str, path: str, params: dict[str, str] | None) -> None:
-    assert route("GET", pattern).match(path) == params
     table = RouteTable([route("GET", pattern)])
     found = table.find("GET", path)
     assert found == (None if params is None else (table.routes[0], params))
@@ -111,8 +110,9 @@ def test_a_pattern_takes_apart_what_it_put_together(
         parts = parts[:1]
     pattern = "/" + "/".join([*parts, "{rest*}"] if tail else parts)
     path = "/" + text
-    params = route("GET", pattern).match(path)
-    if params is not None:
+    found = RouteTable([route("GET", pattern)]).find("GET", path)
+    if isinstance(found, tuple):
+        params = found[1]
         filled = re.sub(r"\{(\w+)\*?\}", lambda m: params[m.group(1)], pattern)
         assert filled.rstrip("/") == path.rstrip("/")
         assert all(v and "/" not in v for k, v in params.items() if k != "rest")
