@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -332,7 +333,7 @@ class Handle:
         self._baseline = self.snapshot()
 
     def reset(self) -> None:
-        """Back to the baseline: its data, no faults, an empty journal.
+        """Go back to the baseline: its data, no faults, an empty journal.
 
         Address, credentials and clock stay.
         """
@@ -427,13 +428,22 @@ class Handle:
     # -- assertions ------------------------------------------------------------------------------
 
     def assert_called(
-        self, what: str | None = None, *, times: int | None = None, **where: object
+        self,
+        what: str | re.Pattern[str] | None = None,
+        *,
+        times: int | None = None,
+        **where: object,
     ) -> Found[Call]:
-        """The clients' calls that match; fails unless at least one does, or exactly ``times``."""
+        """Return the clients' calls that match; fail unless one does, or exactly ``times``.
+
+        See ``Journal.assert_called`` for what can be asked.
+        """
+        __tracebackhide__ = True
         return self.journal.assert_called(what, times=times, **where)
 
-    def assert_not_called(self, what: str | None = None, **where: object) -> None:
-        """Fails when any client's call matches."""
+    def assert_not_called(self, what: str | re.Pattern[str] | None = None, **where: object) -> None:
+        """Fail when any client's call matches."""
+        __tracebackhide__ = True
         self.journal.assert_not_called(what, **where)
 
 

@@ -59,7 +59,7 @@ def setting_names(handle_class: type[Any]) -> tuple[str, ...]:
 
 
 def check_settings(fixture: str, handle_class: type[Any], settings: Mapping[str, Any]) -> None:
-    """Refuse names a handle has no setting for, and values that are of no use; ``ContractError``.
+    """Raise ``ContractError`` for names that are not settings of a handle, and for unusable values.
 
     Checked here is what a wrong type would turn into something else without a word: ``"no"`` for a
     switch, a text for a list of texts, a place that is none. What is more particular (a number's
@@ -102,7 +102,7 @@ def _check_type(fixture: str, name: str, value: Any, annotation: str) -> None:
 
 
 def _texts(value: Iterable[Any]) -> bool:
-    """Whether it can be many texts; what can be looked at only once is not looked at."""
+    """Return whether it can be many texts; what can be looked at only once is not looked at."""
     if isinstance(value, str | bytes | Mapping):
         return False
     return not isinstance(value, list | tuple) or all(isinstance(item, str) for item in value)

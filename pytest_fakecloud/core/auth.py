@@ -42,7 +42,7 @@ def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
 
 
 def same(given: str | bytes | None, expected: str) -> bool:
-    """Whether a credential is the expected one, in UTF-8 or Latin-1 bytes."""
+    """Return whether a credential is the expected one, in UTF-8 or Latin-1 bytes."""
     if given is None:
         return False
     if isinstance(given, str):

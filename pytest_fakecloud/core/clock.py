@@ -159,7 +159,7 @@ class Clock:
     # -- moving ----------------------------------------------------------------------------------
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
-        """Refuse to stop or to move from now on, for that reason; returns what ends the refusal.
+        """Refuse to stop or to move from now on, for that reason; return what ends the refusal.
 
         For whatever lives in real time and cannot follow: engines that are real servers.
         """

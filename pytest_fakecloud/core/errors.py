@@ -57,7 +57,7 @@ def shown(value: object) -> str:
 
 
 def check_function(value: object, kind: str) -> None:
-    """Refuse what cannot be called, or would have to be awaited where nobody does; ``ContractError``.
+    """Raise ``ContractError`` for what cannot be called, or returns what nobody would await.
 
     ``kind`` ends the sentence "give one ...".
     """

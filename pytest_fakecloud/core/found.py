@@ -116,7 +116,7 @@ def expect(
     notes: Callable[[int], Iterable[str]] = lambda found: (),
     none: str = "there is none at all",
 ) -> Found[T]:
-    """The items that agree; fails unless one does, or exactly ``times``.
+    """Return the items that agree; fail unless one does, or exactly ``times``.
 
     ``what`` begins the failure ("a call"); it goes on with what was asked, what matched and, nearest
     first, the others with what differs in each. ``show`` writes an item, in one line or several.

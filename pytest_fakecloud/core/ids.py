@@ -22,7 +22,7 @@ _MOST_BITS = 4096  # of a seed: what nobody can print is no help in repeating a 
 
 
 def check_seed(seed: object) -> None:
-    """Refuse what is no seed; raises ``ContractError``."""
+    """Raise ``ContractError`` for a seed that is not a whole number or a text."""
     whole = isinstance(seed, int) and not isinstance(seed, bool)
     if not whole and not isinstance(seed, str):
         raise ContractError(f"seed={shown(seed)} is no seed: give a whole number or a text")

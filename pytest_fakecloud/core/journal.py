@@ -597,7 +597,7 @@ class Journal:
         return next(self._numbers)
 
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
-        """Call the watcher with each new entry; returns what takes it off again."""
+        """Call the watcher with each new entry; return what takes it off again."""
         check_function(watcher, "that takes an entry")
         with self._lock:
             self._watchers = (*self._watchers, watcher)
@@ -713,7 +713,7 @@ class Journal:
         times: int | None = None,
         **where: object,
     ) -> Found[Call]:
-        """The calls that match; fails unless there is at least one, or exactly ``times``.
+        """Return the calls that match; fail unless there is at least one, or exactly ``times``.
 
         ``what`` is ``"POST /path"``, ``"/path"``, a route's name or a command's name; ``where`` are
         fields or facts of the call. The failure lists the nearest calls and what differed in each.
@@ -735,7 +735,7 @@ class Journal:
         )
 
     def assert_not_called(self, what: str | re.Pattern[str] | None = None, **where: object) -> None:
-        """Fails when any call matches."""
+        """Fail when any call matches."""
         __tracebackhide__ = True
         self.assert_called(what, times=0, **where)
 

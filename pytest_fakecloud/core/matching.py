@@ -104,7 +104,7 @@ _PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozense
 
 
 def _compares(wanted: object, samples: Iterable[object]) -> bool:
-    """Whether a value knows by itself what it equals, as ``mock.ANY`` and dirty-equals do.
+    """Return whether a value knows by itself what it equals, as ``mock.ANY`` and dirty-equals do.
 
     It is asked about a sample of each type the field's values have: a ``Path`` or a dataclass has
     an ``__eq__`` too, and leaves the answer for a text to the text. Arrays do not: their ``==``
@@ -130,7 +130,7 @@ def _is_predicate(wanted: object, samples: Iterable[object]) -> bool:
 
 
 def _never_tells(function: object) -> bool:
-    """Whether what a function returns is no answer: a coroutine, or a generator."""
+    """Return whether what a function returns is no answer: a coroutine, or a generator."""
     ways = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     called = getattr(type(function), "__call__", None)  # noqa: B004
     return any(way(function) or way(called) for way in ways)
@@ -147,7 +147,7 @@ class Sort:
     """A value of each type that the field's values have."""
 
     def accepts(self, wanted: Any) -> bool:
-        """Whether some value of the field could equal this one; patterns and functions apart."""
+        """Return whether some value of the field could equal this one; patterns and functions apart."""
         return True
 
     def check(self, name: str, wanted: Any) -> None:
@@ -164,17 +164,17 @@ class Sort:
             )
 
     def searched(self, found: Any, pattern: Any) -> bool:
-        """Whether a compiled pattern finds itself in a value."""
+        """Return whether a compiled pattern finds itself in a value."""
         return isinstance(found, type(pattern.pattern)) and bool(pattern.search(found))
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        """Whether a value is the wanted one."""
+        """Return whether a value is the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
             return found == wanted or _fits(_glob(wanted), found)
         return bool(found == wanted)
 
     def equals_by_itself(self, found: Any, wanted: Any) -> bool:
-        """Whether a value is what ``accepts()`` does not know: None, or what compares itself."""
+        """Return whether a value is what ``accepts()`` does not know: None, or what compares itself."""
         return bool(found == wanted)
 
     def check_whole(self, found: Any, wanted: Any) -> None:
@@ -555,7 +555,7 @@ class Question:
         self._accepted = not self.is_predicate and self.sort.accepts(wanted)
 
     def agrees(self, found: Any) -> bool:
-        """Whether a value is what is asked for; ``ABSENT`` never is.
+        """Return whether a value is what is asked for; ``ABSENT`` never is.
 
         Raises ``ContractError`` where the test's function raises, or returns what is to be awaited,
         and ``CannotTell`` where too little of the value was kept.
@@ -689,7 +689,7 @@ class Query:
         return reasons
 
     def __call__(self, item: Any) -> bool:
-        """Whether the item is the one asked for; raises as ``why_not`` does."""
+        """Return whether the item is the one asked for; raises as ``why_not`` does."""
         try:
             return all(
                 question.agrees(self._value(item, question.name)) for question in self.questions

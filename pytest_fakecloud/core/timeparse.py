@@ -81,7 +81,7 @@ def duration_us(value: Duration) -> int:
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Refuse what is no number of real seconds from 0 up; raises ``ContractError``."""
+    """Raise ``ContractError`` for anything but a number of real seconds from 0 up."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not value >= 0:  # type: ignore[operator]
         raise ContractError(f"{name}={shown(value)} are no seconds: give a number from 0 up")

@@ -27,13 +27,13 @@ def brief(value: object, length: int = SHOWN) -> str:
 
 
 def check_times(times: object) -> None:
-    """Refuse a ``times=`` that no count can equal; raises ``ContractError``."""
+    """Raise ``ContractError`` for a ``times=`` that is not a whole number from 0 up."""
     if times is not None and (type(times) is not int or times < 0):
         raise ContractError(f"times={brief(times)} is no count: give a whole number from 0 up")
 
 
 def never_awaited(result: object) -> bool:
-    """Whether a result is to be awaited where nobody can; a coroutine is closed, so it is silent."""
+    """Return whether a result must be awaited, which nobody can do; a coroutine is closed silently."""
     if inspect.iscoroutine(result):
         result.close()
     return inspect.isawaitable(result)

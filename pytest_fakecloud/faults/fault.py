@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -26,15 +27,15 @@ class Matchers(TypedDict, total=False):
 
     ``times`` is how often it fires at most, ``skip`` how many matching requests pass first,
     ``route`` an endpoint's name, path or ``"POST /path"``, ``command`` and ``topic`` what the
-    service says the request is about, ``when`` a predicate on the ``Request`` (its ``call`` has the
-    facts). See ``core.matching`` for what agrees.
+    service says the request is about (a text, a pattern, a function), ``when`` a predicate on the
+    ``Request`` (its ``call`` has the facts). See ``core.matching`` for what agrees.
     """
 
     times: int | None
     skip: int
-    route: str | None
-    command: str | None
-    topic: str | None
+    route: str | re.Pattern[str] | None
+    command: Any
+    topic: Any
     when: Callable[[Any], object] | None
 
 
@@ -78,7 +79,7 @@ class Fault:
         check_fields(matchers, {*_COMMON, *known}, "fault")
         self.times = count("times", matchers.get("times"), 1)
         self.skip = count("skip", matchers.get("skip"), 0) or 0
-        self.route: str | None = matchers.get("route")
+        self.route: str | re.Pattern[str] | None = matchers.get("route")
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):
             raise ContractError(
@@ -127,7 +128,7 @@ class Fault:
     # -- for the plan ----------------------------------------------------------------------------
 
     def matches(self, request: Any) -> bool:
-        """Whether the fault is meant for this request.
+        """Return whether the fault is meant for this request.
 
         Raises ``ContractError`` when a predicate of the test's does not get to an answer.
         """
@@ -145,7 +146,7 @@ class Fault:
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
     def wants(self, request: Any) -> bool:
-        """Whether a matching request is one it fires on; called in turn, with the plan's lock held."""
+        """Return whether it fires on a matching request; called in turn, with the plan's lock held."""
         return True
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:

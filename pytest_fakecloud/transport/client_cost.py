@@ -60,7 +60,7 @@ def _wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[
 
 
 def _names_no_proxy() -> bool:
-    """Whether the environment, which is all there is to ask here, names no proxy that httpx takes."""
+    """Return whether the environment names no proxy that httpx takes; nothing else tells of one."""
     names = b" ".join(os.environb).lower()
     return not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy"))
 

@@ -291,7 +291,7 @@ _READING = ("preload_content", "decode_content", "enforce_content_length")
 
 
 def _is_plain(transport: Any, request: Any) -> bool:
-    """Whether a transport of ``httpx`` would do with a request what any other does.
+    """Return whether a transport of ``httpx`` would do with a request what any other does.
 
     Not with a proxy or a socket of its own, with a timeout that leaves no time, nor when it is to
     tell of its connection.
@@ -311,7 +311,7 @@ _BODIES = frozenset({bytes, str, type(None)})
 
 
 def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
-    """Whether ``requests`` would hand a request on without anything of its own on the way.
+    """Return whether ``requests`` would hand a request on without anything of its own on the way.
 
     Such as tries of its own, a proxy, a timeout that is none, or what a class of adapters does.
     """

@@ -132,7 +132,7 @@ def _read(header: tuple[str, str]) -> int:
 
 
 def are_timeouts(*values: object) -> bool:
-    """Whether each value is a timeout that has room for an answer: none at all, or a real span."""
+    """Return whether each timeout leaves time for an answer: it is None, or a real span."""
     for value in values:
         if value is not None and (type(value) not in _NUMBERS or value <= 0):  # type: ignore[operator]
             return False
@@ -161,7 +161,7 @@ class Whole(io.BytesIO):
     headers: Sequence[tuple[str, str]] = ()
 
     def isclosed(self) -> bool:
-        """Whether nothing is left to be read."""
+        """Return whether nothing is left to be read."""
         return self.closed or self.tell() == len(self.getbuffer())
 
     @property
