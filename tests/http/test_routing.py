@@ -93,6 +93,14 @@ def test_the_nearest_routes_are_a_hint() -> None:
     assert table.nearest("PATCH", "/~~~") == "POST /produce/{topic}, GET /topics"
 
 
+@pytest.mark.parametrize("path", ["/a/9", "/~~~~~~"])
+def test_three_routes_are_hint_enough(path: str) -> None:
+    table = RouteTable([route("GET", f"/a/{number}") for number in range(5)])
+    hint = table.nearest("GET", path).split(", ")
+    assert len(hint) == len(set(hint)) == 3
+    assert set(hint) <= {f"GET /a/{number}" for number in range(5)}
+
+
 def test_tables_of_a_service_share_what_they_can() -> None:
     one, two = (RouteTable([route("GET", "/a"), route("GET", "/{b}")]) for _ in range(2))
     assert one._by_head is two._by_head
