@@ -6,13 +6,14 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType, TracebackType
 
 __all__ = [
     "CannotTell",
     "ContractError",
     "ServiceError",
     "check_function",
+    "only_begins",
     "shown",
     "telling",
     "words_of",
@@ -63,10 +64,29 @@ def check_function(value: object, kind: str) -> None:
     """
     if not callable(value):
         raise ContractError(f"{shown(value)} is no function: give one {kind}")
-    if inspect.iscoroutinefunction(value):
+    if only_begins(value):
         raise ContractError(
-            f"{shown(value)} is to be awaited, and nobody would: give a function {kind}"
+            f"{shown(value)} is to be awaited or gone through, and nobody would: "
+            f"give a function {kind}"
         )
+
+
+def only_begins(function: object) -> bool:
+    """Return whether a call of this does nothing yet: it makes a coroutine or a generator."""
+    if inspect.iscoroutinefunction(function):
+        return True
+    if isinstance(function, FunctionType):
+        return bool(function.__code__.co_flags & _BEGINS)
+    called = getattr(type(function), "__call__", None)  # noqa: B004
+    return any(
+        inspect.iscoroutinefunction(each)
+        or inspect.isgeneratorfunction(each)
+        or inspect.isasyncgenfunction(each)
+        for each in (function, called)
+    )
+
+
+_BEGINS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def words_of(error: BaseException) -> str:

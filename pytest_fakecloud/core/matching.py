@@ -34,7 +34,7 @@ from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, TypeAlias, TypeVar
 
-from .errors import CannotTell, ContractError
+from .errors import CannotTell, ContractError, only_begins
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, never_awaited
 
@@ -129,13 +129,6 @@ def _is_predicate(wanted: object, samples: Iterable[object]) -> bool:
     return callable(wanted) and not _is_pattern(wanted) and not _compares(wanted, samples)
 
 
-def _never_tells(function: object) -> bool:
-    """Return whether what a function returns is no answer: a coroutine, or a generator."""
-    ways = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    called = getattr(type(function), "__call__", None)  # noqa: B004
-    return any(way(function) or way(called) for way in ways)
-
-
 class Sort:
     """A kind of field: what can be asked of it, and what its values equal.
 
@@ -153,7 +146,7 @@ class Sort:
     def check(self, name: str, wanted: Any) -> None:
         """Raise ``ContractError`` for what no value of the field could agree with."""
         if _is_predicate(wanted, self.samples):
-            if _never_tells(wanted):
+            if only_begins(wanted):
                 raise ContractError(
                     f"{name}={brief(wanted)} is to be awaited or gone through, so it would hold for "
                     "everything: give a plain function"

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from ..core.errors import ContractError, ServiceError, shown
+from ..core.errors import ContractError, ServiceError, only_begins, shown
 from ..core.matching import Field
 from ..core.timeparse import Duration, check_seconds, duration_us
 from ..http.messages import JSON_TYPE, Answer, Effect, Headers, Request, Response, Serve
@@ -210,6 +210,11 @@ class FaultPlan:
         """
         if not callable(function):
             raise ContractError(f"call() needs a function, got {shown(function)}")
+        if only_begins(function):
+            raise ContractError(
+                f"{shown(function)} is to be awaited or gone through, and nobody would: give call() "
+                "a plain function"
+            )
         if moment not in ("before", "after"):
             raise ContractError(f"call() runs a function 'before' or 'after', not {shown(moment)}")
         return self.add(CallFault(self, function, moment, self._dumped, matchers))

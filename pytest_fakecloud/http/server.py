@@ -439,6 +439,7 @@ def http_date() -> str:
     now = int(time.time())
     second, date, _ = _openings
     if second != now:
+        # Not by email.utils: its datetime fails at the end of the year 9999 in frozen process time.
         t = time.gmtime(now)
         date = (
             f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "

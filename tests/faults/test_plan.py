@@ -603,6 +603,10 @@ async def awaited(given: object) -> bool:
     return True
 
 
+def gone_through(given: object) -> Iterator[bool]:
+    yield True
+
+
 MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "matcher": (
         lambda f: f.answer(503, tpoic="x"),
@@ -621,6 +625,8 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "rate": (lambda f: f.random(2), "rate=2 is no share"),
     "rate bool": (lambda f: f.random(True), "rate=True is no share"),
     "call": (lambda f: f.call("x"), "needs a function"),  # type: ignore[arg-type]
+    "call to await": (lambda f: f.call(awaited), "is to be awaited or gone through"),
+    "call to go through": (lambda f: f.call(gone_through), "is to be awaited or gone through"),
     "moment": (lambda f: f.call(print, "during"), "'before' or 'after'"),  # type: ignore[arg-type]
     "keep": (lambda f: f.truncate(-1), "keep=-1 is no count"),
     "limit": (lambda f: f.rate_limit(-1), "requests=-1 is no count"),
