@@ -47,7 +47,7 @@ def listed(*items: Any) -> Found[Any]:
 
 def test_the_only_and_the_last() -> None:
     assert listed(A).only() is A
-    assert listed(A, B).last is B
+    assert listed(A, B, C).last is C
     with pytest.raises(AssertionError) as caught:
         listed(A, B).only()
     assert str(caught.value) == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
@@ -133,6 +133,32 @@ def test_items_show_their_own_fields() -> None:
         ContractError, match=r"no field '_hidden'; there are: color, extra, name, size$"
     ):
         mixed.where(_hidden=1)
+
+
+class Slotted:
+    __slots__ = ("_inner", "one")
+
+    def __init__(self, one: int) -> None:
+        self.one = self._inner = one
+
+    @property
+    def twice(self) -> int:
+        return 2 * self.one
+
+
+def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -> None:
+    things = Found([Slotted(1), Slotted(2)])
+    assert things.where(twice=4) == things.where(one=2) == things[1:]
+    with pytest.raises(ContractError, match=r"twice='4' can never be: give a number"):
+        things.where(twice="4")
+    with pytest.raises(ContractError, match=r"no field '_inner'; there are: one, twice$"):
+        things.where(_inner=1)
+
+    class Odd(dict[str, int]):
+        size: int
+
+    with pytest.raises(ContractError, match=r"no field 'size'; there are: a$"):
+        Found([Odd(a=1)]).where(size=1)
 
 
 # -- asserting -------------------------------------------------------------------------------------
