@@ -204,7 +204,7 @@ def test_what_is_expected_is_returned(
             "expected a thing name='a' 2 time(s), found 1\n  matched: <a 1>",
         ),
         (
-            [C, A, B],
+            [C, B, A],
             {"name": "b", "size": 1},
             "expected a thing name='b' size=1 at least once, found 0\n"
             "  not <a 1>: name is 'a', not 'b'\n"
@@ -241,6 +241,14 @@ def test_a_failure_is_bounded_and_quick() -> None:
         check(many, times=1)
     lines = str(caught.value).splitlines()
     assert (len(lines), lines[-1]) == (12, "  ... and 4990 more that match")
+
+
+def test_what_fits_is_shown_whole() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check([A] * 10 + [B] * 5, name="a", times=1)
+    text = str(caught.value)
+    assert (text.count("matched: <a 1>"), text.count("not <b 2>")) == (10, 5)
+    assert "more that" not in text
 
 
 @pytest.mark.parametrize("times", [-1, True, "1", 1.0])
