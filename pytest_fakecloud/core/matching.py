@@ -258,7 +258,7 @@ class _Method(_Text):
         super().check(name, wanted)
         if isinstance(wanted, str) and wanted not in _METHODS and wanted.upper() in _METHODS:
             raise ContractError(
-                f"{name}={wanted!r} is no method: methods have capital letters, "
+                f"{name}={wanted!r} is no HTTP method: methods have capital letters, "
                 f"give {wanted.upper()!r}"
             )
 
