@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -20,7 +20,7 @@ from ..table.registry import COMMANDS
 
 __all__ = [
     "COMMAND",
-    "LINE",
+    "LINES",
     "command_name",
     "command_of_body",
     "command_of_path",
@@ -51,22 +51,39 @@ class _Command(Sort):
         return super().equals(found, wanted) or super().equals(found.partition(" ")[0], wanted)
 
 
-class _Line(Sort):
-    """A command line: each of its words is asked as a text."""
+class _Lines(Sort):
+    """Command lines: one is asked for by its words, all by all of theirs; each word is a text."""
 
     expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, list | tuple)
 
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, list | tuple):
+            for one in wanted:
+                (self if self.accepts(one) else TEXT).check(name, one)
+
     def equals(self, found: Any, wanted: Any) -> bool:
-        return len(found) == len(wanted) and all(
-            Question("word", one, TEXT).why_not(word) is None
-            for word, one in zip(found, wanted, strict=True)
-        )
+        if not self.accepts(wanted):
+            return super().equals(found, wanted)
+        if wanted and all(map(self.accepts, wanted)):
+            return _pairwise(found, wanted, lambda line, words: _pairwise(line, words, _is_word))
+        return any(_pairwise(line, wanted, _is_word) for line in found)
 
 
-COMMAND, LINE = _Command(), _Line()
+def _pairwise(
+    found: Sequence[Any], wanted: Sequence[Any], agrees: Callable[[Any, Any], bool]
+) -> bool:
+    return len(found) == len(wanted) and all(map(agrees, found, wanted))
+
+
+def _is_word(found: str, wanted: Any) -> bool:
+    return Question("word", wanted, TEXT).why_not(found) is None
+
+
+COMMAND, LINES = _Command(), _Lines()
 
 
 def command_name(words: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from ..settings import IntText, Limits
 from ..table.registry import COMMANDS
 from .requests import (
     COMMAND,
-    LINE,
+    LINES,
     command_name,
     command_of_body,
     command_of_path,
@@ -76,7 +76,7 @@ class KVApp(App):
     service: ClassVar[str] = "kv"
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "command": Field(COMMAND, several=True),
-        "words": Field(LINE, several=True),
+        "words": Field(LINES),
         "encoding": Field(TEXT),
     }
 

@@ -98,7 +98,7 @@ class TestCommands:
     @pytest.mark.parametrize(
         "words",
         [
-            lambda words: words[0].upper() == "SET",
+            lambda lines: any(line[0].upper() == "SET" for line in lines),
             ["SET", "user:*", ANY],
             ["set", "user:1", "v"],
             [re.compile("(?i)set"), "user:1", "v"],
@@ -115,6 +115,14 @@ class TestCommands:
             server.assert_not_called(words=words)
 
 
+def test_all_lines_may_be_asked_for_at_once(server: KVServer) -> None:
+    in_one("pipeline")(server)
+    server.assert_called(words=[["set", "user:*", "v"], ["XGroup", ANY, "s", "g", "$", "MKSTREAM"]])
+    server.assert_not_called(words=[["set", "user:*", "v"]])
+    server.assert_not_called(words=["set", "user:1"])
+    server.assert_not_called(words=[])
+
+
 IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {"comand": "SET"}, "did you mean 'command'"),
     ((), {"command": "SETT"}, "no command, did you mean 'SET'"),
@@ -124,6 +132,8 @@ IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {"command": 1}, "can never be"),
     ((), {"command": b"SET"}, "can never be"),
     ((), {"words": "SET k v"}, "can never be"),
+    ((), {"words": ["SET", 1]}, "can never be"),
+    ((), {"words": [["SET", b"k"], ["GET", "k"]]}, "can never be"),
     ((), {"encoding": 64}, "can never be"),
     ((), {"method": "post"}, "give 'POST'"),
     ((), {"method": "resp"}, "give 'RESP'"),
