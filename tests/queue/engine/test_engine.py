@@ -838,3 +838,24 @@ def test_attempts_go_with_their_message(bench: Bench) -> None:
     assert [one.message_id for one in bench.engine.attempts] == [kept, gone]
     del bench.engine.messages[gone]
     assert [one.message_id for one in bench.engine.attempts] == [kept]
+
+
+def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
+    bench.engine.admission.upsert_queue("q", parallelism=2, paused=None)
+    delayed, next_one = (
+        bench.engine.publisher.publish(URL, headers, b"", queue_name="q").accepted[0].message_id
+        for headers in ([("Upstash-Delay", "10s")], [])
+    )
+    waits = {one.id: one.wait_reason for one in bench.engine.messages.values()}
+    assert waits == {delayed: "delay", next_one: "turn in queue q"}
+
+
+def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
+    bench.engine.admission.upsert_queue("q", parallelism=3, paused=None)
+    for _ in range(5):
+        bench.engine.publisher.publish(URL, [], b"", queue_name="q")
+    bench.clock.run_due()
+    bench.engine.admission.upsert_queue("q", parallelism=1, paused=None)
+    bench.clock.advance("1m")
+    assert bench.times() == [0, 0, 0, 10, 20]
