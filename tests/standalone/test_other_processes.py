@@ -28,7 +28,7 @@ def test_the_npm_clients_run_against_it() -> None:
         [
             *(sys.executable, "-m", "pytest_fakecloud", "run"),
             *("--broker", 'topics={"orders": 1}', "--vector", "dimension=2"),
-            *("--", str(NODE), "--test", "--test-reporter=spec", "standalone.test.mjs"),
+            *("--", str(NODE), "--test-reporter=spec", "standalone.test.mjs"),
         ],
         cwd=JS,
         capture_output=True,
