@@ -8,7 +8,9 @@ from hypothesis import settings
 from pytest_fakecloud.http.hub import Hub
 
 from .demo import Demo, Raw
+from .harness import pytester as pytester
 from .harness import run as run
+from .harness import what_runs_need as what_runs_need
 
 # How long an example takes is the machine's affair; which ones are tried is not.
 settings.register_profile("fakecloud", deadline=None, derandomize=True)

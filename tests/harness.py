@@ -1,8 +1,7 @@
-"""A pytest run inside the test, with only the plugins a test asks for."""
+"""A pytest run inside the test, in this process or apart, with only the plugins a test asks for."""
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable
 
@@ -49,18 +48,39 @@ QUIET = tuple(
 )  # fmt: skip
 
 
-@functools.cache
-def _import_what_runs_need() -> None:
+def quiet_but(*names: str) -> list[str]:
+    """Options that leave out other plugins of the environment, but for the named ones."""
+    wanted = {f"-pno:{name}" for name in names}
+    assert wanted <= set(QUIET), f"{sorted(wanted - set(QUIET))} are not left out anyway"
+    return [option for option in QUIET if option not in wanted]
+
+
+def apart(
+    pytester: pytest.Pytester, *options: str, plugins: tuple[str, ...] = ()
+) -> pytest.RunResult:
+    """Run what is written there in a process of its own, where the process is the point.
+
+    Loading all plugins of the environment costs four times as much as such a run.
+    """
+    return pytester.runpytest_subprocess(*quiet_but(*plugins), *options)
+
+
+@pytest.fixture(scope="session")
+def what_runs_need() -> None:
+    """Import what a run in this process may import."""
     for name in _KEPT:
         importlib.import_module(name)
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest) -> Run:
+def pytester(what_runs_need: None, pytester: pytest.Pytester) -> pytest.Pytester:
+    """Pytest's own, which forgets at its end all modules that are new since it was made."""
+    return pytester
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Run:
     """Write a test file and run it in this process; other plugins of the environment stay out."""
-    # Before pytester is made: it forgets at its end what was imported since.
-    _import_what_runs_need()
-    pytester: pytest.Pytester = request.getfixturevalue("pytester")
 
     def run_source(source: str, *options: str, quiet: bool = True) -> pytest.RunResult:
         pytester.makepyfile(source)

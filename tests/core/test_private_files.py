@@ -16,6 +16,8 @@ from pytest_fakecloud import recordings as record
 from pytest_fakecloud.core.private_files import write_private
 from pytest_fakecloud.reporting import page as timeline
 
+from ..harness import apart
+
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no modes of this kind")
 
 
@@ -75,9 +77,7 @@ def test_the_journal_of_run(tmp_path: Path) -> None:
 
 def test_what_the_plugin_records(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(kv_server): assert kv_server.client().set('a', '1') == 5")
-    pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "--fakecloud-record=har", "--fakecloud-report=html"
-    )
+    apart(pytester, "--fakecloud-record=har", "--fakecloud-report=html")
     files = [path for name in ("har", "html") for path in (pytester.path / name).iterdir()]
     assert len(files) == 2
     assert [mode(path) for path in files] == [0o600, 0o600]

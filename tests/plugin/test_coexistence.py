@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..harness import QUIET, Run
+from ..harness import QUIET, Run, apart
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 MODULES = {
@@ -122,8 +122,7 @@ def test_a_session_scope_under_xdist_has_a_cloud_for_each_worker(
             """
         )
     )
-    quiet = [option for option in QUIET if option != "-pno:xdist"]
-    result = pytester.runpytest_subprocess(*quiet, "-n", "2")
+    result = apart(pytester, "-n2", plugins=("xdist",))
     result.assert_outcomes(passed=8)
 
 

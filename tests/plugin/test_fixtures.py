@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ..harness import Run
+from ..harness import Run, apart
 
 
 def test_fixtures_are_listed_with_their_first_sentence(run: Run) -> None:
@@ -393,11 +393,11 @@ def test_env_can_be_a_setting(run: Run) -> None:
 
 def test_without_the_plugin_nothing_is_left(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(kv_server): pass")
-    result = pytester.runpytest_subprocess("-p", "no:fakecloud", "-p", "no:cacheprovider")
+    result = apart(pytester, "-p", "no:fakecloud")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'kv_server' not found*"])
 
 
 def test_the_entry_point_loads_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_there(broker): assert broker.url")
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    apart(pytester).assert_outcomes(passed=1)

@@ -14,7 +14,7 @@ import requests
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.recordings import Differences, archive, write
 
-from ..harness import QUIET, Run
+from ..harness import Run, apart
 
 NOON = "2026-01-01T12:00:00Z"
 
@@ -256,8 +256,7 @@ def check(folder: Path) -> None:
 def test_workers_do_not_clash(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(SOURCE)
-    quiet = [option for option in QUIET if option != "-pno:xdist"]
-    pytester.runpytest_subprocess(*quiet, "-n2", "--fakecloud-record=tapes")
+    apart(pytester, "-n2", "--fakecloud-record=tapes", plugins=("xdist",))
     check(pytester.path / "tapes")
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import requests
 
-from ..harness import QUIET, Run
+from ..harness import QUIET, Run, apart
 
 
 def test_session_scope_keeps_address_and_credentials_and_nothing_else(
@@ -223,7 +223,7 @@ def test_early_fakes_are_there_before_the_conftest(pytester: pytest.Pytester) ->
             assert vector_index.info()["vectorCount"] == 0 if hasattr(vector_index, "info") else True
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result = apart(pytester)
     result.assert_outcomes(passed=2)
 
 
@@ -269,7 +269,7 @@ def test_early_fakes_that_a_test_does_not_name_are_strict_and_explained(
             assert 0, "own reason"
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result = apart(pytester)
     result.assert_outcomes(passed=3, failed=3)
     result.stdout.fnmatch_lines(
         [
@@ -349,7 +349,7 @@ def test_early_fakes_end_where_a_conftest_cannot_be_imported(
 def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfakecloud_early = kv")
     pytester.makepyfile("def test_it(): pass")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = apart(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*fakecloud_early: kv is no service*vector_index*"])
 
@@ -465,6 +465,6 @@ def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
         """,
     )
     pytester.syspathinsert()
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result = apart(pytester, plugins=("django",))
     result.assert_outcomes(passed=1)
     assert "early_settings" not in sys.modules

@@ -6,11 +6,7 @@ import importlib.util
 
 import pytest
 
-from ..harness import QUIET, Run
-
-
-def quiet_but(*names: str) -> list[str]:
-    return [option for option in QUIET if option.removeprefix("-pno:") not in names]
+from ..harness import Run, apart, quiet_but
 
 
 def needs(module: str) -> pytest.MarkDecorator:
@@ -119,7 +115,7 @@ def test_pytest_socket_is_named(
             httpx.get(kv_server.url)
         """
     )
-    result = pytester.runpytest_subprocess(*quiet_but("socket"), option)
+    result = apart(pytester, option, plugins=("socket",))
     result.stdout.fnmatch_lines([hint])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud import session as module
 
-from ..harness import Run
+from ..harness import Run, apart
 
 LAZY = """
 import respx  # what makes the plugin look for who kept requests away
@@ -357,7 +357,7 @@ def test_early_fakes_that_cannot_start_are_a_usage_error(
         """
     )
     pytester.syspathinsert()
-    result = pytester.runpytest_subprocess("-pfails", "-pno:cacheprovider")
+    result = apart(pytester, "-pfails")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*fakecloud_early: *"])
     assert "Traceback" not in result.stderr.str()

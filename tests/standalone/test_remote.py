@@ -32,6 +32,7 @@ from pytest_fakecloud.standalone.codec import (
     encode_error,
 )
 
+from ..harness import apart
 from .conftest import Serve, Server
 
 
@@ -234,8 +235,7 @@ def test_settings_of_one_test_reach_the_server(server: Server, pytester: pytest.
             pass
         """
     )
-    result = pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-p", "no:randomly", f"--fakecloud-url={server.summary['console']}",
+    result = apart(pytester, f"--fakecloud-url={server.summary['console']}",
     )  # fmt: skip
     result.assert_outcomes(passed=4, errors=2)
     result.stdout.fnmatch_lines(
@@ -264,11 +264,8 @@ def test_a_suite_runs_against_the_server(
             kv_server.execute("SET", "left", "behind")
         """
     )
-    result = pytester.runpytest_subprocess(
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:randomly",
+    result = apart(
+        pytester,
         f"--fakecloud-url={server.summary['console']}",
     )
     result.assert_outcomes(passed=2)
@@ -510,8 +507,7 @@ def test_a_certificate_that_is_not_trusted_is_said(
 def suite(pytester: pytest.Pytester, server: Server, text: str) -> pytest.RunResult:
     """Run the tests of a text against the server."""
     pytester.makepyfile(text)
-    return pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-p", "no:randomly", f"--fakecloud-url={server.summary['console']}",
+    return apart(pytester, f"--fakecloud-url={server.summary['console']}",
     )  # fmt: skip
 
 
@@ -621,7 +617,7 @@ def test_workers_may_have_a_server_each(serve: Serve, pytester: pytest.Pytester)
                 assert kv_server.execute("INCR", "n") == number + 1
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2")
+    result = apart(pytester, "-n2", plugins=("xdist",))
     result.assert_outcomes(passed=8)
 
 
@@ -648,7 +644,7 @@ def test_variables_of_a_session_end_with_the_test(pytester: pytest.Pytester) -> 
             assert not [name for name in os.environ if name.startswith("UPSTASH_")]
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+    result = apart(pytester)
     result.assert_outcomes(passed=4)
 
 
