@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from pytest_fakecloud.transport.patches import changes
 
 # A run in this process forgets the modules it imported, so all it may import is imported here: once
 # and not for every run, and numpy cannot be imported twice.
@@ -87,3 +89,17 @@ def run(pytester: pytest.Pytester) -> Run:
         return pytester.runpytest_inprocess(*(QUIET if quiet else ()), *options)
 
     return run_source
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_tls_context() -> Iterator[None]:
+    """Let the clients of a module share a TLS context, as they do while a cloud is open.
+
+    For folders whose tests make hundreds of clients without a cloud, of 20 ms each; their conftest
+    imports it.
+    """
+    pytest.importorskip("httpx")
+    shared = changes(shares_tls_context=True, in_process=False)
+    shared.refresh()
+    yield
+    shared.close()
