@@ -171,6 +171,7 @@ def test_messages_schedules_groups_and_flow_control(cloud: Cloud) -> None:
     )
 
 
+@pytest.mark.slow
 def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -> None:
     first, last = cloud.kv_server(name="first"), cloud.kv_server(name="last")
 

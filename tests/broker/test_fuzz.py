@@ -94,6 +94,7 @@ def broker() -> Iterator[Broker]:
 
 @settings(max_examples=800, deadline=None)
 @given(method=st.sampled_from(["GET", "POST", "DELETE"]), path=paths, body=bodies, extra=headers)
+@pytest.mark.slow
 def test_every_answer_is_one_of_the_broker(
     broker: Broker, method: str, path: str, body: bytes, extra: list[tuple[str, str]]
 ) -> None:

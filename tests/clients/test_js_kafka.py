@@ -21,6 +21,8 @@ from pytest_fakecloud.http.hub import default_hub
 
 from . import node
 
+pytestmark = pytest.mark.slow
+
 
 def control(broker: Broker) -> Callable[..., list[bytes]]:
     """A WSGI application by which the JavaScript side arranges things."""

@@ -18,6 +18,8 @@ from pytest_fakecloud.http.hub import default_hub
 
 from . import node
 
+pytestmark = pytest.mark.slow
+
 
 class Control:
     """How the JavaScript side drives the queue: a few words over HTTP."""

@@ -26,6 +26,8 @@ from tests.kv.backing import (
 
 from . import node
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("single", "scripts", "several", "auto", "messages", "limits")
 NEEDED = ("HEXPIRE", "JSON.SET")
 """Commands that not every server has; the tests that need one say so."""

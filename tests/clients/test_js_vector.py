@@ -11,10 +11,14 @@ import re
 from contextlib import ExitStack
 from typing import Any
 
+import pytest
+
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 
 from . import node
+
+pytestmark = pytest.mark.slow
 
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {"kind": "dense", "dimension": 2},

@@ -233,6 +233,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("function", SCENARIOS, ids=lambda function: function.__name__)
+@pytest.mark.slow
 def test_scenario_in_front_of_a_server(function: Scenario, flavour: str, real: Server) -> None:
     run(function, flavour, Used(), real.url)
 

@@ -746,6 +746,7 @@ def test_scenario(name: str, flavour: type) -> None:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=["sync", "async"])
+@pytest.mark.slow
 def test_nothing_of_the_surface_is_left_out(flavour: type) -> None:
     used = Used()
     for name in SCENARIOS:

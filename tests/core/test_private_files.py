@@ -75,6 +75,7 @@ def test_the_journal_of_run(tmp_path: Path) -> None:
     assert mode(journal) == 0o600
 
 
+@pytest.mark.slow
 def test_what_the_plugin_records(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(kv_server): assert kv_server.client().set('a', '1') == 5")
     apart(pytester, "--fakecloud-record=har", "--fakecloud-report=html")

@@ -13,6 +13,7 @@ import pytest
 from pytest_fakecloud.kv.engine import engine  # noqa: F401 - binds the functions
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
 from pytest_fakecloud.kv.table.registry import CommandSpec
+from tests.harness import QUIET
 from tests.kv import catalogue
 from tests.kv.conftest import (
     EXERCISED_FILE,
@@ -59,8 +60,8 @@ def exercised(
     here = Path(__file__).parent
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("-p", "no:randomly", "-p", "no:xdist", *map(str, case_files())),
+            *(sys.executable, "-m", "pytest", "-q", *QUIET),
+            *map(str, case_files()),
         ],
         env={**os.environ, EXERCISED_FILE: str(file)},
         cwd=here.parents[1],
@@ -74,6 +75,7 @@ def exercised(
 
 
 # One test, so that of several workers only one has to run the cases.
+@pytest.mark.slow
 def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
     """Names the commands, option words and error texts that no passing case has shown."""
     words = {(name, word) for name, _, words, _ in ROWS for word in words.split()}

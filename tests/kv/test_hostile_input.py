@@ -130,6 +130,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=range(len(PATTERNS)))
+@pytest.mark.slow
 def test_patterns(server: KVServer, http: httpx.Client, pattern: str) -> None:
     server.load({"a" * 5000: "v"})
     for words in (

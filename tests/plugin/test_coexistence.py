@@ -12,6 +12,8 @@ import pytest
 
 from ..harness import QUIET, Run, apart
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 MODULES = {
     "pytest-xdist": "xdist", "pytest-randomly": "pytest_randomly", "pytest-asyncio": "pytest_asyncio",

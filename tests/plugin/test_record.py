@@ -253,6 +253,7 @@ def check(folder: Path) -> None:
     assert seen["plain"].endswith("test_it-plain.har")
 
 
+@pytest.mark.slow
 def test_workers_do_not_clash(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(SOURCE)

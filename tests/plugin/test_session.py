@@ -201,6 +201,7 @@ def test_a_call_before_the_tests_own_code_is_marked(run: Run, pytester: pytest.P
     ).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_early_fakes_are_there_before_the_conftest(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfakecloud_early = vector_index broker")
     pytester.makeconftest(
@@ -238,6 +239,7 @@ def call(path):
 """
 
 
+@pytest.mark.slow
 def test_early_fakes_that_a_test_does_not_name_are_strict_and_explained(
     pytester: pytest.Pytester,
 ) -> None:
@@ -443,6 +445,7 @@ def test_a_switch_of_a_marker_is_a_bool(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["fakecloud: env='no' is no switch: give True or False"])
 
 
+@pytest.mark.slow
 def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
     pytest.importorskip("pytest_django")
     pytester.makeini(

@@ -18,6 +18,8 @@ from pytest_fakecloud import Cloud, ContractError
 
 from .conftest import Serve, fetch
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "pytest_fakecloud"]
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from .conftest import Server
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 JS = ROOT / "tests" / "clients" / "js"
 NODE = shutil.which("node")

@@ -35,6 +35,8 @@ from pytest_fakecloud.standalone.codec import (
 from ..harness import apart
 from .conftest import Serve, Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cloud(server: Server) -> Iterator[Cloud]:

@@ -43,6 +43,8 @@ from ..conftest import (
 )
 from .mock_cluster import SETTINGS, MockCluster, library
 
+pytestmark = pytest.mark.slow
+
 LIBRARY = library()
 if LIBRARY is None:
     pytest.skip("this librdkafka shows no mock cluster", allow_module_level=True)

@@ -25,6 +25,8 @@ from .templates import RANDOM, TEMPLATES, UNORDERED
 from .wire import Error, Status
 from .written import hand_written, systematic
 
+pytestmark = pytest.mark.slow
+
 ALLOWED = 0.001
 """The share of replies that may differ."""
 

@@ -50,6 +50,7 @@ from ..backing import (
 from ..rest import test_routes
 from ..rest.test_routes import EVENTS, events
 
+pytestmark = pytest.mark.slow
 test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")
 SCENARIOS = tuple(test_upstash_redis.SCENARIOS)
 

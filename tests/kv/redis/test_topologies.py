@@ -40,6 +40,7 @@ from ..backing import (
 )
 from ..rest.test_routes import EVENTS, events
 
+pytestmark = pytest.mark.slow
 NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]
 
 

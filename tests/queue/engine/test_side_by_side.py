@@ -176,6 +176,7 @@ def hasty(patch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
+@pytest.mark.slow
 def test_the_checker_catches(
     fault: Patch, rated: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
