@@ -80,5 +80,5 @@ def test_what_the_plugin_records(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(kv_server): assert kv_server.client().set('a', '1') == 5")
     apart(pytester, "--fakecloud-record=har", "--fakecloud-report=html")
     files = [path for name in ("har", "html") for path in (pytester.path / name).iterdir()]
-    assert len(files) == 2
-    assert [mode(path) for path in files] == [0o600, 0o600]
+    assert len(files) == 3
+    assert [mode(path) for path in files] == [0o600, 0o600, 0o600]
