@@ -1,0 +1,197 @@
+"""Who may start: places that are given back, messages that are called back, order that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+
+HOOK = "https://app.test/hook"
+
+
+class Bench:
+    """A queue whose destination notes the bodies that reach it."""
+
+    def __init__(self, cloud: Cloud, **settings: Any) -> None:
+        self.queue = cloud.queue(**settings)
+        self.came: list[str] = []
+        self.queue.destinations.call(HOOK, self._note)
+
+    def _note(self, request: Any) -> int:
+        self.came.append(request.text)
+        return 200
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        """One request to the queue; headers by their names behind ``Upstash-``."""
+        named = {f"Upstash-{name.replace('_', '-')}": value for name, value in headers.items()}
+        json = body if isinstance(body, dict) else None
+        answer = httpx.request(
+            method,
+            self.queue.url + path,
+            headers={**self.queue.headers, **named},
+            json=json,
+            content=None if json is not None else body,
+        )
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def enqueue(self, name: str, **headers: str) -> str:
+        """Put a message into the ordered queue ``line``; its id."""
+        return str(self.ask("POST", f"/v2/enqueue/line/{HOOK}", name, **headers)["messageId"])
+
+    def publish(self, name: str, flow: str | None = None, **headers: str) -> str:
+        """Publish a message, under the flow-control key ``tenant`` with these limits; its id."""
+        if flow is not None:
+            headers |= {"Flow_Control_Key": "tenant", "Flow_Control_Value": flow}
+        return str(self.ask("POST", f"/v2/publish/{HOOK}", name, **headers)["messageId"])
+
+    def cancel(self, message_id: str) -> None:
+        self.ask("DELETE", f"/v2/messages/{message_id}")
+
+    def delivered(self) -> list[str]:
+        """What has come once all that is due now was delivered."""
+        self.queue.deliver_due()
+        return self.came
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Bench]]:
+    with Cloud(seed=1, now="2026-03-01T12:00:00Z", clock="frozen", delivery="driven") as cloud:
+        yield lambda **settings: Bench(cloud, **settings)
+
+
+def test_a_cancelled_message_gives_up_its_slot_of_the_queue(make: Callable[..., Bench]) -> None:
+    bench = make()
+    first = bench.enqueue("first", Delay="1h")
+    bench.enqueue("second")
+    assert bench.delivered() == []
+    bench.cancel(first)
+    assert bench.delivered() == ["second"]
+
+
+def test_a_cancelled_message_that_waits_takes_nobodys_slot(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.enqueue("first", Delay="1h")
+    second = bench.enqueue("second")
+    bench.enqueue("third")
+    bench.cancel(second)
+    assert bench.delivered() == []
+    bench.queue.advance("1h")
+    assert bench.delivered() == ["first", "third"]
+
+
+def test_a_paused_queue_keeps_its_order_and_forgets_the_cancelled(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    bench.ask("POST", "/v2/queues/", {"queueName": "line", "parallelism": 2})
+    bench.ask("POST", "/v2/queues/line/pause")
+    bench.enqueue("first")
+    second = bench.enqueue("second")
+    bench.enqueue("third")
+    bench.enqueue("fourth")
+    assert bench.delivered() == []
+    bench.cancel(second)
+    assert bench.delivered() == []
+    bench.ask("POST", "/v2/queues/line/resume")
+    assert bench.delivered() == ["first", "third", "fourth"]
+
+
+def test_a_queue_that_is_not_paused_any_more_by_its_settings_goes_on(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    bench.ask("POST", "/v2/queues/", {"queueName": "line", "parallelism": 1})
+    bench.ask("POST", "/v2/queues/line/pause")
+    bench.enqueue("first")
+    assert bench.delivered() == []
+    bench.ask("POST", "/v2/queues/", {"queueName": "line", "parallelism": 3})
+    assert bench.delivered() == []
+    bench.ask("POST", "/v2/queues/line/resume")
+    assert bench.delivered() == ["first"]
+
+
+def test_a_deleted_queue_takes_its_messages_with_it(make: Callable[..., Bench]) -> None:
+    bench = make()
+    ids = [bench.enqueue("slot", Delay="1h"), bench.enqueue("waiting")]
+    alone = bench.publish("alone")
+    bench.ask("DELETE", "/v2/queues/line")
+    assert bench.delivered() == ["alone"]
+    bench.queue.advance("2h")
+    assert bench.delivered() == ["alone"]
+    states = {message.id: message.state for message in bench.queue.messages()}
+    assert states == {**dict.fromkeys(ids, "cancelled"), alone: "delivered"}
+    # A new one of that name begins with nothing in its slots.
+    bench.enqueue("again")
+    assert bench.delivered() == ["alone", "again"]
+
+
+def test_a_message_that_flow_control_let_through_gives_its_place_back(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    first = bench.publish("first", "parallelism=1")
+    bench.publish("second", "parallelism=1")
+    bench.cancel(first)
+    assert bench.delivered() == ["second"]
+
+
+def test_a_rate_opens_again_and_leaves_out_the_cancelled(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.publish("first", "rate=1,period=1h")
+    second = bench.publish("second", "rate=1,period=1h")
+    bench.publish("third", "rate=1,period=1h")
+    assert bench.delivered() == ["first"]
+    bench.cancel(second)
+    bench.queue.advance("59m")
+    assert bench.came == ["first"]
+    bench.queue.advance("1m")
+    assert bench.came == ["first", "third"]
+
+
+def test_a_paused_key_calls_back_who_has_not_started_and_keeps_the_order(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    for name in ("first", "second", "third", "fourth"):
+        bench.publish(name, "parallelism=3")
+    bench.ask("POST", "/v2/flowControl/tenant/pause")
+    bench.publish("fifth", "parallelism=3")
+    assert bench.delivered() == []
+    assert bench.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 5
+    bench.queue.advance("1h")
+    assert bench.came == []
+    bench.ask("POST", "/v2/flowControl/tenant/resume")
+    bench.queue.advance("1s")
+    assert bench.came == ["first", "second", "third", "fourth", "fifth"]
+    assert bench.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 0
+
+
+def test_who_is_called_back_gives_its_place_in_global_parallelism_to_others(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make(limits={"parallelism": 1})
+    bench.publish("held", "parallelism=1")
+    bench.publish("other")
+    bench.ask("POST", "/v2/flowControl/tenant/pause")
+    assert bench.delivered() == ["other"]
+    bench.ask("POST", "/v2/flowControl/tenant/resume")
+    bench.queue.advance("1s")
+    assert bench.came == ["other", "held"]
+
+
+def test_global_parallelism_starts_the_oldest_first_and_forgets_the_cancelled(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make(limits={"parallelism": 1})
+    bench.publish("first")
+    second = bench.publish("second")
+    bench.publish("third", "parallelism=1")
+    bench.publish("fourth")
+    bench.cancel(second)
+    bench.queue.advance("1s")
+    assert bench.came == ["first", "third", "fourth"]
