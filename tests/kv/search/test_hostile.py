@@ -13,7 +13,7 @@ from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.model import Limits
+from pytest_fakecloud.kv.settings import Limits
 from pytest_fakecloud.kv.table.registry import COMMANDS
 
 from .conftest import Searching

@@ -171,17 +171,35 @@ def test_a_paused_key_calls_back_who_has_not_started_and_keeps_the_order(
     assert bench.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 0
 
 
-def test_who_is_called_back_gives_its_place_in_global_parallelism_to_others(
-    make: Callable[..., Bench],
-) -> None:
-    bench = make(limits={"parallelism": 1})
-    bench.publish("held", "parallelism=1")
-    bench.publish("other")
+@pytest.fixture
+def let_through(make: Callable[..., Bench]) -> Bench:
+    """Three messages that a paused key held, and may start since it goes on."""
+    bench = make()
     bench.ask("POST", "/v2/flowControl/tenant/pause")
-    assert bench.delivered() == ["other"]
+    for name in ("first", "second", "third"):
+        bench.publish(name, "parallelism=2")
+    assert bench.delivered() == []
     bench.ask("POST", "/v2/flowControl/tenant/resume")
-    bench.queue.advance("1s")
-    assert bench.came == ["other", "held"]
+    assert bench.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 1
+    return bench
+
+
+def test_who_was_let_through_is_called_back_to_its_old_place(let_through: Bench) -> None:
+    let_through.ask("POST", "/v2/flowControl/tenant/pause")
+    assert let_through.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 3
+    let_through.queue.advance("1h")
+    assert let_through.came == []
+    let_through.ask("POST", "/v2/flowControl/tenant/resume")
+    assert let_through.delivered() == ["first", "second", "third"]
+
+
+def test_who_was_let_through_and_is_cancelled_gives_its_place_to_the_next(
+    let_through: Bench,
+) -> None:
+    first = next(one.id for one in let_through.queue.messages() if one.body == b"first")
+    let_through.cancel(first)
+    assert let_through.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 0
+    assert let_through.delivered() == ["second", "third"]
 
 
 def test_global_parallelism_starts_the_oldest_first_and_forgets_the_cancelled(
