@@ -10,6 +10,7 @@ import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.core.errors import ContractError
+from tests.ids import steady
 
 from .conftest import Rest
 
@@ -83,7 +84,7 @@ def _produced(rest: Rest) -> None:
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", HAPPENED, ids=str)
+@pytest.mark.parametrize("asked", HAPPENED, ids=steady)
 def test_what_happened(broker: Broker, asked: dict[str, Any]) -> None:
     found = broker.assert_produced("orders", **asked)
     assert found
@@ -96,14 +97,14 @@ def test_what_happened(broker: Broker, asked: dict[str, Any]) -> None:
             never()
 
 
-@pytest.mark.parametrize("asked", DID_NOT, ids=str)
+@pytest.mark.parametrize("asked", DID_NOT, ids=steady)
 def test_what_did_not_happen(broker: Broker, asked: dict[str, Any]) -> None:
     broker.assert_not_produced("orders", **asked)
     with pytest.raises(AssertionError, match="at least once, found 0"):
         broker.assert_produced("orders", **asked)
 
 
-@pytest.mark.parametrize(("asked", "why"), NEVER, ids=str)
+@pytest.mark.parametrize(("asked", "why"), NEVER, ids=steady)
 def test_what_can_never_be(broker: Broker, asked: dict[str, Any], why: str) -> None:
     with pytest.raises(ContractError, match=why):
         broker.assert_not_produced("orders", **asked)

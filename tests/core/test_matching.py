@@ -45,6 +45,7 @@ from pytest_fakecloud.core.matching import (
     nearest,
     one_of,
 )
+from tests.ids import steady
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 STATE = one_of("state", ("ACTIVE", "DONE"))
@@ -227,7 +228,7 @@ AGREE: list[tuple[Sort, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("sort", "found", "wanted"), AGREE, ids=repr)
+@pytest.mark.parametrize(("sort", "found", "wanted"), AGREE, ids=steady)
 def test_what_agrees(sort: Sort, found: Any, wanted: Any) -> None:
     question = Question("x", wanted, sort)
     assert question.why_not(found) is None
@@ -283,7 +284,7 @@ DIFFER: list[tuple[Sort, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sort", "found", "wanted", "text"), DIFFER, ids=repr)
+@pytest.mark.parametrize(("sort", "found", "wanted", "text"), DIFFER, ids=steady)
 def test_what_differs_says_how(sort: Sort, found: Any, wanted: Any, text: str) -> None:
     question = Question("x", wanted, sort)
     assert text in (question.why_not(found) or "it agrees")
@@ -332,7 +333,7 @@ NEVER: list[tuple[Sort, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sort", "wanted", "text"), NEVER, ids=repr)
+@pytest.mark.parametrize(("sort", "wanted", "text"), NEVER, ids=steady)
 def test_what_could_never_agree_is_refused_at_once(sort: Sort, wanted: Any, text: str) -> None:
     with pytest.raises(ContractError, match=f"(?s){text}"):
         Question("x", wanted, sort)

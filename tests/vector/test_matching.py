@@ -17,6 +17,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.assertions import shown
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.matching import QUERY_FIELDS, UPSERT_FIELDS
+from tests.ids import steady
 
 from .test_handle import post
 
@@ -77,7 +78,7 @@ def expected(
     return expect("an upsert", seen, query, times=times, show=shown)
 
 
-@pytest.mark.parametrize(("wanted", "places"), HAPPENED, ids=str)
+@pytest.mark.parametrize(("wanted", "places"), HAPPENED, ids=steady)
 def test_what_happened(wanted: dict[str, Any], places: list[int]) -> None:
     assert expected(**wanted) == [SEEN[place] for place in places]
     assert len(expected(len(places), **wanted)) == len(places)
@@ -85,7 +86,7 @@ def test_what_happened(wanted: dict[str, Any], places: list[int]) -> None:
         expected(0, **wanted)
 
 
-@pytest.mark.parametrize(("fields", "wanted", "reason"), NEVER, ids=str)
+@pytest.mark.parametrize(("fields", "wanted", "reason"), NEVER, ids=steady)
 def test_what_can_never_be(
     fields: Mapping[str, Field], wanted: dict[str, Any], reason: str
 ) -> None:

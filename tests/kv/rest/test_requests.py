@@ -16,6 +16,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.rest.requests import command_name
+from tests.ids import steady
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ MEANT = [
 
 @pytest.mark.usefixtures("way")
 class TestCommands:
-    @pytest.mark.parametrize("name", MEANT, ids=str)
+    @pytest.mark.parametrize("name", MEANT, ids=steady)
     def test_happened_however_they_are_named(self, server: KVServer, name: Any) -> None:
         assert len(server.assert_called(name, times=1)) == 1
         assert len(server.assert_called(command=name, times=1)) == 1
@@ -88,7 +89,7 @@ class TestCommands:
         with pytest.raises(AssertionError, match="never, found"):
             server.assert_not_called(command=name)
 
-    @pytest.mark.parametrize("name", ["get", "XGROUP DESTROY", "G*", re.compile("GET")], ids=str)
+    @pytest.mark.parametrize("name", ["get", "XGROUP DESTROY", "G*", re.compile("GET")], ids=steady)
     def test_that_did_not_happen_did_not(self, server: KVServer, name: Any) -> None:
         server.assert_not_called(name)
         server.assert_not_called(command=name)
@@ -147,7 +148,7 @@ IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize(("arguments", "where", "words"), IMPOSSIBLE, ids=repr)
+@pytest.mark.parametrize(("arguments", "where", "words"), IMPOSSIBLE, ids=steady)
 def test_what_can_never_be_is_told_and_not_answered(
     server: KVServer, arguments: tuple[Any, ...], where: dict[str, Any], words: str
 ) -> None:
@@ -180,7 +181,7 @@ def test_what_can_never_be_is_told_and_not_answered(
         {"answer_json": {"result": "OK"}},
         {"route": "command", "command": "set"},
     ],
-    ids=str,
+    ids=steady,
 )
 def test_a_call_that_happened_fails_what_denies_it(server: KVServer, asked: dict[str, Any]) -> None:
     by_path(server)
@@ -204,14 +205,14 @@ def test_what_no_server_knows_can_be_asked_with_a_pattern(server: KVServer) -> N
 
 
 class TestFaults:
-    @pytest.mark.parametrize("name", MEANT, ids=str)
+    @pytest.mark.parametrize("name", MEANT, ids=steady)
     def test_go_by_the_same_names(self, server: KVServer, name: Any) -> None:
         with server.faults.answer(503, command=name) as fault:
             in_one("pipeline")(server)
             ask = httpx.post(server.url, json=["GET", "k"], headers=server.headers)
         assert (fault.hits, ask.status_code) == (1, 200)
 
-    @pytest.mark.parametrize("name", MEANT, ids=str)
+    @pytest.mark.parametrize("name", MEANT, ids=steady)
     def test_go_by_the_same_names_at_the_port(self, server: KVServer, name: Any) -> None:
         fault = server.faults.answer(503, command=name)
         client = redis.Redis.from_url(server.database_url, retry=None)
