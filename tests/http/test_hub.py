@@ -776,6 +776,7 @@ def test_mounts_that_were_used_leave_no_descriptor(hub: Hub) -> None:
     assert hub.workers.threads <= 5
 
 
+@pytest.mark.slow
 def test_no_request_is_answered_by_another_mounts_app(hub: Hub) -> None:
     # Four threads mount, hammer and close; their clients outlive the mounts and go on asking.
     stop = time.monotonic() + 3.0

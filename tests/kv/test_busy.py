@@ -128,6 +128,7 @@ def test_a_function_is_killed_and_told_of(connect: Any) -> None:
         (("FCALL", "write", 0), "FUNCTION KILL"),
     ],
 )
+@pytest.mark.slow
 def test_what_has_written_cannot_be_killed(connect: Any, line: tuple[Any, ...], kill: str) -> None:
     client = connect("redis")
     one, other = client(), client()

@@ -104,6 +104,7 @@ def test_the_library_is_named(run: Run, source: str, hint: str) -> None:
         ),
     ],
 )
+@pytest.mark.slow
 def test_pytest_socket_is_named(
     run: Run, pytester: pytest.Pytester, option: str, hint: str
 ) -> None:

@@ -290,6 +290,7 @@ def _contrast(colour: str, paper: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.slow
 def test_a_browser_shows_it_offline_in_light_and_dark(
     cloud: Cloud, browser: Any, tmp_path: Path
 ) -> None:

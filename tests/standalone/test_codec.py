@@ -380,6 +380,7 @@ def test_whatever_comes_in_is_read_or_refused(imported: list[str], value: Any) -
 
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(HOSTILE, st.sampled_from(["args", "kwargs", "settings", "object"]))
+@pytest.mark.slow
 def test_the_server_answers_whatever_comes_in(app: ControlApp, value: Any, where: str) -> None:
     body: dict[str, Any] = {"object": "kv_server", "name": "value"}
     path = "/call"

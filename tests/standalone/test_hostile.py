@@ -169,6 +169,7 @@ with Cloud(seed=0) as _cloud:
 
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=4))
+@pytest.mark.slow
 def test_every_request_is_answered_in_words(
     app: ControlApp, many: list[tuple[str, str, bytes]]
 ) -> None:

@@ -117,6 +117,7 @@ def connections(server: Server) -> int:
     return sum(kind.startswith("socket:") for kind in kinds) - 4
 
 
+@pytest.mark.slow
 def test_the_journal_of_a_server_is_bounded(serve: Serve) -> None:
     running, server = loaded(serve, 40)
     start([server], CLIENTS, 0.5).finish()

@@ -142,6 +142,7 @@ def test_without_trustme_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("end", ["exit", "close", "forget"])
+@pytest.mark.slow
 def test_a_forked_child_leaves_its_parents_authority_alone(end: str) -> None:
     """In a process of its own, since a fork of this one would take its threads' locks along."""
     source = f"""

@@ -14,6 +14,7 @@ pytest.importorskip("resource")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.slow
 def test_no_hostile_script_gets_past_the_limits(seed: int) -> None:
     # In a process of its own: what escapes its limits would hold this one for ever.
     done = subprocess.run(

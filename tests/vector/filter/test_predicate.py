@@ -235,6 +235,7 @@ def passes(tree: Expression, metadata: Any) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(tree=TREES, metadata=METADATA)
+@pytest.mark.slow
 def test_filters_agree_with_the_reference(tree: Expression, metadata: dict[str, Any]) -> None:
     assert compile_filter(written(tree))(metadata) is passes(tree, metadata)
 
