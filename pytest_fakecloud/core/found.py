@@ -128,18 +128,13 @@ def expect(
     __tracebackhide__ = True
     check_times(times)
     matched: list[T] = []
-    misses: list[tuple[T, list[str]]] = []
+    others: list[T] = []
     undecided: list[CannotTell] = []
     for item in items:
         try:
-            reasons = query.why_not(item)
+            (matched if query(item) else others).append(item)
         except CannotTell as error:
             undecided.append(error)
-        else:
-            if reasons:
-                misses.append((item, reasons))
-            else:
-                matched.append(item)
     found = Found.of(matched, query.fields, query.kind)
     if undecided and (len(found) <= times if times is not None else not found):
         # Whether it holds or not depends on items of which too little is left.
@@ -152,6 +147,7 @@ def expect(
     lines += [f"  matched: {_indented(show(item))}" for item in found[:_MATCHED]]
     if len(found) > _MATCHED:
         lines.append(f"  ... and {len(found) - _MATCHED} more that match")
+    misses = [(item, query.why_not(item)) for item in others]
     misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
     ranked = sorted(misses, key=lambda pair: len(pair[1]))
     ranked[:_COMPARED] = sorted(

@@ -402,9 +402,9 @@ class CallNames(Sort):
         method, space, target = wanted.partition(" ")
         if space and target.startswith(("/", "*", "http")):
             METHOD.check("method", method)
-        elif not wanted.startswith("/") and "*" not in wanted:
+        elif "/" not in wanted:
             words = sorted(set(self._words()))
-            if words and wanted.upper() not in (word.upper() for word in words):
+            if words and not any(self.equals(word, wanted) for word in words):
                 raise ContractError(
                     f"{given} is neither a route nor a command{nearest(wanted, words)}; "
                     f"give {self.expected}"

@@ -6,12 +6,12 @@ Everything a test may do wrong is a ``ContractError``; what merely is not so bec
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from .errors import ContractError, shown
 
-__all__ = ["SHOWN", "Predicate", "brief", "check_times", "differences", "never_awaited"]
+__all__ = ["SHOWN", "brief", "check_times", "differences", "never_awaited"]
 
 SHOWN = 200
 """The longest value that is shown whole."""
@@ -37,40 +37,6 @@ def never_awaited(result: object) -> bool:
     if inspect.iscoroutine(result):
         result.close()
     return inspect.isawaitable(result)
-
-
-class Predicate:
-    """A test's predicate, asked about many values.
-
-    One that raises does not hold; ``undecided`` tells of one that raised for every value, as then
-    nobody knows what it means. Raises ``ContractError`` for one that is to be awaited.
-    """
-
-    def __init__(self, function: Callable[[Any], object]) -> None:
-        self.function = function
-        self._decided = False
-        self._raised = False
-
-    @property
-    def undecided(self) -> bool:
-        """Whether it raised whenever it was asked."""
-        return self._raised and not self._decided
-
-    def why_not(self, value: Any) -> str | None:
-        """None where it holds; else the rest of a sentence that begins with the value."""
-        try:
-            answer = self.function(value)
-            holds = bool(answer)
-        except Exception as error:
-            self._raised = True
-            return f", for which {brief(self.function)} raised {brief(error)}"
-        if never_awaited(answer):
-            raise ContractError(
-                f"what {brief(self.function)} returns is to be awaited: give a function that "
-                "answers at once"
-            )
-        self._decided = True
-        return None if holds else f", which does not satisfy {brief(self.function)}"
 
 
 def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:

@@ -215,7 +215,7 @@ def test_what_is_expected_is_returned(
             [A],
             {"name": "b", "show": lambda item: "one\ntwo\nthree"},
             "expected a thing name='b' at least once, found 0\n"
-            "  not one\n    two\n    three: name is 'a', not 'b'",
+            "  not one: name is 'a', not 'b'\n    two\n    three",
         ),
         (
             [],

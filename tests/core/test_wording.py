@@ -8,7 +8,6 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.wording import (
-    Predicate,
     brief,
     check_times,
     differences,
@@ -32,26 +31,6 @@ def test_what_is_no_count(times: Any) -> None:
 @pytest.mark.parametrize("times", [None, 0, 1, 10**30])
 def test_counts(times: int | None) -> None:
     check_times(times)
-
-
-def test_a_predicate_says_why_not() -> None:
-    def is_paid(value: Any) -> bool:
-        return bool(value["paid"])
-
-    predicate = Predicate(is_paid)
-    assert predicate.why_not({}) == ", for which is_paid raised KeyError('paid')"
-    assert predicate.undecided
-    assert predicate.why_not({"paid": True}) is None
-    assert predicate.why_not({"paid": False}) == ", which does not satisfy is_paid"
-    assert not predicate.undecided
-
-
-def test_a_predicate_to_be_awaited_is_refused() -> None:
-    async def later(value: Any) -> bool:
-        return True
-
-    with pytest.raises(ContractError, match="what later returns is to be awaited"):
-        Predicate(later).why_not(1)
 
 
 @pytest.mark.parametrize(
