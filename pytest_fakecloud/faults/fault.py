@@ -26,16 +26,26 @@ class Matchers(TypedDict, total=False):
     """The keywords every fault takes.
 
     ``times`` is how often it fires at most, ``skip`` how many matching requests pass first,
-    ``route`` an endpoint's name, path or ``"POST /path"``, ``command`` and ``topic`` what the
-    service says the request is about (a text, a pattern, a function), ``when`` a predicate on the
-    ``Request`` (its ``call`` has the facts). See ``core.matching`` for what agrees.
+    ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its
+    ``call`` has the facts). The others are what the services say a request is about, each its own:
+    ``command`` and ``index``, ``namespace``, ``topic`` with ``group`` and ``instance``, ``url`` with
+    ``label``, ``kind``, ``queue`` and ``message_id``. See ``core.matching`` for what agrees.
     """
 
     times: int | None
     skip: int
     route: str | re.Pattern[str] | None
     command: Any
+    index: Any
+    namespace: Any
     topic: Any
+    group: Any
+    instance: Any
+    url: Any
+    label: Any
+    kind: Any
+    queue: Any
+    message_id: Any
     when: Callable[[Any], object] | None
 
 

@@ -38,7 +38,7 @@ from ..reply import (
     Status,
     to_resp,
 )
-from ..rest.requests import command_name
+from ..rest.requests import facts_of
 from ..table.config import memory_bytes
 from ..table.registry import LOOKUP, CommandSpec
 from .answers import Raw, as_resp, written
@@ -583,8 +583,7 @@ def _outbox_limits(text: str) -> tuple[int, int, int]:
 
 
 def _facts(body: bytes) -> dict[str, Any]:
-    words: list[str] = orjson.loads(body)
-    return {"command": [command_name(words)], "words": [words], "encoding": ""}
+    return {**facts_of([orjson.loads(body)]), "encoding": ""}
 
 
 def _chooses_replies(argv: list[bytes]) -> bool:

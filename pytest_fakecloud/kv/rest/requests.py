@@ -25,6 +25,7 @@ __all__ = [
     "command_of_body",
     "command_of_path",
     "commands_of_body",
+    "facts_of",
 ]
 
 
@@ -84,6 +85,19 @@ def _is_word(found: str, wanted: Any) -> bool:
 
 
 COMMAND, LINES = _Command(), _Lines()
+
+
+def _names_an_index(command: str) -> bool:
+    return command.startswith("SEARCH.") and not command.startswith("SEARCH.LIST")
+
+
+def facts_of(lines: list[list[str]]) -> dict[str, Any]:
+    """What command lines are about: ``command`` (their names), ``words``, ``index`` (of a search)."""
+    return {
+        "command": [command_name(line) for line in lines],
+        "words": lines,
+        "index": [line[1] for line in lines if line[1:] and _names_an_index(line[0].upper())],
+    }
 
 
 def command_name(words: Sequence[str]) -> str:

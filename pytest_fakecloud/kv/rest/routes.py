@@ -33,10 +33,10 @@ from ..table.registry import COMMANDS
 from .requests import (
     COMMAND,
     LINES,
-    command_name,
     command_of_body,
     command_of_path,
     commands_of_body,
+    facts_of,
 )
 from .sse import EventStream, monitor_stream, subscription_stream
 
@@ -77,6 +77,7 @@ class KVApp(App):
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "command": Field(COMMAND, several=True),
         "words": Field(LINES),
+        "index": Field(TEXT, several=True),
         "encoding": Field(TEXT),
     }
 
@@ -144,7 +145,8 @@ class KVApp(App):
         """What a request is about: ``command``, the names of its commands, ``words`` and ``encoding``.
 
         A name is in upper case, with the sub-command's (``"XGROUP CREATE"``). ``words`` are the whole
-        command lines as text, ``encoding`` is that of the answer's strings.
+        command lines as text, ``index`` the search indexes asked, ``encoding`` is that of the answer's
+        strings.
         Nothing when the method is none of the service's: that is no command.
         """
         if not request.route:
@@ -158,11 +160,8 @@ class KVApp(App):
             body = b"" if request.route in _STREAMS else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
-        return {
-            "command": [command_name(line) for line in words],
-            "words": words,
-            "encoding": (_header(request, "Encoding") or "").strip().lower(),
-        }
+        encoding = (_header(request, "Encoding") or "").strip().lower()
+        return {**facts_of(words), "encoding": encoding}
 
     def words(self) -> Iterable[str]:
         """The routes' names and those of commands and sub-commands."""

@@ -194,3 +194,19 @@ def test_nothing_is_imported_before_a_search() -> None:
         "server.close()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestFaults:
+    def test_a_fault_is_meant_for_an_index(self, server: KVServer) -> None:
+        server.faults.answer(503, index="i", command="SEARCH.QUERY", times=1)
+        other = httpx.post(server.url, json=["SEARCH.LISTINDEXES"], headers=server.headers)
+        asked = ["SEARCH.QUERY", "i", '{"title":"boots"}']
+        first = httpx.post(server.url, json=asked, headers=server.headers)
+        assert (other.status_code, first.status_code) == (200, 503)
+        assert httpx.post(server.url, json=asked, headers=server.headers).status_code == 200
+        assert len(server.journal.calls(index="i")) == 2
+
+    def test_another_index_is_left_alone(self, server: KVServer) -> None:
+        with server.faults.answer(503, index="j*"):
+            assert post(server, "SEARCH.QUERY", "i", '{"title":"boots"}') is not None
+        server.assert_not_called(index="j")
