@@ -6,6 +6,7 @@ where it is used.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import warnings
@@ -163,10 +164,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
     # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
     folder = run_of(config).timelines
-    if folder is not None and folder.is_dir():
-        from .reporting.page import write_index
+    with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
+        # A name that no system takes was refused before there was anything to list.
+        if folder is not None and os.path.isdir(folder):
+            from .reporting.page import write_index
 
-        with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
             write_index(folder)
     with telling("fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)):
         end(config)

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import harness
 from tests.harness import Run, run  # noqa: F401 - a fixture
 
 PAGE = (Path(__file__).parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def imported() -> None:
-    """What runs need is imported before the first of them remembers which modules there were."""
-    harness._import_what_runs_need()
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))

@@ -116,7 +116,7 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
             "source_body={'a': 1} can never be: give bytes, a text",
         ),
         ({"at": "2026-01-01"}, "names no time zone"),
-        ({"at": 5}, "5 is not an instant"),
+        ({"at": 5}, "at=5 can never be: give an instant"),
         ({"raw": "x"}, "raw='x' can never be: give a dict"),
         ({"headers": "x"}, "headers='x' can never be: give a dict"),
     ],

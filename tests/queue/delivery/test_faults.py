@@ -246,7 +246,11 @@ async def awaited(request: object) -> bool:
         ("daily_limit", {"limit": -1}, "limit=-1: give a whole number of at least 0"),
         ("daily_limit", {"limit": 2.5}, "limit=2.5: give a whole number of at least 0"),
         ("burst_limit", {"when": 5}, "when=5 is no function"),
-        ("burst_limit", {"when": awaited}, "is to be awaited, so it would hold for everything"),
+        (
+            "burst_limit",
+            {"when": awaited},
+            "is to be awaited or gone through, so it would hold for everything",
+        ),
         ("tamper", {"kind": "calback"}, "kind='calback' is no kind, did you mean 'callback'?"),
         (
             "drop_callback",
