@@ -39,7 +39,7 @@ def _messages(queue: Any, scene: Scene) -> Iterator[str]:
         tried = len(message.attempts)
         if tried:
             about += f" (tried {tried} of {message.max_retries + 1})"
-        why = waiting_text(message.record, now, driven=queue.delivery == "driven")
+        why = waiting_text(message._record, now, driven=queue.delivery == "driven")
         yield f"{about}: {why}"
     for letter in queue.dead_letters():
         message = letter.message
