@@ -21,7 +21,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.http.messages import Request
-from pytest_fakecloud.reporting.section import rows
+from pytest_fakecloud.reporting.rows import rows
 
 SECONDS = 0.4
 
@@ -185,7 +185,7 @@ def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud)
 
     def listen() -> None:
         heard: list[Any] = []
-        stops = [cloud.on_start(heard.append) for _ in range(3)]
+        stops = [cloud._on_start(heard.append) for _ in range(3)]
         for stop in stops:
             stop()
 
@@ -216,7 +216,7 @@ def test_listeners_that_leave_while_they_are_told(cloud: Cloud) -> None:
 
         return listener
 
-    stops += [cloud.on_start(leaves(number)) for number in range(4)]
+    stops += [cloud._on_start(leaves(number)) for number in range(4)]
     cloud.kv_server()
     assert told == [0, 1, 2, 3]
 

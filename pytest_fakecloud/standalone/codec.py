@@ -36,6 +36,8 @@ _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | 
 MOST_OBJECTS = 100_000
 """How many objects a server keeps for its clients; the one that was not used for longest goes."""
 _SHOWN = 500
+_TOLD = frozenset({"waiting"})
+"""The texts that a list may have besides its items."""
 
 Refer: TypeAlias = Callable[[int, str, str], Any]
 Reader: TypeAlias = Callable[[Mapping[str, Any], Refer], Any]
@@ -176,13 +178,18 @@ def _copy(value: Any) -> Any:
 
 
 def _is_plain(value: list[Any]) -> bool:
-    """Whether a list holds nothing but its items and what may be asked about them."""
-    return vars(value).keys() <= {"_fields", "_kind"}
+    """Whether a list holds nothing but its items, what may be asked about them, and texts."""
+    return all(
+        name in ("_fields", "_kind") or (name in _TOLD and isinstance(told, str))
+        for name, told in vars(value).items()
+    )
 
 
 def _found(value: Any, items: list[Any]) -> dict[str, Any]:
     fields = None if value._fields is None else list(value._fields)
-    return {TAG: "found", "v": items, "c": name_of(type(value)), "of": value._kind, "f": fields}
+    told = {name: vars(value)[name] for name in _TOLD if name in vars(value)}
+    made = {TAG: "found", "v": items, "c": name_of(type(value)), "of": value._kind, "f": fields}
+    return {**made, "told": told} if told else made
 
 
 def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,15 +274,22 @@ def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
 def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
     kind = found_type(value["c"])
     items, of, names = value["v"], value.get("of", "item"), value.get("f")
-    if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f"}:
+    told = value.get("told", {})
+    if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f", "told"}:
         raise Unreadable(f"{value['c']!r:.100} is no list that is known here")
     if not isinstance(items, list) or not isinstance(of, str) or not _are_names(names):
         raise Unreadable(f"{value!r:.200} is no list of what was found")
+    if not isinstance(told, dict) or not all(
+        name in _TOLD and hasattr(kind, name) and isinstance(text, str)
+        for name, text in told.items()
+    ):
+        raise Unreadable(f"{told!r:.200} is not told by such a list")
     made: list[Any] = kind(_decoded(item, refer) for item in items)
     if names is not None:
         # What reads a field is a function and stays there; calls and events say where theirs are.
         made._fields = {name: _field(of, name) for name in names}  # type: ignore[attr-defined]
         made._kind = of  # type: ignore[attr-defined]
+    vars(made).update(told)
     return made
 
 

@@ -57,27 +57,25 @@ def _class(home: tuple[str, str]) -> Any:
 # -- values ----------------------------------------------------------------------------------------
 
 _VALUES = _listed(
-    broker__model="ConsumerConfig GroupAssignments Header Message Metadata Record TopicPartition "
-    "TopicPartitionOffset",
-    broker__settings="Limits Settings",
-    broker__views="GroupView MemberView TopicView",
+    broker__model="ConsumerConfig GroupAssignments GroupView Header MemberView Metadata "
+    "ProducerRecord Record TopicPartition TopicPartitionOffset TopicView",
+    broker__settings="Behaviour BrokerLimits",
     core__journal="Call Event",
+    core__problems="Problem",
     core__timers="Fired",
-    http__app="Answer Problem",
-    kv__model="Limits",
+    http__messages="Answer",
+    kv__search__indexes="Search",
+    kv__settings="Limits",
     queue__delivery__replies="DeliveredRequest Reply",
     queue__engine__cron="Schedule",
     queue__engine__dead_letters="DeadLetter",
-    queue__engine__limits="Limits",
     queue__model="Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings Redaction",
-    queue__settings="Settings",
-    vector__settings="Approximation Limits",
+    queue__settings="EngineSettings PlanLimits",
+    vector__settings="Approximation VectorLimits",
 )
 """Dataclasses and named tuples that cross field by field."""
-_FOUND = _listed(
-    core__found="Found", queue__capture__callbacks="Callbacks", queue__delivery__drivers="Attempts"
-)
-"""Lists that are more than lists, and hold nothing but their items."""
+_FOUND = _listed(core__found="Found", queue__delivery__drivers="Attempts")
+"""Lists that are more than lists, and hold nothing but their items and texts about them."""
 _CALL = frozenset(inspect.signature(Call).parameters) | {
     name for name in vars(Call) if name in Call.__annotations__ and name != "read_facts"
 }
@@ -137,13 +135,12 @@ _BUILT_IN = {
 }
 _ERRORS = _listed(
     broker__errors="BrokerError",
-    core__errors="ContractError ServiceError",
+    core__errors="CannotTell ContractError ServiceError",
     kv__errors="CommandError RestError",
     queue__delivery__drivers="NotIdle",
     queue__delivery__replies="DestinationTimeout",
     queue__delivery__sender="UnstubbedDestination",
-    queue__errors="QueueError",
-    queue__settings="Loop",
+    queue__errors="Loop QueueError",
     vector__errors="VectorError",
 )
 
@@ -181,6 +178,7 @@ _CAPTURE = (
     "url_for"
 )
 _LIST = "last only where"
+_PLAN_INSIDE = "add attach call_words claim close fact_fields pause remove run"
 _HANDLES: Mapping[str, tuple[str, str]] = {
     "broker": (f"{_EVERY_HANDLE} username", ""),
     "callback_capture": (f"{_CAPTURE} callbacks failures", ""),
@@ -193,28 +191,20 @@ _HANDLES: Mapping[str, tuple[str, str]] = {
 _DERIVED: Mapping[str, tuple[str, str]] = {
     "faults.fault:Fault": (
         "description facts hits kind must_fire origin route seen skip taken_back times when",
-        "apply matches wants",
+        "apply matches order wants",
     ),
-    "faults.plan:FaultPlan": ("active", "add claim close remove run"),
+    "faults.plan:FaultPlan": ("active", _PLAN_INSIDE),
     "queue.capture.callbacks:Callback": ("at_us failure headers problem raw request", ""),
-    "queue.capture.callbacks:Captured": (
-        "faults last only",
-        "concerns has_next not_come restore saved take",
-    ),
-    "queue.delivery.destinations:DestinationRoute": (
-        "deliveries given prefix where",
-        "aperform atake perform restore saved take",
-    ),
-    "queue.delivery.destinations:Destinations": (
-        "raise_exceptions",
-        "close find restore runner saved",
-    ),
-    "queue.delivery.faults:QueueFaults": ("active", "add claim close remove run"),
+    "queue.capture.callbacks:Captured": ("faults last only", "of"),
+    "queue.delivery.destinations:DestinationRoute": ("deliveries given prefix where", ""),
+    "queue.delivery.destinations:Destinations": ("raise_exceptions", "find"),
+    "queue.delivery.faults:QueueFaults": ("active", _PLAN_INSIDE),
     "queue.views:DeadLetterView": ("at id message", ""),
     "queue.views:PublishedMessage": ("", ""),
     "queue.views:ScheduleView": ("id", ""),
     "queue.capture.faults:ScopedFaults": ("", ""),
-    "vector.handle:Pending": (_LIST, ""),
+    "kv.search.views:SearchIndexView": ("name", ""),
+    "vector.handle:PendingChanges": (_LIST, "of"),
 }
 """Our own classes: all that they declare as public is offered, with the names of the first text and
 without those of the second, which are for the inside or want what cannot cross."""
@@ -228,7 +218,7 @@ _NAMED: Mapping[str, str] = {
     "core.clock:Clock": "advance advance_to_next anchor driving freeze mode move_to next_due "
     "next_due_us now now_ms now_us resume rewind run_due settle wait_cap",
     "core.journal:Journal": "add_event assert_called assert_not_called calls clear entries events "
-    "keep",
+    "keep keep_bytes",
 }
 _OUTSIDE: Mapping[str, str] = {
     "pytest_httpserver.httpserver:RequestHandler": "respond_with_data respond_with_json",

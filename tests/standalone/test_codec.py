@@ -295,12 +295,14 @@ def test_values_of_services_are_the_same_on_the_other_side() -> None:
             broker.topic("orders"),
             broker.group("nobody"),
             queue.attempts().only(),
-            queue.messages().only().record,
+            queue.messages().only()._record,
+            queue.run_until_idle(),
         ]
         for value in values:
             again = crossed(value)
             assert type(again) is type(value)
             assert repr(again) == repr(value)
+        assert again.waiting == "nothing"
         event = cloud.journal.events().last
         assert repr(crossed(event)) == repr(event)
     call = Call(5, 6, "kv", "kv_server", "GET", "/x", [("a", "b")], b"\xff", ("127.0.0.1", 5))
@@ -438,6 +440,18 @@ def test_extremes_are_said_in_words(app: ControlApp) -> None:
         ({"$": "path", "v": "a\0b"}, "no path holds a NUL"),
         ({"$": "set", "v": [[1]]}, "TypeError"),
         ({"$": "named", "c": "x", "v": []}, "'named' is no kind of value"),
+        *(
+            (
+                {"$": "found", "c": f"pytest_fakecloud.{kind}", "v": [], "told": told},
+                "is not told by",
+            )
+            for kind, told in [
+                ("core.found:Found", {"waiting": "x"}),
+                ("queue.delivery.drivers:Attempts", {"waiting": 5}),
+                ("queue.delivery.drivers:Attempts", {"__class__": "x"}),
+                ("queue.delivery.drivers:Attempts", 5),
+            ]
+        ),
         ({"$": "data", "c": "pytest_fakecloud.queue.model:Later", "v": {}}, "is no value that is"),
         (
             {"$": "data", "c": "pytest_fakecloud.queue.delivery.replies:Reply", "v": {"x": 1}},
