@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import weakref
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -487,6 +488,12 @@ class Journal:
         was long; a question only the whole could answer is a ``ContractError``.
         """
         self._root: Journal = self if parent is None else parent._root
+        self._children: weakref.WeakSet[Journal] | tuple[()] = ()
+        if parent is None:
+            self._children = weakref.WeakSet()
+        elif isinstance(parent._children, weakref.WeakSet):
+            with self._lock:
+                parent._children.add(self)
         self._heavy: deque[Call] = deque()
         self._heavy_bytes = 0
         self._watchers: tuple[Callable[[Entry], None], ...] = ()
@@ -642,6 +649,10 @@ class Journal:
         last, heavy = dropped[-1].number, self._heavy
         gone = [call for call in heavy if call.number <= last and call.outcome != "open"]
         self._take_off(gone)
+        for child in self._children:
+            # Of many handles' journals each would keep that many entries; together they do.
+            kept = child._entries
+            child._entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone
 
     def _take_off(self, calls: Iterable[Call]) -> None:
@@ -738,6 +749,10 @@ class Journal:
         """Fail when any call matches."""
         __tracebackhide__ = True
         self.assert_called(what, times=0, **where)
+
+
+def _number_of(entry: Entry) -> int:
+    return entry.number
 
 
 def _datum(name: str) -> Callable[[Event], Any]:

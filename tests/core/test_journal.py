@@ -498,3 +498,18 @@ def test_many_threads_keep_the_balance(cloud: Journal) -> None:
     for thread in threads:
         thread.join()
     assert cloud._heavy_bytes == sum(call.weight for call in cloud._heavy) <= 100_000
+
+
+def test_the_journals_of_many_handles_keep_together_what_their_clouds_keeps() -> None:
+    parent = Journal(lambda: 0)
+    parent.keep = 100
+    children = [
+        Journal(lambda: 0, service="demo", handle=f"demo_{n}", parent=parent) for n in range(5)
+    ]
+    children[0].add_event("first", "of one that is quiet from then on")
+    for number in range(2_000):
+        children[1 + number % 4].add_event("each", str(number))
+    oldest = parent.entries[0].number
+    assert len(children[0]) == 0
+    assert sum(len(child) for child in children) == len(parent) <= 125
+    assert min(child.entries[0].number for child in children[1:]) == oldest

@@ -26,6 +26,10 @@ String = bytes | bytearray
 T = TypeVar("T")
 
 
+_MANY = 1024
+"""Keys with an expiry beyond which those that are expired are looked for."""
+
+
 class Value(Protocol):
     """What a data structure offers so that it can be kept under a key."""
 
@@ -99,6 +103,7 @@ class Keyspace:
 
     __slots__ = (
         "_order",
+        "_purge_at",
         "_soonest",
         "accessed",
         "changes",
@@ -120,6 +125,7 @@ class Keyspace:
         self.now_ms = 0
         self.values: dict[bytes, Any] = {}
         self.expires: dict[bytes, int] = {}
+        self._purge_at = _MANY
         self.accessed: dict[bytes, int] = {}
         self.volatile: dict[bytes, int] = {}
         """The instant at which the first field of a hash goes, for hashes that have such fields."""
@@ -300,6 +306,10 @@ class Keyspace:
         if at_ms <= self.now_ms:
             self.delete(key)
             return
+        if len(self.expires) >= self._purge_at:
+            # Keys that nobody asks for again must go as well, or a server of weeks holds them all.
+            self.purge()
+            self._purge_at = max(_MANY, 2 * len(self.expires))
         if not self.expires or at_ms < self._soonest:
             self._soonest = at_ms
         self.expires[key] = at_ms

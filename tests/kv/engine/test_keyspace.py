@@ -136,3 +136,13 @@ class TestScanOrder:
         live[b"a"] = None
         order.add(b"a")
         assert order.page(0, 10) == (0, [b"a", b"b"])
+
+
+def test_expired_keys_that_nobody_asks_for_go_as_others_come() -> None:
+    keyspace = Keyspace()
+    for number in range(20_000):
+        keyspace.now_ms = number
+        keyspace.set(b"k%d" % number, b"v")
+        keyspace.expire_at(b"k%d" % number, number + 10)
+    assert len(keyspace.values) < 2_100
+    assert keyspace.expired > 17_000
