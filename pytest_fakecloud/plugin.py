@@ -160,10 +160,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the session's fakes."""
+    run = run_of(config)
+    folder = run.timelines
+    if folder is None and not run.has_fakes:
+        end(config)
+        return
     from .core.errors import telling
 
     # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
-    folder = run_of(config).timelines
     with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
         # A name that no system takes was refused before there was anything to list.
         if folder is not None and os.path.isdir(folder):

@@ -401,3 +401,24 @@ def test_without_the_plugin_nothing_is_left(pytester: pytest.Pytester) -> None:
 def test_the_entry_point_loads_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_there(broker): assert broker.url")
     apart(pytester).assert_outcomes(passed=1)
+
+
+def test_a_run_without_fakes_loads_the_plugin_alone(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import atexit, sys
+
+        def tell():
+            print("loaded", *sorted(m for m in sys.modules if m.startswith("pytest_fakecloud")))
+
+        atexit.register(tell)
+        """
+    )
+    pytester.makepyfile("def test_nothing(): pass")
+    for options in ((), ("--collect-only",)):
+        result = apart(pytester, *options)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(
+            ["loaded pytest_fakecloud *.plugin pytest_fakecloud.services pytest_fakecloud.session"]
+        )
+        assert len(result.outlines[-1].split()) == 5
