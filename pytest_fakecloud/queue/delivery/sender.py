@@ -124,10 +124,12 @@ class Sender:
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
         """Return the handler's exception when it shall leave the driving call."""
+        if outcome.exception is None or outcome.status is None:
+            return None
         route = self._route(delivery.url)
         if route is None or not route.raise_exceptions or route.where in ("hang", "refuse"):
             return None
-        return outcome.exception if outcome.status is not None else None
+        return outcome.exception
 
     def release(self) -> None:
         """Close idle connections, so that no single-threaded server is kept busy by one."""
