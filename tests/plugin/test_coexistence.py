@@ -1,4 +1,4 @@
-"""Other tools of a suite: every recipe of docs/recipes.md is run as it stands there."""
+"""Other tools of a suite: every recipe of docs/cookbook/tools.md is run as it stands there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..harness import QUIET, Run, apart
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cookbook" / "tools.md"
 MODULES = {
     "pytest-xdist": "xdist", "pytest-randomly": "pytest_randomly", "pytest-asyncio": "pytest_asyncio",
     "anyio": "trio", "pytest-django": "pytest_django", "pytest-timeout": "pytest_timeout",

@@ -1,0 +1,130 @@
+"""Recipes of the documentation, run as they stand on their pages.
+
+A recipe is a section (``##``) with at least one test. Its blocks say by their first line what they are:
+
+- ``# name.py``: a file the tests import;
+- ``# name.py, with the bug``: the same file with a bug. The tests run again with it and fail, and the
+  ``text`` block below it shows lines of what pytest says then, in their order;
+- no such line: a file of tests. An ``ini`` block is ``pytest.ini``.
+
+``Options: `…` `` in front of a block are options for pytest; ``-p name`` lets that plugin in.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from .harness import QUIET
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+_PART = re.compile(r"^Options: `([^`\n]*)`$|^```(\w+)\n(.*?)^```$", re.M | re.S)
+_NAME = re.compile(r"# (\w+\.\w+)(, with the bug)?\n")
+
+
+@dataclass
+class Bug:
+    """A file with a bug, and what pytest says of it."""
+
+    name: str
+    text: str
+    says: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Recipe:
+    """The files, tests and bugs of one section."""
+
+    page: str
+    title: str
+    options: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    tests: list[str] = field(default_factory=list)
+    bugs: list[Bug] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.title}"
+
+    @property
+    def python_blocks(self) -> int:
+        """How many blocks of Python it is made of."""
+        files = sum(name != "pytest.ini" for name in self.files)
+        return files + len(self.tests) + len(self.bugs)
+
+    def run(self, pytester: pytest.Pytester) -> None:
+        """Run the tests, which pass, and once more with each bug, which they find."""
+        result = self._run(pytester, "sound", self.files)
+        assert set(result.parseoutcomes()) == {"passed"}, f"{self} does not pass"
+        for number, bug in enumerate(self.bugs):
+            result = self._run(pytester, f"bug{number}", {**self.files, bug.name: bug.text})
+            outcomes = result.parseoutcomes()
+            assert outcomes.get("failed"), f"{self}: no test finds the bug of {bug.name}"
+            assert not outcomes.keys() & {"errors", "error"}
+            _assert_says(result.outlines, bug.says)
+
+    def _run(
+        self, pytester: pytest.Pytester, folder: str, files: dict[str, str]
+    ) -> pytest.RunResult:
+        """Run in a folder of its own: a file that changes within a second may look unchanged."""
+        place = pytester.mkdir(folder)
+        for name, text in files.items():
+            (place / name).write_text(text, encoding="utf-8")
+        for number, text in enumerate(self.tests, 1):
+            name = f"test_{folder}_{number}.py"
+            (place / name).write_text(text, encoding="utf-8")
+        wanted = {option for option in self.options if not option.startswith("-")}
+        quiet = [option for option in QUIET if option.removeprefix("-pno:") not in wanted]
+        arguments = [*quiet, "-Werror", "--strict-markers", *without_names(self.options)]
+        return pytester.runpytest_inprocess(*arguments, f"--rootdir={place}", place)
+
+
+def recipes(page: Path) -> list[Recipe]:
+    """The sections of a page that hold a test."""
+    found = []
+    for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
+        recipe = Recipe(page.stem, section.partition("\n")[0])
+        for options, kind, text in _PART.findall(section):
+            _add(recipe, options, kind, text)
+        assert all(bug.says for bug in recipe.bugs), f"{recipe}: what does the failing test say?"
+        if recipe.tests:
+            found.append(recipe)
+    return found
+
+
+def _add(recipe: Recipe, options: str, kind: str, text: str) -> None:
+    if options:
+        recipe.options += options.split()
+    elif kind == "ini":
+        recipe.files["pytest.ini"] = text
+    elif kind == "text" and recipe.bugs:
+        recipe.bugs[-1].says += [line.strip() for line in text.splitlines() if line.strip()]
+    elif kind == "python":
+        named = _NAME.match(text)
+        if named is None:
+            recipe.tests.append(text)
+        elif named[2] is None:
+            recipe.files[named[1]] = text
+        else:
+            assert named[1] in recipe.files, f"{recipe}: {named[1]} without the bug comes first"
+            recipe.bugs.append(Bug(named[1], text))
+
+
+def without_names(options: list[str]) -> list[str]:
+    """Options without ``-p name``: entry points are loaded anyway unless they are switched off."""
+    kept = []
+    waiting = iter(options)
+    for option in waiting:
+        if option == "-p":
+            next(waiting)
+        else:
+            kept.append(option)
+    return kept
+
+
+def _assert_says(output: list[str], says: list[str]) -> None:
+    lines = iter(output)
+    for wanted in says:
+        assert any(wanted in line for line in lines), f"pytest does not say: {wanted}"

@@ -1,0 +1,28 @@
+"""Every recipe of the cookbook passes, and finds the bugs it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from .pages import DOCS, Recipe, recipes
+
+PAGES = sorted((DOCS / "cookbook").glob("*.md"))
+RECIPES = [recipe for page in PAGES if page.stem != "tools" for recipe in recipes(page)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+def test_recipe(recipe: Recipe, pytester: pytest.Pytester) -> None:
+    recipe.run(pytester)
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = (DOCS / "cookbook" / "index.md").read_text(encoding="utf-8")
+    contents = index.split("```{toctree}", 1)[1].split("```", 1)[0].split()
+    assert {page.stem for page in PAGES} - {"index"} <= set(contents)
+
+
+def test_every_block_is_a_part_of_a_recipe() -> None:
+    for page in PAGES:
+        if page.stem != "tools":  # tests/plugin/test_coexistence.py runs that one
+            blocks = page.read_text(encoding="utf-8").count("```python")
+            assert sum(recipe.python_blocks for recipe in recipes(page)) == blocks
