@@ -252,7 +252,7 @@ def tearing_down() -> list[bool]:
         for sock in socks:
             sock.sendall(b"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
         for _ in socks:
-            bare.engine.parked.acquire()
+            bare._engine.parked.acquire()
         started = perf_counter()
         bare.close()
         taken.append(perf_counter() - started)

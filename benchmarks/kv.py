@@ -121,7 +121,7 @@ def pipelines() -> list[bool]:
         KVServer(Context.alone()) as server,
         httpx.Client(base_url=server.url, headers=server.headers, trust_env=False) as http,
     ):
-        engine, session = server.engine, server.engine.session()
+        engine, session = server._engine, server._engine.session()
 
         def alone() -> None:
             for words in encoded:

@@ -47,7 +47,7 @@ class Hook(App):
             why = explain(
                 request.header("Upstash-Signature"),
                 body=request.body,
-                keys=self.queue.engine.keys,
+                keys=self.queue._engine.keys,
                 at=time(),
             )
             assert why is None, why
@@ -90,7 +90,7 @@ def ladder() -> bool:
             explain(
                 request.header("Upstash-Signature"),
                 body=request.body,
-                keys=queue.engine.keys,
+                keys=queue._engine.keys,
                 at=time(),
                 url=request.url,
             )
@@ -239,7 +239,7 @@ def beside_slow_ones() -> bool:
             for _ in range(1000):
                 queue.publish(UNRELATED)
             started = perf_counter()
-            while len(queue.engine.pending) > 12:
+            while len(queue._engine.pending) > 12:
                 go_on.wait(0.001)
             print(f"1,000 deliveries side by side: {perf_counter() - started:.2f} s")
             go_on.set()
@@ -252,7 +252,7 @@ def large_group() -> bool:
     costs: dict[str, dict[int, float]] = {"add": {}, "publish": {}, "remove": {}}
     for size in (1_000, 20_000):
         queue = Queue(Context.alone(now=START))
-        groups = queue.engine.url_groups
+        groups = queue._engine.url_groups
         wanted = [(f"https://e{number}.example.com/", None) for number in range(size)]
         items = [{"url": url} for url, _ in wanted]
         gc.collect()

@@ -165,7 +165,7 @@ def over_http(rounds: int) -> Iterator[bool]:
     with ExitStack() as stack:
         index = stack.enter_context(VectorIndex(Context.alone(), dimension=768))
         vectors = random_vectors(10_000, 768)
-        index.engine.upsert(
+        index._engine.upsert(
             "", [VectorRecord(str(row), vector) for row, vector in enumerate(vectors)]
         )
         query = [float(value) for value in random_vectors(1, 768)[0]]

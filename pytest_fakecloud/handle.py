@@ -187,7 +187,7 @@ class Handle:
     service: ClassVar[str] = ""
     fixture: ClassVar[str] = ""
 
-    engine: Any
+    _engine: Any
 
     def __init__(
         self,
@@ -309,7 +309,7 @@ class Handle:
 
     def snapshot(self) -> Snapshot:
         """The present data, to ``restore()`` later."""
-        return Snapshot(self.fixture, self.engine.snapshot())
+        return Snapshot(self.fixture, self._engine.snapshot())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
@@ -318,7 +318,7 @@ class Handle:
                 f"{shown(snapshot)} is no snapshot of a {self.fixture}: "
                 "give what its snapshot() returned"
             )
-        self.engine.restore(snapshot.data)
+        self._engine.restore(snapshot.data)
 
     def _first_baseline(self) -> Snapshot | None:
         """What a new handle returns to; None, for ``_new_snapshot()`` when it is asked for."""

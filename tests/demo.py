@@ -138,10 +138,10 @@ class Demo(Handle):
 
     def __init__(self, context: Context | None = None, *, name: str | None = None) -> None:
         self.context = context = context or Context.alone()
-        self.engine = Engine(context.clock)
-        self.app: DemoApp = DemoApp(self.engine)
+        self._engine = Engine(context.clock)
+        self.app: DemoApp = DemoApp(self._engine)
         super().__init__(context, self.app, name=name)
-        self._mount.on_close.append(self.engine.signal.close)
+        self._mount.on_close.append(self._engine.signal.close)
 
     @property
     def mount(self) -> Any:

@@ -15,7 +15,7 @@ def test_a_handle_shows_what_a_tester_uses_and_nothing_else(demo: Demo) -> None:
     shown = {name for name in dir(demo) if not name.startswith("_")}
     assert shown - {"app", "context", "mount"} == {  # which the demo shows to its own tests
         "assert_called", "assert_not_called", "async_client", "client", "clock", "close", "closed",
-        "end_connections", "engine", "env", "faults", "fixture", "headers", "intercept", "journal",
+        "end_connections", "env", "faults", "fixture", "headers", "intercept", "journal",
         "load", "name", "on_close", "reset", "restore", "rotate_token", "service", "set_baseline",
         "snapshot", "token", "url",
     }  # fmt: skip

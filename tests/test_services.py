@@ -68,17 +68,17 @@ class Toy(Handle):
     fixture = "toy"
 
     def __init__(self, context: Context, *, name: str | None = None, first: str = "") -> None:
-        self.engine = Notes()
+        self._engine = Notes()
         if first:
-            self.engine.notes.append(first)
-        super().__init__(context, NotesApp(self.engine), name=name)
+            self._engine.notes.append(first)
+        super().__init__(context, NotesApp(self._engine), name=name)
 
     def _env_variables(self) -> dict[str, str]:
         return {"TOY_URL": self.url}
 
     def notes(self) -> list[str]:
         """The notes it holds."""
-        return list(self.engine.notes)
+        return list(self._engine.notes)
 
 
 def view(handle: Toy) -> dict[str, Any]:
@@ -253,8 +253,8 @@ def test_a_remote_cloud_knows_it(control: tuple[Cloud, str], toy: str) -> None:
         add(handle.url, "b")
         assert handle.notes() == ["a", "b"]
         handle.assert_called("POST /notes", times=1)
-        with pytest.raises(ContractError, match="engine does not work over a stand-alone server"):
-            _ = handle.engine
+        with pytest.raises(ContractError, match="on_close does not work over a stand-alone server"):
+            handle.on_close(print)
         handle.reset()
         assert handle.notes() == ["a"]
         assert remote.fixture_handle("toy").name == "toy"

@@ -72,7 +72,7 @@ def send(handle: Any, method: str, target: str, body: bytes = b"") -> None:
 def test_clients_that_come_and_go_while_info_is_asked(cloud: Cloud) -> None:
     server = cloud.kv_server()
     port = int(server.database_url.rpartition(":")[2])
-    engine = server.engine
+    engine = server._engine
     staying = [engine.session(None, "port") for _ in range(300)]
 
     def come_and_go() -> None:

@@ -79,7 +79,7 @@ class Broker(Handle):
     service: ClassVar[str] = "broker"
     fixture: ClassVar[str] = "broker"
 
-    engine: BrokerEngine
+    _engine: BrokerEngine
 
     def __init__(
         self,
@@ -171,21 +171,21 @@ class Broker(Handle):
         )
         self.username = username
         name = context.name_for(self.fixture, name)
-        self.engine = make_engine(
+        self._engine = make_engine(
             engine, context.clock, context.ids, settings, name=name, isolation=isolation
         )
         for topic, options in (topics or {}).items():
             self._add_topic(topic, **_topic_options(topic, options))
         super().__init__(
             context,
-            BrokerApp(self.engine, lambda: (self.username, self.token)),
+            BrokerApp(self._engine, lambda: (self.username, self.token)),
             name=name,
         )
         if password is not None:
             self.token = password
-        self.engine.tell_to(self.journal.add_event)
-        self._mount.on_close.append(self.engine.close)
-        self._mount.on_reset.append(self.engine.interrupt)
+        self._engine.tell_to(self.journal.add_event)
+        self._mount.on_close.append(self._engine.close)
+        self._mount.on_reset.append(self._engine.interrupt)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Broker(Handle):
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> None:
-        self.engine.create_topic(
+        self._engine.create_topic(
             topic,
             partitions,
             retention_ms=None if retention is None else _ms(retention),
@@ -285,7 +285,7 @@ class Broker(Handle):
         string("topic", topic)
         self.clock.settle()
         with as_misuse():
-            return self.engine.add_partitions(topic, count)
+            return self._engine.add_partitions(topic, count)
 
     def set_retention(
         self,
@@ -298,7 +298,7 @@ class Broker(Handle):
         __tracebackhide__ = True
         string("topic", topic)
         with as_misuse():
-            self.engine.set_retention(
+            self._engine.set_retention(
                 topic,
                 retention_ms=None if retention is None else _ms(retention),
                 retention_bytes=retention_bytes,
@@ -354,7 +354,7 @@ class Broker(Handle):
             for item in (value if isinstance(value, list) else [value])
         ]
         with as_misuse():
-            places = self.engine.produce(messages, by_client=False)
+            places = self._engine.produce(messages, by_client=False)
         return places if isinstance(value, list) else places[0]
 
     def load(self, data: Any) -> None:
@@ -373,7 +373,7 @@ class Broker(Handle):
         if isinstance(data, Mapping):
             needed = {**dict.fromkeys(data, 1), **needed}
         with as_misuse():
-            self.engine.load(needed, messages)
+            self._engine.load(needed, messages)
 
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Forget the records below an offset, in one partition or in all, and count them."""
@@ -382,7 +382,7 @@ class Broker(Handle):
         whole("before", before, 0)
         whole("partition", partition, 0, optional=True)
         with as_misuse():
-            return self.engine.delete_records(topic, partition, before)
+            return self._engine.delete_records(topic, partition, before)
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Set a group's committed offset, whoever owns the partition; creates the group.
@@ -396,7 +396,7 @@ class Broker(Handle):
         whole("offset", offset, 0, INT64_MAX)
         self.clock.settle()
         with as_misuse():
-            self.engine.set_committed(group, TopicPartitionOffset(topic, partition, offset))
+            self._engine.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
     # -- making it happen ------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ class Broker(Handle):
         _check_instance(group, instance)
         self.clock.settle()
         with as_misuse():
-            self.engine.crash(group, instance)
+            self._engine.crash(group, instance)
 
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session now: its partitions go to others, and a late commit fails."""
@@ -414,7 +414,7 @@ class Broker(Handle):
         _check_instance(group, instance)
         self.clock.settle()
         with as_misuse():
-            self.engine.expire(group, instance)
+            self._engine.expire(group, instance)
 
     def rebalance(self, group: str) -> GroupView:
         """Let a group hand out its partitions anew; positions return to the committed offsets.
@@ -424,7 +424,7 @@ class Broker(Handle):
         __tracebackhide__ = True
         string("group", group)
         self.clock.settle()
-        self.engine.rebalance(group)
+        self._engine.rebalance(group)
         return self.group(group)
 
     def join(self, group: str, instance: str, topics: Sequence[str]) -> GroupView:
@@ -436,7 +436,7 @@ class Broker(Handle):
             raise ContractError("topics is empty: an instance joins to read at least one")
         self.clock.settle()
         with as_misuse():
-            self.engine.join(group, instance, wanted)
+            self._engine.join(group, instance, wanted)
         return self.group(group)
 
     def leave(self, group: str, instance: str) -> GroupView:
@@ -445,7 +445,7 @@ class Broker(Handle):
         _check_instance(group, instance)
         self.clock.settle()
         with as_misuse():
-            self.engine.delete_consumer(group, instance)
+            self._engine.delete_consumer(group, instance)
         return self.group(group)
 
     def redeliver(
@@ -462,7 +462,7 @@ class Broker(Handle):
         whole("redeliver's last", last, 1)
         whole("partition", partition, 0, optional=True)
         with as_misuse():
-            return self._found(self.engine.redeliver(group, last, topic, partition))
+            return self._found(self._engine.redeliver(group, last, topic, partition))
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
@@ -470,7 +470,7 @@ class Broker(Handle):
 
         Order within each partition is kept, as everywhere.
         """
-        with self.engine.reorder():
+        with self._engine.reorder():
             yield
 
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
@@ -478,13 +478,13 @@ class Broker(Handle):
         __tracebackhide__ = True
         whole("partial_produce's keep", keep, 0)
         whole("partial_produce's times", times, 1, 1_000_000)
-        self.engine.fail_batches(keep, times)
+        self._engine.fail_batches(keep, times)
 
     # -- looking ---------------------------------------------------------------------------------
 
     def topics(self) -> dict[str, int]:
         """Return the partition counts by topic name."""
-        return self.engine.topics()
+        return self._engine.topics()
 
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and the ends of its logs.
@@ -495,7 +495,7 @@ class Broker(Handle):
         string("topic", name)
         self.clock.settle()
         with as_misuse():
-            return self.engine.topic_view(name)
+            return self._engine.topic_view(name)
 
     def records(self, topic: str, **where: object) -> Found[Record]:
         """Return the records of a topic in (partition, offset) order, filtered by their fields.
@@ -517,12 +517,12 @@ class Broker(Handle):
         string("group", name)
         self.clock.settle()
         with as_misuse():
-            return self.engine.group_view(name)
+            return self._engine.group_view(name)
 
     def groups(self) -> list[str]:
         """Return the names of the groups that have members or committed offsets."""
         self.clock.settle()
-        return self.engine.group_names()
+        return self._engine.group_names()
 
     # -- asserting and waiting -------------------------------------------------------------------
 
@@ -547,7 +547,7 @@ class Broker(Handle):
         self.clock.settle()
         wanted = {"value": value, "key": key, "headers": _by_name(headers), "partition": partition}
         with as_misuse():
-            by_clients, by_tester = self.engine.produced(topic)
+            by_clients, by_tester = self._engine.produced(topic)
         query = Query(_given(wanted), self._fields_of(topic), "record")
         return expect(
             f"a record in topic {topic!r}",
@@ -694,7 +694,7 @@ class Broker(Handle):
             fields = {**fields, "predicate": _WHOLE_RECORD}
         query = Query(given, fields, "record")
         with as_misuse():
-            found = self.engine.wait_for(
+            found = self._engine.wait_for(
                 topic, lambda: next(filter(query, self.records(topic)), None), timeout
             )
         if found is None:

@@ -114,7 +114,7 @@ class KVServer(Handle):
         delay = None if search_ready_after is None else duration_us(search_ready_after) // 1000
         self._search_delay = delay, reads
         self._making = threading.Lock()
-        self._engine: AnyEngine | None = None
+        self._made: AnyEngine | None = None
         real: RedisEngine | None = None
         if engine is None:
             if isolation != "prefix":
@@ -136,7 +136,7 @@ class KVServer(Handle):
                     "max_record_size, max_data_size and max_pending_entries are limits of the "
                     "in-memory engine, which knows what is stored: leave out engine="
                 )
-            self._engine = real = _real_engine(
+            self._made = real = _real_engine(
                 context, engine, isolation, dialect, max_key_size, documented_only
             )
         self.dialect = dialect
@@ -151,30 +151,30 @@ class KVServer(Handle):
 
     def _find_engine(self) -> AnyEngine:
         with self._making:
-            if self._engine is None:
+            if self._made is None:
                 # Suites give each test all their fakes, and most tests use one: the others cost
                 # no more than an address.
-                self._engine = self._new_engine()
-                self._engine.search_delay = self._search_delay
+                self._made = self._new_engine()
+                self._made.search_delay = self._search_delay
                 self._apply_password()
-            return self._engine
+            return self._made
 
     @property
-    def engine(self) -> AnyEngine:
+    def _engine(self) -> AnyEngine:
         """What runs the commands: in memory, made when it is first needed, or a real server."""
-        return self._engine or self._find_engine()
+        return self._made or self._find_engine()
 
     @cached_property
     def _session(self) -> AnySession:
         return self._new_session()
 
     def _new_session(self) -> AnySession:
-        return self.engine.session(tester(self.dialect))
+        return self._engine.session(tester(self.dialect))
 
     def _end_session(self) -> None:
         session = self.__dict__.pop("_session", None)
         if session is not None:
-            self.engine.abandon(session)
+            self._engine.abandon(session)
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class KVServer(Handle):
         The port opens when this is first asked for. It answers REST there too, over plain HTTP
         (specification). ``ContractError`` in front of a real server, which has a port of its own.
         """
-        engine = self.engine
+        engine = self._engine
         if not isinstance(engine, Engine):
             raise ContractError(
                 "a handle in front of a real server has no database port: connect to the server"
@@ -246,12 +246,12 @@ class KVServer(Handle):
             self._port.mount.reset_connections()
 
     def _apply_password(self) -> None:
-        if isinstance(self._engine, Engine):
-            self._engine.users["default"].set_password(self._password.encode())
+        if isinstance(self._made, Engine):
+            self._made.users["default"].set_password(self._password.encode())
 
     def _first_baseline(self) -> Snapshot | None:
         """None for the in-memory engine: most tests never reset theirs."""
-        return None if self._engine is None else super()._first_baseline()
+        return None if self._made is None else super()._first_baseline()
 
     def _new_snapshot(self) -> Snapshot:
         """The data of a server that nobody has used."""
@@ -313,7 +313,7 @@ class KVServer(Handle):
             raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
         line = [encode(word) for word in command]
         try:
-            reply = self.engine.execute(self._session, line)
+            reply = self._engine.execute(self._session, line)
         except CommandError as error:
             if len(line) == 1 and line[0].split()[1:]:
                 words = ", ".join(repr(plain(word)) for word in line[0].split())
@@ -332,23 +332,23 @@ class KVServer(Handle):
         ``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the parsed
         document for JSON.
         """
-        with self.engine.reading() as keyspace:
+        with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
 
     def values(self) -> dict[Word, Any]:
         """Read every key and what it holds, as ``value()`` gives it."""
-        with self.engine.reading() as keyspace:
+        with self._engine.reading() as keyspace:
             return {plain(key): python_value(keyspace.peek(key)) for key in keyspace}
 
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
         """Read the keys that match a glob pattern of the server's (``user:[0-9]*``), oldest first."""
         matches = matcher(encode(pattern))
-        with self.engine.reading() as keyspace:
+        with self._engine.reading() as keyspace:
             return [plain(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> int:
         """Read the seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
-        return cast("int", self.engine.execute(self._new_session(), [b"TTL", encode(key)]))
+        return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
     def load(self, data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> None:
         """Put data in: a mapping of keys to plain values, or commands to run.
@@ -365,7 +365,7 @@ class KVServer(Handle):
         session = self._new_session()
         for line in lines:
             try:
-                self.engine.execute(session, line)
+                self._engine.execute(session, line)
             except CommandError as error:
                 shown = " ".join(repr(plain(word)) for word in line[:6])
                 more = f" and {len(line) - 6} more" if len(line) > 6 else ""
@@ -380,8 +380,8 @@ class KVServer(Handle):
         """
         self._end_session()
         super().reset()
-        if isinstance(self._engine, Engine):
-            self._engine.forget_past()
+        if isinstance(self._made, Engine):
+            self._made.forget_past()
         self._app.betweens.clear()
         self._app.quota.reset()
 
@@ -428,12 +428,12 @@ class KVServer(Handle):
         return self._memory().reading()
 
     def _memory(self) -> Engine:
-        if not isinstance(self.engine, Engine):
+        if not isinstance(self._engine, Engine):
             raise ContractError(
                 "search belongs to the in-memory engine, and this handle is in front of a real "
                 "server: leave out engine="
             )
-        return self.engine
+        return self._engine
 
     # -- races -----------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from .views import DeadLetterView, PublishedMessage, ScheduleView
 class QueueActions:
     """The part of a queue's handle that does what clients do; it does not count as their calls."""
 
-    engine: Engine
+    _engine: Engine
 
     def _check_open(self) -> None:
         """Raise ``ContractError`` once the queue is closed."""
@@ -75,7 +75,7 @@ class QueueActions:
                 pairs.append((f"Upstash-{header}", f"{whole_seconds(header.lower(), span)}s"))
         if json is not ANY:
             pairs.append(("Content-Type", "application/json"))
-        result = self.engine.publisher.publish(
+        result = self._engine.publisher.publish(
             text("url", url),
             pairs,
             body_of(body, json),
@@ -85,7 +85,7 @@ class QueueActions:
         )
         if not result.accepted:
             raise ContractError(f"nothing was published to {url!r}: the group has no endpoints")
-        return PublishedMessage(self.engine, result.accepted[0].message_id)
+        return PublishedMessage(self._engine, result.accepted[0].message_id)
 
     def schedule(
         self,
@@ -102,14 +102,14 @@ class QueueActions:
         pairs = [("Upstash-Cron", text("cron", cron)), *setting_pairs(settings)]
         if id is not None:
             pairs.append(("Upstash-Schedule-Id", text("id", id)))
-        result = self.engine.publisher.publish(
+        result = self._engine.publisher.publish(
             text("destination", destination),
             pairs,
             body_of(body, ANY),
             schedule_only=True,
             counted=False,
         )
-        return ScheduleView(self.engine, str(result.schedule_id))
+        return ScheduleView(self._engine, str(result.schedule_id))
 
     def cancel(self, message_id: str | PublishedMessage) -> int:
         """Cancel a message that is pending; returns how many deliveries that were."""
@@ -117,7 +117,7 @@ class QueueActions:
         wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
         if not isinstance(wanted, str):
             raise ContractError(f"cancel({wanted!r}): give a message or its id")
-        return self.engine.cancel(wanted)
+        return self._engine.cancel(wanted)
 
     def retry_dead_letter(
         self, dlq_id: str | DeadLetterView | PublishedMessage
@@ -129,7 +129,7 @@ class QueueActions:
             wanted = self._dead_letter_of(wanted)
         if not isinstance(wanted, str):
             raise ContractError(f"retry_dead_letter({wanted!r}): give a dead letter or its id")
-        engine = self.engine
+        engine = self._engine
         with engine.lock:
             row = engine.dead_letters.get(wanted)
             (accepted,) = engine.publisher.retry_dead_letters([engine.dead_letters.message(row)])
@@ -137,7 +137,7 @@ class QueueActions:
         return PublishedMessage(engine, accepted.message_id)
 
     def _dead_letter_of(self, message: PublishedMessage) -> str:
-        rows = {row.message_id: row.id for row in self.engine.dead_letters.all()}
+        rows = {row.message_id: row.id for row in self._engine.dead_letters.all()}
         found = rows.get(message._id)
         if found is None:
             state = message.state

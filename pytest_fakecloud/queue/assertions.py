@@ -28,7 +28,7 @@ from .views import WORDS, DeadLetterView, PublishedMessage, ScheduleView
 class QueueAssertions:
     """The part of a queue's handle that looks and asserts."""
 
-    engine: Engine
+    _engine: Engine
     clock: Clock
 
     # -- looking ---------------------------------------------------------------------------------
@@ -50,10 +50,10 @@ class QueueAssertions:
         asked = Query(
             _given(where, **{"service_state" if own else "state": state}), MESSAGES, "message"
         )
-        with self.engine.lock:
-            self.engine.history.sweep()
-            ids = list(self.engine.messages)
-        found = (PublishedMessage(self.engine, one) for one in ids)
+        with self._engine.lock:
+            self._engine.history.sweep()
+            ids = list(self._engine.messages)
+        found = (PublishedMessage(self._engine, one) for one in ids)
         return found_messages(one for one in found if asked(one))
 
     def message(self, message_id: str) -> PublishedMessage:
@@ -62,10 +62,10 @@ class QueueAssertions:
         if not isinstance(message_id, str):
             raise ContractError(f"message({shown(message_id)}): give the id of a message, a text")
         # Of a first-era message to a topic, the delivery to its first endpoint.
-        own_id = self.engine.groups_of_tasks.get(message_id, [message_id])[0]
-        if own_id not in self.engine.messages:
+        own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
+        if own_id not in self._engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")
-        return PublishedMessage(self.engine, own_id)
+        return PublishedMessage(self._engine, own_id)
 
     def attempts(self, id: str | PublishedMessage | None = None, **where: object) -> Found[Attempt]:
         """Return the attempts, oldest first: all, or those of one message.
@@ -78,12 +78,12 @@ class QueueAssertions:
         wanted = id.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
             raise ContractError(f"attempts({shown(wanted)}): give a message or its id, or url=")
-        with self.engine.lock:
-            self.engine.history.sweep()
-            messages = self.engine.messages
+        with self._engine.lock:
+            self._engine.history.sweep()
+            messages = self._engine.messages
             found = [
                 one
-                for one in self.engine.attempts
+                for one in self._engine.attempts
                 if wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
             ]
         return Found.of(filter(asked, found), ATTEMPTS, "attempt")
@@ -97,21 +97,21 @@ class QueueAssertions:
         self.clock.settle()
         asked = Query(_given(where, url=url), DEAD_LETTERS, "dead letter")
         found = (
-            DeadLetterView(self.engine, row.id, row.message_id, row.at_us)
-            for row in self.engine.dead_letters.all()
+            DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
+            for row in self._engine.dead_letters.all()
         )
         return Found.of(filter(asked, found), DEAD_LETTERS, "dead letter")
 
     def schedules(self) -> Found[ScheduleView]:
         """Return the schedules, in the order they were created."""
-        found = (ScheduleView(self.engine, one) for one in list(self.engine.schedules.by_id))
+        found = (ScheduleView(self._engine, one) for one in list(self._engine.schedules.by_id))
         return Found.of(found, SCHEDULES, "schedule")
 
     def pending(self) -> Found[PublishedMessage]:
         """Return the messages that have not come to an end."""
         self.clock.settle()
         return found_messages(
-            PublishedMessage(self.engine, one) for one in list(self.engine.pending)
+            PublishedMessage(self._engine, one) for one in list(self._engine.pending)
         )
 
     # -- asserting -------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ class QueueAssertions:
     def assert_idle(self) -> None:
         """Fail when a message has not come to an end."""
         __tracebackhide__ = True
-        if self.engine.pending:
-            raise AssertionError(f"the queue is not idle: {waiting(self.engine)}")
+        if self._engine.pending:
+            raise AssertionError(f"the queue is not idle: {waiting(self._engine)}")
 
     def _expect(
         self,

@@ -120,7 +120,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     service: ClassVar[str] = "queue"
     fixture: ClassVar[str] = "queue"
 
-    engine: Engine
+    _engine: Engine
     faults: QueueFaults
 
     def __init__(
@@ -194,7 +194,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lambda: self.journal, keys, signer.now, alone=self.delivery == "driven"
         )
         workflow = WorkflowRuns()
-        self.engine = Engine(
+        self._engine = Engine(
             context.clock,
             context.ids,
             perform=self._evidence.watched(self._sender.send),
@@ -221,20 +221,20 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self.delivery,
             workflow=workflow,
         )
-        self.engine.on_attempt = self._attempted
-        self.engine.on_loop = self._looped
-        self._driver = Driver(self.engine, self._check_open, self._sender.release)
+        self._engine.on_attempt = self._attempted
+        self._engine.on_loop = self._looped
+        self._driver = Driver(self._engine, self._check_open, self._sender.release)
         faults = QueueFaults(partial(context.ids.stream, name, "faults"), context.clock)
-        self.engine.mishaps = PlannedMishaps(faults)
-        runs = WorkflowRoutes(self.engine, workflow)
-        letters = WorkflowHistoryRoutes(self.engine, workflow)
+        self._engine.mishaps = PlannedMishaps(faults)
+        runs = WorkflowRoutes(self._engine, workflow)
+        letters = WorkflowHistoryRoutes(self._engine, workflow)
         self.read_only_token = new_token()
-        app = QueueApp(self.engine, lambda: (self.token, self.read_only_token), [runs, letters])
+        app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, name=name, faults=faults)
         self.faults = faults
         # The service answers for its own limits; only what is far beyond them is the server's.
         self._mount.body_limit = 2 * max(
-            self.engine.limits.message_size, self.engine.limits.batch_size
+            self._engine.limits.message_size, self._engine.limits.batch_size
         )
         if dev_credentials:
             self.token = DEV_TOKEN
@@ -244,12 +244,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
     @property
     def current_signing_key(self) -> str:
         """The key deliveries are signed with."""
-        return self.engine.keys.current
+        return self._engine.keys.current
 
     @property
     def next_signing_key(self) -> str:
         """The key they will be signed with after a rotation."""
-        return self.engine.keys.next
+        return self._engine.keys.next
 
     def rotate_token(self) -> str:
         """Replace both tokens; the old ones are refused from now on."""
@@ -259,7 +259,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     def rotate_keys(self) -> tuple[str, str]:
         """Make the next signing key the current one; returns (current, next)."""
-        keys = self.engine.rotate_keys()
+        keys = self._engine.rotate_keys()
         return keys.current, keys.next
 
     def explain_signature(
@@ -275,7 +275,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             text("url", url)
         raw = bytes_of("body", body)
         now = clock_of_signatures(self.signature_clock, self.clock.now_us)
-        return explain(given, body=raw, keys=self.engine.keys, at=now(), url=url)
+        return explain(given, body=raw, keys=self._engine.keys, at=now(), url=url)
 
     def _env_variables(self) -> dict[str, str]:
         variables = {
@@ -328,7 +328,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def close(self) -> None:
         """End the fake; what it had still to deliver stays undelivered."""
         if not self.closed:
-            self.engine.close()
+            self._engine.close()
             super().close()
             self._sender.close()
 
@@ -431,7 +431,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             raise error
 
     def _about(self, message: Message) -> str | None:
-        source = self.engine.messages.get(message.source_id or "")
+        source = self._engine.messages.get(message.source_id or "")
         return None if source is None else source.public_id
 
     def _time_passes(self) -> bool:

@@ -27,8 +27,8 @@ _Step = Callable[[QueueActions], object]
 def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
     """Put URL groups, queues, schedules and messages into a queue; see ``Queue.load``."""
     steps = list(_steps(data))
-    with queue.engine.lock:
-        for place in (_Trial(queue.engine), queue):
+    with queue._engine.lock:
+        for place in (_Trial(queue._engine), queue):
             for step in steps:
                 step(place)
 
@@ -38,9 +38,9 @@ class _Trial(QueueActions):
 
     def __init__(self, engine: Engine) -> None:
         runs = WorkflowRuns()
-        self.engine = engine.twin(Clock(now=engine.clock.now()), Ids(0), runs)
-        runs.attach(self.engine)
-        self.engine.restore(engine.snapshot())
+        self._engine = engine.twin(Clock(now=engine.clock.now()), Ids(0), runs)
+        runs.attach(self._engine)
+        self._engine.restore(engine.snapshot())
 
     def _check_open(self) -> None:
         """Nothing: the trial ends with the load."""
@@ -63,7 +63,7 @@ def _group(name: str, endpoints: object) -> _Step:
     listed = [_endpoint(name, one) for one in section({name: endpoints}, name, list)]
 
     def step(place: QueueActions) -> None:
-        engine = place.engine
+        engine = place._engine
         engine.url_groups.add_all(name, listed, engine.clock.now_us())
 
     return step
@@ -87,7 +87,7 @@ def _queue(name: str, settings: object) -> _Step:
     number("parallelism", given.setdefault("parallelism", 1), least=1)
     one_of("paused", given.setdefault("paused", False), (True, False))
     given["paused"] = bool(given["paused"])
-    return lambda place: place.engine.admission.upsert_queue(name, **given)
+    return lambda place: place._engine.admission.upsert_queue(name, **given)
 
 
 def _schedule(given: dict[str, Any]) -> _Step:

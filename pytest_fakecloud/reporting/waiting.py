@@ -61,7 +61,7 @@ def _vectors(index: Any, scene: Scene) -> Iterator[str]:
 
 
 def _pending(index: Any) -> Iterator[tuple[str, int]]:
-    for name, space in index.engine.info().namespaces.items():
+    for name, space in index._engine.info().namespaces.items():
         if space.pending_vector_count:
             yield name, space.pending_vector_count
 

@@ -31,7 +31,6 @@ TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 # What a remote handle does in this process, from what the server says of it.
 _LOCAL = frozenset({"client", "async_client"})
 _IN_PROCESS_ONLY = {
-    "engine": "it belongs to the server's process",
     "intercept": "requests of this process cannot be answered by another one",
     "between": "a function cannot be sent to another process",
     "on_close": "a function cannot be sent to another process",

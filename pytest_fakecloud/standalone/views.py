@@ -85,7 +85,7 @@ def vector_view(handle: Any) -> dict[str, Any]:
     """The vectors of an index by namespace, each with its place on a plane."""
     namespaces = []
     for namespace in handle.namespaces():
-        count = handle.engine.count(namespace)
+        count = handle._engine.count(namespace)
         items = [dict(item) for item in handle.vectors(namespace, limit=MOST)]
         vectors = [item.pop("vector", None) or [] for item in items]
         shown = [
@@ -94,7 +94,7 @@ def vector_view(handle: Any) -> dict[str, Any]:
         ]
         namespaces.append({"name": namespace, "count": count, "vectors": shown})
     # Looking must not count as a read, which may be what changes wait for.
-    info = dataclasses.asdict(handle.engine.describe())
+    info = dataclasses.asdict(handle._engine.describe())
     del info["namespaces"]
     return {"info": _text(info), "namespaces": namespaces}
 

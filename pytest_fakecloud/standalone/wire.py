@@ -209,7 +209,7 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
 """Our own classes: all that they declare as public is offered, with the names of the first text and
 without those of the second, which are for the inside or want what cannot cross."""
 _IN_PROCESS = frozenset(
-    {"aio", "application", "between", "client", "async_client", "engine", "intercept", "on_close"}
+    {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
     | {"account", "dispatch", "bake", "start", "stop", "thread_target"}
 )
 """What no handle offers from afar."""

@@ -54,7 +54,7 @@ class PendingChanges(Found[Item]):
         self._held_before: list[bool] = []
 
     def __enter__(self) -> Self:
-        self._held_before.append(self._index.engine.holding)
+        self._held_before.append(self._index._engine.holding)
         self._index.hold_pending()
         return self
 
@@ -87,7 +87,7 @@ class VectorIndex(Handle):
     service: ClassVar[str] = "vector"
     fixture: ClassVar[str] = "vector_index"
 
-    engine: VectorEngine
+    _engine: VectorEngine
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class VectorIndex(Handle):
             embedder = Embedder(embedding, the_kind, dimension)
             dimension = embedder.dimension
         name = context.name_for(self.fixture, name)
-        self.engine = VectorEngine(
+        self._engine = VectorEngine(
             context.clock,
             context.ids,
             name=name,
@@ -141,7 +141,7 @@ class VectorIndex(Handle):
         )
         self.read_only_token = new_token()
         app = VectorApp(
-            self.engine,
+            self._engine,
             embedder,
             lambda: (self.token, self.read_only_token),
             range_limit=range_limit,
@@ -158,7 +158,7 @@ class VectorIndex(Handle):
         for namespace in namespaces:
             _check_namespace(namespace)
             try:
-                self.engine.create_namespace(namespace)
+                self._engine.create_namespace(namespace)
             except VectorError as error:
                 raise ContractError(
                     f"the namespace {namespace!r} cannot be created: {error.message}"
@@ -208,7 +208,7 @@ class VectorIndex(Handle):
     def close(self) -> None:
         """End the fake; what is still pending leaves no timers on the clock."""
         super().close()
-        self.engine.close()
+        self._engine.close()
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -222,11 +222,11 @@ class VectorIndex(Handle):
         __tracebackhide__ = True
         _check_namespace(namespace)
         groups: dict[str, list[VectorRecord]] = {}
-        records = read_records(data, self._reader, self._embedder, dimension=self.engine.dimension)
+        records = read_records(data, self._reader, self._embedder, dimension=self._engine.dimension)
         for named, record in records:
             groups.setdefault(namespace if named is None else named, []).append(record)
         try:
-            self.engine.load(groups)
+            self._engine.load(groups)
         except VectorError as error:
             raise ContractError(f"the data does not fit this index: {error.message}") from None
 
@@ -241,12 +241,12 @@ class VectorIndex(Handle):
         _check_namespace(namespace)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
-        page = self.engine.range(namespace, 0, limit)
+        page = self._engine.range(namespace, 0, limit)
         return Found.of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
     def namespaces(self) -> list[str]:
         """Return the names of all namespaces, the default one ("") first."""
-        return self.engine.namespaces()
+        return self._engine.namespaces()
 
     def pending(self) -> PendingChanges:
         """Return the changes queries do not see yet, each with its ``namespace``.
@@ -256,16 +256,16 @@ class VectorIndex(Handle):
         __tracebackhide__ = True
         return PendingChanges(
             self,
-            ({**self._plain(record), "namespace": name} for name, record in self.engine.pending()),
+            ({**self._plain(record), "namespace": name} for name, record in self._engine.pending()),
         )
 
     def hold_pending(self) -> None:
         """Keep changes out of queries and counts from now on; fetch and range see them."""
-        self.engine.hold_pending()
+        self._engine.hold_pending()
 
     def release_pending(self) -> None:
         """Make all pending changes ready, and stop holding."""
-        self.engine.release_pending()
+        self._engine.release_pending()
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
         """Tell whether a record with this metadata, as JSON brings it, passes a filter.
@@ -279,7 +279,7 @@ class VectorIndex(Handle):
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ContractError(f"metadata={metadata!r:.80} must be a mapping, or None")
         try:
-            predicate = self.engine.predicate(filter)
+            predicate = self._engine.predicate(filter)
         except VectorError as error:
             raise ContractError(error.message) from None
         return predicate is None or predicate(as_json(metadata, "the metadata"))

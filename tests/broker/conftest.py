@@ -126,7 +126,7 @@ def eventually(condition: Callable[[], object], timeout: float = 20) -> None:
 
 def until_parked(broker: Broker, calls: int = 1) -> None:
     """Wait until that many calls sleep inside the engine."""
-    eventually(lambda: len(broker.engine.waiting) >= calls)
+    eventually(lambda: len(broker._engine.waiting) >= calls)
 
 
 @contextmanager

@@ -631,13 +631,13 @@ def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
     broker = make_broker()
     broker.clock.wait_cap = 30
     fetches = [
-        Parked(lambda: broker.engine.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
+        Parked(lambda: broker._engine.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
         for _ in range(3)
     ]
     until_parked(broker, 3)
     broker.close()
     assert [fetch.result() for fetch in fetches] == [[], [], []]
-    eventually(lambda: not broker.engine.waiting)
+    eventually(lambda: not broker._engine.waiting)
 
 
 def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> None:
@@ -767,7 +767,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(
     with pytest.raises(ContractError, match=reason):
         misuse(broker)
     assert broker.records("orders") == []
-    assert "z" not in broker.engine.topics()
+    assert "z" not in broker._engine.topics()
 
 
 @pytest.mark.parametrize(
@@ -967,10 +967,10 @@ def test_who_waits_for_a_record_wakes_for_one_in_a_partition_of_later(
     """At once, not only when the time is over."""
     before = broker.snapshot()
     wait = Parked(lambda: broker.wait_for_record("orders", lambda r: r.value == "late", timeout=60))
-    eventually(lambda: any(log.watchers for log in broker.engine.table.topics["orders"].logs))
+    eventually(lambda: any(log.watchers for log in broker._engine.table.topics["orders"].logs))
     if meanwhile == "restore":
         broker.restore(before)
-        eventually(lambda: any(log.watchers for log in broker.engine.table.topics["orders"].logs))
+        eventually(lambda: any(log.watchers for log in broker._engine.table.topics["orders"].logs))
         rest.produce("orders", "late", partition=0)
     else:
         assert broker.add_partitions("orders") == 4

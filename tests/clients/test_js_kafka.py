@@ -29,9 +29,9 @@ def control(broker: Broker) -> Callable[..., list[bytes]]:
 
     def until_parked() -> int:
         until = monotonic() + 10
-        while not broker.engine.waiting:
+        while not broker._engine.waiting:
             assert monotonic() < until, "no call waits"
-        return len(broker.engine.waiting)
+        return len(broker._engine.waiting)
 
     def fault(kind: str, status: int | None, route: str, times: int) -> int:
         if kind == "answer":

@@ -117,7 +117,7 @@ class World:
 
         def run() -> None:
             pause = threading.Event()
-            while not server.engine.waiters and not pause.wait(0.002):
+            while not server._engine.waiters and not pause.wait(0.002):
                 pass
             server.execute(*line)
 

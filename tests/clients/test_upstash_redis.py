@@ -76,7 +76,7 @@ class World:
     @property
     def real(self) -> bool:
         """Whether a server in real time runs the commands."""
-        return not isinstance(self.server.engine, Engine)
+        return not isinstance(self.server._engine, Engine)
 
     @property
     def now_s(self) -> int:
@@ -102,7 +102,7 @@ class World:
         if not self.real:
             return None
         if need == WHOLE_SERVER:
-            alone = getattr(self.server.engine, "isolation", "none") == "none"
+            alone = getattr(self.server._engine, "isolation", "none") == "none"
             return None if alone else f"needs {need}"
         known = self.server.execute("COMMAND", "INFO", need)[0]
         return None if known else f"the server has no {need}"

@@ -158,7 +158,7 @@ demos = [Demo() for _ in range(3)]
 raws = [Raw(demo.mount.address) for demo in demos]
 raws[0].get("/echo/x")
 raws[1].send("GET /wait/1 HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
-demos[1].engine.parked.acquire(timeout=10)
+demos[1]._engine.parked.acquire(timeout=10)
 for raw in raws:
     raw.sock.detach()  # open until the very end, without a warning about it
 print(time.time(), flush=True)
@@ -255,7 +255,7 @@ def test_closing_wakes_parked_handlers(demo: Demo) -> None:
     for raw in raws:
         raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
     for _ in raws:
-        assert demo.engine.parked.acquire(timeout=10)
+        assert demo._engine.parked.acquire(timeout=10)
     started = time.monotonic()
     demo.close()
     assert time.monotonic() - started < 0.9
@@ -350,10 +350,10 @@ def test_resetting_ends_connections_and_keeps_the_address(demo: Demo) -> None:
 
 
 def test_resetting_lets_parked_handlers_go(demo: Demo) -> None:
-    demo.mount.on_reset.append(demo.engine.signal.close)
+    demo.mount.on_reset.append(demo._engine.signal.close)
     with Raw(demo.mount.address) as raw:
         raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo.engine.parked.acquire(timeout=10)
+        assert demo._engine.parked.acquire(timeout=10)
         started = time.monotonic()
         demo.mount.reset_connections()
         assert time.monotonic() - started < 0.9
@@ -685,7 +685,7 @@ def test_the_pool_grows_while_handlers_are_parked(demo: Demo) -> None:
         for raw in raws:
             raw.send("GET /wait/5 HTTP/1.1\r\nHost: h\r\n\r\n")
         for _ in raws:
-            assert demo.engine.parked.acquire(timeout=30)
+            assert demo._engine.parked.acquire(timeout=30)
         for number in range(5):
             with Raw(demo.mount.address) as other:
                 assert other.get(f"/add/{number}", method="POST").status == 200
@@ -863,7 +863,7 @@ def test_a_forked_child_leaves_the_parents_fakes_alone_and_has_its_own() -> None
         assert os.read(read, 100) == b"fine"
         os.close(read)
         os.close(write)
-        assert demo.engine.words == ["child"]
+        assert demo._engine.words == ["child"]
         assert kept.get("/echo/x").status == 200
         with Raw(demo.mount.address) as raw:
             assert raw.get("/echo/x").status == 200
@@ -897,8 +897,8 @@ def test_long_polls_share_a_context(demo: Demo) -> None:
         with Raw(one.mount.address) as a, Raw(two.mount.address) as b:
             for raw in (a, b):
                 raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
-            assert one.engine.parked.acquire(timeout=10)
-            assert two.engine.parked.acquire(timeout=10)
+            assert one._engine.parked.acquire(timeout=10)
+            assert two._engine.parked.acquire(timeout=10)
             context.clock.advance("1h")
             assert json.loads(a.reply().body) == {"words": None}
             assert json.loads(b.reply().body) == {"words": None}

@@ -637,7 +637,7 @@ def test_the_first_event_comes_at_once(demo: Demo, raw: Raw) -> None:
 def test_a_client_that_leaves_a_stream_is_noticed(demo: Demo, farewell: str) -> None:
     with Raw(demo.mount.address) as raw:
         raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo.engine.parked.acquire(timeout=10)
+        assert demo._engine.parked.acquire(timeout=10)
         if farewell == "shutdown":
             raw.sock.shutdown(socket.SHUT_WR)
         elif farewell == "reset":
@@ -651,7 +651,7 @@ def test_a_client_that_leaves_a_stream_is_noticed(demo: Demo, farewell: str) -> 
 def test_closing_the_fake_ends_a_stream(demo: Demo) -> None:
     with Raw(demo.mount.address) as raw:
         raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo.engine.parked.acquire(timeout=10)
+        assert demo._engine.parked.acquire(timeout=10)
         started = time.monotonic()
         demo.close()
         assert time.monotonic() - started < 0.9
@@ -862,7 +862,7 @@ def test_https(hub: Hub) -> None:
             assert client.post("/echo/x", content=b"a" * 300_000).json()["body"] == "a" * 300_000
             with client.stream("GET", "/endless") as stream:
                 assert next(stream.iter_lines()) == "data: first"
-                assert demo.engine.parked.acquire(timeout=10)
+                assert demo._engine.parked.acquire(timeout=10)
             assert demo.app.closed_streams.acquire(timeout=10)
         with Raw(mount.address) as raw:
             raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")  # not TLS: ended, and nobody else is hurt
@@ -878,7 +878,7 @@ def test_https(hub: Hub) -> None:
 def test_a_client_that_sends_ahead_and_leaves_ends_its_stream(demo: Demo) -> None:
     with Raw(demo.mount.address) as raw:
         raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo.engine.parked.acquire(timeout=10)
+        assert demo._engine.parked.acquire(timeout=10)
         raw.send("GET /echo/x HTTP/1.1\r\n")
         assert not demo.app.closed_streams.acquire(timeout=0.1)
     assert demo.app.closed_streams.acquire(timeout=10)
@@ -887,7 +887,7 @@ def test_a_client_that_sends_ahead_and_leaves_ends_its_stream(demo: Demo) -> Non
 def test_what_is_sent_ahead_of_the_end_of_a_stream_is_answered_after_it(demo: Demo) -> None:
     with Raw(demo.mount.address) as raw:
         raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo.engine.parked.acquire(timeout=10)
+        assert demo._engine.parked.acquire(timeout=10)
         raw.send("GET /echo/first HTTP/1.1\r\nHost: h\r\n\r\nGET /echo/")
         wait_until(lambda: any(held.early for held in demo.mount._live))
         demo.clock.advance("2h")
@@ -898,7 +898,7 @@ def test_what_is_sent_ahead_of_the_end_of_a_stream_is_answered_after_it(demo: De
 
 def test_who_sends_too_much_ahead_is_sent_away(demo: Demo, raw: Raw) -> None:
     raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert demo.engine.parked.acquire(timeout=10)
+    assert demo._engine.parked.acquire(timeout=10)
     with contextlib.suppress(OSError):
         for _ in range(40):
             raw.send(b"x" * 65_536)

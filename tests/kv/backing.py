@@ -48,12 +48,12 @@ class OwnServer:
     def __init__(self) -> None:
         # Keys have their limit as the tester names them, not with a prefix in front.
         self._server = KVServer(Context.alone(), max_key_size=None)
-        self._session = self._server.engine.session()
+        self._session = self._server._engine.session()
         self.url = self._server.database_url
 
     def call(self, argv: list[bytes]) -> Any:
         """Run one command line."""
-        return self._server.engine.execute(self._session, argv)
+        return self._server._engine.execute(self._session, argv)
 
     def close(self) -> None:
         """End it."""

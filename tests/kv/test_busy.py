@@ -41,7 +41,7 @@ def connect(context: Context) -> Iterator[Callable[[str], Callable[[], Client]]]
 
         def serve(dialect: Any) -> Callable[[], Client]:
             server = stack.enter_context(KVServer(context, dialect=dialect))
-            server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
+            server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
 
             def client() -> Client:
                 made = Client(server)
@@ -56,7 +56,7 @@ def connect(context: Context) -> Iterator[Callable[[str], Callable[[], Client]]]
 
 def runs(client: Client) -> None:
     """Wait until the script of another client runs."""
-    engine = client.server.engine
+    engine = client.server._engine
     deadline = monotonic() + 10
     while engine.scripting.running is None:
         assert monotonic() < deadline
@@ -132,12 +132,12 @@ def test_a_function_is_killed_and_told_of(connect: Any) -> None:
 def test_what_has_written_cannot_be_killed(connect: Any, line: tuple[Any, ...], kill: str) -> None:
     client = connect("redis")
     one, other = client(), client()
-    one.server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
+    one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
     one("FUNCTION", "LOAD", LIBRARY)
     one.send(*line)
     runs(other)
     # The moment between its beginning and its write is a moment in which it can be killed.
-    while not one.server.engine.databases[0].values:
+    while not one.server._engine.databases[0].values:
         pass
     assert other(*kill.split()).text.startswith(UNKILLABLE)
     assert b"Script stopped: it ran for more than 1.5 seconds" in one.read().text
@@ -186,14 +186,14 @@ def test_without_a_threshold_others_wait(connect: Any) -> None:
 def test_the_vendor_kills_nothing_and_says_so_at_once(connect: Any) -> None:
     client = connect("vendor")
     one, other = client(), client()
-    one.server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
+    one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
     one.send("EVAL", FOR_EVER, 0)
     runs(other)
     start = monotonic()
     for kill in ("SCRIPT KILL", "FUNCTION KILL"):
         assert other(kill) == Error(b"NOTBUSY No scripts in execution right now.")
     assert monotonic() - start < 1
-    assert other.server.engine.scripting.running is not None
+    assert other.server._engine.scripting.running is not None
     assert other("PING") == Status(b"PONG")  # waits for the end
     assert b"it ran for more than 1.5 seconds" in one.read().text
 
@@ -209,7 +209,7 @@ def test_a_tester_can_kill(connect: Any) -> None:
 
 def test_a_kill_over_rest(context: Context) -> None:
     with KVServer(context, dialect="redis") as server:
-        server.engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
+        server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
         seen: list[str] = []
 
         def evaluate() -> None:
@@ -219,7 +219,7 @@ def test_a_kill_over_rest(context: Context) -> None:
 
         thread = threading.Thread(target=evaluate)
         thread.start()
-        while server.engine.scripting.running is None:
+        while server._engine.scripting.running is None:
             pass
         with server._make_client() as redis:
             assert redis.execute(["SCRIPT", "KILL"]) == "OK"

@@ -181,7 +181,7 @@ def test_states_are_flags_of_the_list(server: KVServer, fake: Client) -> None:
         other("RESET")
         other("AUTH", other.password)
         other.send("BLPOP", "nothing", 0)
-        engine = server.engine
+        engine = server._engine
         while not engine.waiters:
             pass
         assert flags(other) == "b -1"

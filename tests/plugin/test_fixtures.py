@@ -90,7 +90,7 @@ def test_a_finished_test_lets_go_of_its_data(run: Run) -> None:
         def test_first(kv_server, broker, queue):
             kv_server.load({"key": "v" * 1000})
             httpx.get(f"{kv_server.url}/get/key", headers=kv_server.headers)
-            left.extend(map(weakref.ref, (kv_server.engine, broker, queue)))
+            left.extend(map(weakref.ref, (kv_server._engine, broker, queue)))
 
         def test_second():
             deadline = time.monotonic() + 5  # for the thread that served the request

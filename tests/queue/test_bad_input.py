@@ -163,7 +163,7 @@ def test_a_listing_is_of_one_instant(scene: Scene, path: str) -> None:
         scene.ok("POST", f"/v2/schedules/{DEST}", headers=headers)
         scene.publish({"Upstash-Retries": "0"})
     scene.queue.deliver_due()
-    engine = scene.queue.engine
+    engine = scene.queue._engine
 
     def others() -> None:
         engine.schedules.delete("b")

@@ -190,7 +190,7 @@ def test_reset_returns_to_the_baseline(queue: Queue) -> None:
     queue.schedule(DEST, "* * * * *")
     queue.reset()
     assert (queue.messages(), queue.schedules()) == ([], [])
-    assert list(queue.engine.queues.by_name) == ["orders"]
+    assert list(queue._engine.queues.by_name) == ["orders"]
     assert queue.advance("1h") == []
     with pytest.raises(ContractError, match="is gone: the queue was reset"):
         _ = message.state
@@ -337,8 +337,8 @@ def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
     queue.load({"url_groups": {"news": [DEST]}})
     schedule = queue.schedule("news", "0 * * * *")
     queue.destinations.accept()
-    with queue.engine.lock:
-        queue.engine.url_groups.remove(queue.engine.url_groups.get("news"))
+    with queue._engine.lock:
+        queue._engine.url_groups.remove(queue._engine.url_groups.get("news"))
     queue.advance("1h")
     assert "invalid destination url" in str(schedule.error)
     queue.load({"url_groups": {"news": [DEST]}})
@@ -510,7 +510,7 @@ def test_running_until_idle_has_an_end(queue: Queue) -> None:
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
     with Cloud(now=NOW, delivery="driven") as cloud:
         queue, other = cloud.queue(), cloud.queue()
-        queue.engine.admission.upsert_queue("paused", parallelism=1, paused=True)
+        queue._engine.admission.upsert_queue("paused", parallelism=1, paused=True)
         held = queue.publish(DEST, queue="paused")
         far = other.publish(DEST, delay="60d")
         other.destinations.accept()
@@ -742,8 +742,8 @@ def test_uses_without_meaning(queue: Queue, use: Callable[[Queue], Any], text: s
 def test_loading_what_nobody_could_have_sent(queue: Queue, data: Any, text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
         queue.load(data)
-    assert queue.engine.url_groups.by_name == {}
-    assert queue.engine.queues.by_name == {}
+    assert queue._engine.url_groups.by_name == {}
+    assert queue._engine.queues.by_name == {}
 
 
 def test_what_is_loaded_into_a_closed_queue(queue: Queue) -> None:

@@ -30,7 +30,7 @@ def queue() -> Iterator[Queue]:
 
 
 def contents(queue: Queue) -> object:
-    engine = queue.engine
+    engine = queue._engine
     return (
         {
             name: [one.url for one in group.endpoints]

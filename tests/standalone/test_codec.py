@@ -145,7 +145,7 @@ def test_no_name_that_comes_in_runs_anything_in_a_client(tmp_path: Path, name: s
     "name",
     [
         "__class__", "__init__", "__dict__", "__reduce__", "__globals__", "__call__", "_context",
-        "_exits", "_app", "engine", "intercept", "on_close", "client", "_make_client",
+        "_exits", "_app", "intercept", "on_close", "client", "_make_client",
         "between", "_first_baseline", "journal.entries", "load.__globals__", "execute.__func__",
         "", " ", "execute\0", "EXECUTE", "\ud800",
     ],

@@ -441,7 +441,7 @@ def test_faults_are_looked_at_as_in_process(cloud: Cloud) -> None:
     [
         (lambda cloud: setattr(cloud.journal, "keep", 5), "keep of .* cannot be set from here"),
         (lambda cloud: setattr(cloud.handles[0], "token", "x"), "token of <KVServer kv_server at"),
-        (lambda cloud: cloud.handles[0].engine, "engine does not work over a stand-alone"),
+        (lambda cloud: cloud.handles[0].on_close(print), "on_close does not work over a stand"),
         (lambda cloud: cloud.handles[0].execute("SET", endless()), r"argument 2 of execute\(\)"),
         (lambda cloud: cloud.begin(clock=print), r"clock= of begin\(\) cannot cross"),
         (lambda cloud: cloud.reseed(object()), "the seed cannot cross"),

@@ -211,13 +211,13 @@ class CallbackCapture(Destination):
         limit = self.clock.now_us() + _LONGEST_DRIVE_US
         driven = [queue for queue in self._queues() if queue.delivery == "driven"]
         for queue in driven:
-            queue.engine.drive += 1
+            queue._engine.drive += 1
         try:
             if driven and not done() and self.clock.driving:
                 # A handler that waits for what comes after it: told as any other advance inside one.
                 yield self.clock.now_us
             while driven and not done() and monotonic() < give_up:
-                dues = [queue.engine.next_due_us() for queue in driven if queue.engine.pending]
+                dues = [queue._engine.next_due_us() for queue in driven if queue._engine.pending]
                 due = min((one for one in dues if one is not None), default=None)
                 if due is None or due > limit:
                     return
@@ -298,7 +298,7 @@ class CallbackCapture(Destination):
     def _not_waited_for(self, queue: Any) -> Iterator[str]:
         if queue.delivery != "driven":
             return
-        due = queue.engine.next_due_us() if queue.engine.pending else None
+        due = queue._engine.next_due_us() if queue._engine.pending else None
         if due is not None and due > self.clock.now_us() + _LONGEST_DRIVE_US:
             yield (
                 f"  what is due next, at {to_datetime(due).isoformat()}, is more than 30 days ahead:"
@@ -306,7 +306,7 @@ class CallbackCapture(Destination):
             )
         elif due is not None:
             yield (
-                f"  {len(queue.engine.pending)} message(s) are still to be delivered, the next at "
+                f"  {len(queue._engine.pending)} message(s) are still to be delivered, the next at "
                 f"{to_datetime(due).isoformat()}: drive the queue, or give the wait a longer timeout="
             )
         for schedule in queue.schedules():

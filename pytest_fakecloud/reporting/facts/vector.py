@@ -54,7 +54,7 @@ def refused_candidates(look: Look) -> Iterator[Fact]:
 def empty_namespace(look: Look) -> Iterator[Fact]:
     """A query in a namespace without vectors, while another one has some."""
     for handle in look.handles("vector"):
-        spaces = handle.engine.info().namespaces
+        spaces = handle._engine.info().namespaces
         full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
         for call, _, hits, namespace in _queries(look, handle):
             if hits or not full or namespace in full or _pending(spaces, namespace):

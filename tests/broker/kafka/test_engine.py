@@ -262,7 +262,7 @@ class TestGroups:
         self, broker: Broker, rest: Rest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rest.consume("g", "a", "orders", **self.EARLIEST)
-        member = broker.engine._groups.members("g")["a"]  # type: ignore[attr-defined]
+        member = broker._engine._groups.members("g")["a"]  # type: ignore[attr-defined]
 
         def refuse(what: object) -> None:
             raise Unavailable("it is busy")
@@ -277,7 +277,7 @@ class TestGroups:
         headers = {"Kafka-Auto-Offset-Reset": "none"}
         error = rest("POST", "/consume/g/a", body, headers=headers, status=400)["error"]
         assert "no reset policy" in error
-        assert broker.engine.prefix not in error  # type: ignore[attr-defined]
+        assert broker._engine.prefix not in error  # type: ignore[attr-defined]
         rest.commit("g", "a", ("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0))
         assert rest.values("g", "a", "orders") == ["x"]
 
@@ -296,7 +296,7 @@ class TestGroups:
         rest.consume("g", "a", "orders")
         body = {"topic": "orders", "timeout": 60_000}
         parked = Parked(lambda: rest.http.post("/consume/g/a", json=body))
-        eventually(lambda: broker.engine.waiting)
+        eventually(lambda: broker._engine.waiting)
         started = monotonic()
         broker.close()
         with contextlib.suppress(Exception):
@@ -500,7 +500,7 @@ class TestAClusterThatGoesAway:
             assert answer.status_code == 503, (name, answer.text)
             assert set(answer.json()) == {"error", "status"}
             assert "not available" in answer.json()["error"]
-            assert broker.engine.prefix not in answer.text  # type: ignore[attr-defined]
+            assert broker._engine.prefix not in answer.text  # type: ignore[attr-defined]
         with pytest.raises(ContractError, match="not available"):
             broker.topic("orders")
         with pytest.raises(ContractError, match="not available"):
@@ -691,7 +691,7 @@ class TestAdmin:
         self, make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broker = make_broker(no_such_time=-5)
-        engine: Any = broker.engine
+        engine: Any = broker._engine
         asked = []
 
         def offsets(wanted: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:

@@ -132,7 +132,7 @@ def context() -> Context:
 @pytest.fixture
 def server(make: Callable[..., KVServer], context: Context) -> Iterator[KVServer]:
     with make(context) as server:
-        if server.engine.isolation == "none":  # type: ignore[attr-defined]
+        if server._engine.isolation == "none":  # type: ignore[attr-defined]
             server.set_baseline()
         yield server
         assert [problem.text for problem in context.problems if problem.kind == "bug"] == []
@@ -250,7 +250,7 @@ class TestStreams(test_routes.TestStreams):
     def test_keys_that_expire_while_everybody_only_listens(
         self, server: KVServer, http: httpx.Client
     ) -> None:
-        if server.engine.isolation != "none":  # type: ignore[attr-defined]
+        if server._engine.isolation != "none":  # type: ignore[attr-defined]
             pytest.skip("CONFIG SET reaches beyond a handle's share of a real server")
         server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
         with http.stream("GET", "/psubscribe/__keyevent*", headers=EVENTS) as response:
@@ -504,7 +504,7 @@ class TestUsers:
         for path in ("/get/other", "/set/other/v", "/flushdb", "/eval/return%201/0"):
             answer = ask(path)
             assert (answer.status_code, answer.json()["error"][:6]) == (400, "NOPERM")
-            mark = server.engine.names.users.decode()  # type: ignore[attr-defined]
+            mark = server._engine.names.users.decode()  # type: ignore[attr-defined]
             assert not mark or mark not in answer.text
         http.get("/acl/setuser/ann/+flushdb")
         assert ask("/flushdb").json() == {"result": "OK"}
@@ -622,8 +622,8 @@ class TestSharing:
         run = server.execute
         before = other.values()
         assert run("EVAL", "return redis.call('SET', KEYS[1], 'v')", 1, "k") == "OK"
-        full = other.engine.names.keys.decode() + "k"  # type: ignore[attr-defined]
-        if server.engine.isolation == "prefix":  # type: ignore[attr-defined]
+        full = other._engine.names.keys.decode() + "k"  # type: ignore[attr-defined]
+        if server._engine.isolation == "prefix":  # type: ignore[attr-defined]
             for code in (f"redis.call('DEL', '{full}')", "redis.call('SET', 'k', 'v')"):
                 for line in (["EVAL", code, 0], ["EVAL_RO", code, 0]):
                     with pytest.raises(CommandError):
@@ -802,14 +802,16 @@ class TestSettings:
         url = real.url
         with Cloud() as cloud:
             servers = [cloud.kv_server(engine=url, isolation="database") for _ in range(15)]
-            numbers = {server.engine.link.database for server in servers}
+            numbers = {server._engine.link.database for server in servers}
             assert numbers == set(range(1, 16))
             with pytest.raises(ContractError, match="every database but 0"):
                 cloud.kv_server(engine=url, isolation="database")
             with pytest.raises(ContractError, match=r"database 3 .* is in use"):
                 cloud.kv_server(engine=f"{url}?db=3", isolation="database")
             servers[0].close()
-            assert cloud.kv_server(engine=url, isolation="database").engine.link.database in numbers
+            assert (
+                cloud.kv_server(engine=url, isolation="database")._engine.link.database in numbers
+            )
 
 
 class TestNames:

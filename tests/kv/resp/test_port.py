@@ -127,7 +127,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def blocked(server: KVServer, count: int = 1) -> None:
-    until(lambda: len(server.engine.waiters) == count)
+    until(lambda: len(server._engine.waiters) == count)
 
 
 class TestAddress:
@@ -347,7 +347,7 @@ class TestTransactions:
         client("MULTI")
         client("SET k 1")
         client.close()
-        until(lambda: not server.engine.connected)
+        until(lambda: not server._engine.connected)
         assert server.keys() == []
 
     def test_blocking_commands_do_not_wait_inside(self, client: Client) -> None:
@@ -461,7 +461,7 @@ class TestWaiting:
         client.close()
         blocked(server, 0)
         server.execute("RPUSH", "k", "v")
-        until(lambda: not server.engine.connected)
+        until(lambda: not server._engine.connected)
         assert server.values() == {"k": ["v"]}
 
     def test_what_is_sent_behind_it_waits(self, server: KVServer, client: Client) -> None:
@@ -796,7 +796,7 @@ class TestJournalAndFaults:
         def broken(*args: Any) -> None:
             raise ValueError("broken")
 
-        monkeypatch.setattr(type(server.engine), "execute", broken)
+        monkeypatch.setattr(type(server._engine), "execute", broken)
         assert client("PING") == Error(b"ERR internal error: ValueError('broken')")
         monkeypatch.undo()
         assert client("PING") == Status(b"PONG")
@@ -818,7 +818,7 @@ class TestJournalAndFaults:
 
 def test_a_real_server_has_a_port_of_its_own() -> None:
     with KVServer(Context.alone()) as server:
-        server._engine = object()  # type: ignore[assignment]
+        server._made = object()  # type: ignore[assignment]
         with pytest.raises(ContractError, match="connect to the server"):
             _ = server.database_url
 

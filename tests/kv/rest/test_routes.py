@@ -90,7 +90,7 @@ class TestPathCommands:
     def test_a_body_is_the_last_argument(self, server: KVServer, http: httpx.Client) -> None:
         body = b"\x00 any / bytes? \xff"
         assert http.post("/set/k", content=body).json() == {"result": "OK"}
-        assert server.engine.databases[0].peek(b"k") == body
+        assert server._engine.databases[0].peek(b"k") == body
 
     def test_query_parameters_come_after_the_body(
         self, server: KVServer, http: httpx.Client

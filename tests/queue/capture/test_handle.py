@@ -43,7 +43,7 @@ class StubQueue:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.engine = SimpleNamespace(pending={}, drive=0, next_due_us=clock.next_due_us)
+        self._engine = SimpleNamespace(pending={}, drive=0, next_due_us=clock.next_due_us)
         self._sender = SimpleNamespace(release=lambda: None)
         self.listed: list[Any] = []
 
@@ -55,11 +55,11 @@ class StubQueue:
 
     def plan(self, seconds: float, send: Any) -> None:
         """Have a callback sent later, as a pending message would."""
-        number = len(self.engine.pending)
-        self.engine.pending[number] = "message"
+        number = len(self._engine.pending)
+        self._engine.pending[number] = "message"
 
         def fire(at_us: int) -> None:
-            del self.engine.pending[number]
+            del self._engine.pending[number]
             send()
 
         due = self.clock.now_us() + int(seconds * 1e6)
@@ -331,14 +331,14 @@ def test_a_wait_drives_the_queue_to_what_falls_due(
     before = capture.clock.now_us()
     assert len(capture.callbacks.wait_for(2)) == 2
     assert capture.clock.now_us() - before == 7200 * 1_000_000
-    assert len(stub.engine.pending) == 1
+    assert len(stub._engine.pending) == 1
 
 
 def test_a_wait_for_what_is_there_drives_nothing(capture: CallbackCapture, stub: StubQueue) -> None:
     send(capture.callback_url)
     stub.plan(0, lambda: send(capture.callback_url))
     assert len(capture.callbacks.wait_for()) == 1
-    assert len(stub.engine.pending) == 1
+    assert len(stub._engine.pending) == 1
 
 
 def test_a_wait_for_a_predicate(capture: CallbackCapture, stub: StubQueue) -> None:
@@ -346,7 +346,7 @@ def test_a_wait_for_a_predicate(capture: CallbackCapture, stub: StubQueue) -> No
         stub.plan(1, lambda status=status: send(capture.callback_url, callback_body(status=status)))
     found = capture.callbacks.wait_for(lambda item: item.status == 200)
     assert found.only().is_final
-    assert len(stub.engine.pending) == 1
+    assert len(stub._engine.pending) == 1
 
 
 def test_the_next_one_each_time(capture: CallbackCapture, stub: StubQueue) -> None:

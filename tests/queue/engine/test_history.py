@@ -22,7 +22,7 @@ APP = "https://app.example.com/flow"
 
 def known(scene: Scene) -> set[str]:
     """The messages that anything of the queue still knows."""
-    engine = scene.queue.engine
+    engine = scene.queue._engine
     rows = {row["messageId"] for row in scene.get("/v2/events")["events"]}
     seen = {one.id for one in scene.queue.messages()}
     assert (
@@ -134,7 +134,7 @@ def test_a_task_of_the_first_era_is_forgotten_with_its_message() -> None:
         scene.queue.advance("1h")
         scene.queue.messages()
         assert scene.request("GET", f"/v1/messages/{message}/tasks").status == 404
-        assert scene.queue.engine.groups_of_tasks == {}
+        assert scene.queue._engine.groups_of_tasks == {}
 
 
 def step(scene: Scene, run: str, init: str = "false", **headers: str) -> str:
@@ -244,7 +244,7 @@ def test_a_snapshot_brings_back_what_is_forgotten_later() -> None:
         scene.queue.restore(saved)
         assert scene.queue.messages() == []
         scene.queue.restore(saved)
-        assert message in scene.queue.engine.messages
+        assert message in scene.queue._engine.messages
 
 
 def test_lists_shrink_with_what_they_list() -> None:
@@ -254,7 +254,7 @@ def test_lists_shrink_with_what_they_list() -> None:
                 scene.queue.publish(DEST)
             scene.queue.deliver_due()
             scene.queue.advance("1h")
-        engine = scene.queue.engine
+        engine = scene.queue._engine
         scene.queue.messages()
         gc.collect()
         assert len(engine.messages) == 0
@@ -270,11 +270,11 @@ def test_a_server_that_keeps_no_whole_journal_forgets_after_a_week(
     context = Context.alone()
     context.journal.keep = kept
     queue = Queue(context, history=given)
-    span = queue.engine.settings.history_us
+    span = queue._engine.settings.history_us
     assert span == (None if days is None else days * 86_400_000_000)
     queue.close()
 
 
 def test_a_cloud_forgets_nothing_by_default() -> None:
     with Cloud() as cloud:
-        assert cloud.queue().engine.settings.history_us is None
+        assert cloud.queue()._engine.settings.history_us is None

@@ -46,7 +46,7 @@ def history_of(
         made = wishes(seed, count, rated=rated)
 
         def run(base: str, world: World) -> None:
-            world.run(lambda: len(queue.engine.pending), within)
+            world.run(lambda: len(queue._engine.pending), within)
             world.history.tried = [
                 Tried(one.message_id, one.url, one.at_us, one.status) for one in queue.attempts()
             ]
@@ -248,8 +248,8 @@ def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
         late = queue.publish(APP, delay="1s")
         record = late._record
         queue.cancel(late)
-        schedule = queue.engine.schedules
-        lanes = {timer.lane for timer in queue.engine.timers.values()}
+        schedule = queue._engine.schedules
+        lanes = {timer.lane for timer in queue._engine.timers.values()}
         assert lanes == {"background"}
         assert until(lambda: slow.state == "DELIVERED")
         assert until(lambda: record.state == "CANCELED")
