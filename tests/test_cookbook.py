@@ -23,6 +23,6 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 
 def test_every_block_is_a_part_of_a_recipe() -> None:
     for page in PAGES:
-        if page.stem != "tools":  # tests/plugin/test_coexistence.py runs that one
+        if page.stem != "tools":  # tests/docs runs that one
             blocks = page.read_text(encoding="utf-8").count("```python")
             assert sum(recipe.python_blocks for recipe in recipes(page)) == blocks

@@ -10,14 +10,14 @@ import pytest
 from pytest_fakecloud.kv.support import support_table
 from pytest_fakecloud.kv.table.registry import COMMANDS
 
-FILE = Path(__file__).parents[2] / "docs" / "kv-commands.md"
+FILE = Path(__file__).parents[2] / "docs" / "reference" / "kv-commands.md"
 
 
 @pytest.mark.skipif(not FILE.exists(), reason="an installed package has no docs folder")
 def test_the_file_is_current() -> None:
     current = FILE.read_text(encoding="utf-8")
     assert current == support_table(), (
-        "the table has changed: python -m pytest_fakecloud.kv.support docs/kv-commands.md"
+        "the table has changed: python -m pytest_fakecloud.kv.support docs/reference/kv-commands.md"
     )
 
 

@@ -1,0 +1,109 @@
+"""Every block of Python in the README and in the documentation runs, as it stands there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..harness import QUIET
+from .blocks import Block, Page, is_of_recipes, pages
+
+PAGES = [page for page in pages() if not is_of_recipes(page)]
+APART = {"xdist", "socket", "timeout", "django"}
+"""Plugins for which the process is the point."""
+
+
+def _parameters() -> Iterator[Any]:
+    for page in PAGES:
+        apart = APART & {block.plugin for block in page.blocks}
+        yield pytest.param(page, id=page.name, marks=[pytest.mark.slow] if apart else [])
+
+
+@pytest.mark.parametrize("page", list(_parameters()))
+def test_page(page: Page, pytester: pytest.Pytester) -> None:
+    left_out = [block for block in page.blocks if block.missing]
+    blocks = [block for block in page.blocks if not block.missing]
+    _write(blocks, pytester.path)
+    pytester.syspathinsert()
+    for block in blocks:
+        if not block.tests and not block.name:
+            exec(compile(block.source, str(block), "exec"), {"__name__": str(block)})
+    for together in _runs(blocks):
+        _run(together, pytester)
+    if left_out:
+        wanted = {name for block in left_out for name in block.missing}
+        pytest.skip(f"{', '.join(map(str, left_out))} left out: no {', '.join(sorted(wanted))}")
+
+
+def test_there_are_pages_with_blocks() -> None:
+    assert "README.md" in {page.name for page in PAGES}
+    assert sum(len(page.blocks) for page in PAGES) > 40
+
+
+def test_what_must_fail_shows_its_report() -> None:
+    assert [
+        str(block) for page in PAGES for block in page.blocks if block.fails and not block.shown
+    ] == []
+
+
+def _write(blocks: list[Block], folder: Path) -> None:
+    for block in blocks:
+        file = folder / _folder(block) / block.file
+        assert not file.exists(), f"{block}: the section has a {block.file} already"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(block.source, encoding="utf-8")
+
+
+def _folder(block: Block) -> str:
+    return f"section_{block.section}"
+
+
+def _runs(blocks: list[Block]) -> Iterator[list[Block]]:
+    """Blocks that one run of pytest can take: of the same options, without a folder of their own."""
+    tests = [block for block in blocks if block.tests]
+
+    def kind(block: Block) -> tuple[bool, str, str, tuple[str, ...]]:
+        ini = f"{block.section} {block.ini}" if block.ini else ""
+        return block.fails, ini, block.plugin, block.options
+
+    for (fails, *_), same in groupby(sorted(tests, key=kind), key=kind):
+        if fails:
+            yield from ([block] for block in same)
+        else:
+            yield list(same)
+
+
+def _run(blocks: list[Block], pytester: pytest.Pytester) -> None:
+    first = blocks[0]
+    quiet = [option for option in QUIET if option != f"-pno:{first.plugin}"]
+    folder = pytester.path
+    if first.ini or first.fails:
+        folder /= _folder(first)
+    (folder / "pytest.ini").write_text(first.ini or "[pytest]\n", encoding="utf-8")
+    files = [
+        str((pytester.path / _folder(block) / block.file).relative_to(folder)) for block in blocks
+    ]
+    arguments = [*quiet, "-Werror", "--strict-markers", *first.options, *files]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        if first.plugin in APART:
+            result = pytester.runpytest_subprocess("--rootdir", str(folder), *arguments)
+        else:
+            result = pytester.runpytest_inprocess("--rootdir", str(folder), *arguments)
+    outcomes = result.parseoutcomes()
+    where = ", ".join(map(str, blocks))
+    assert set(outcomes) == {"failed" if first.fails else "passed"}, where
+    assert sum(outcomes.values()) >= sum(block.tests for block in blocks), where
+    if first.fails:
+        assert _plain(first.shown) in _plain(result.stdout.str()), f"{first} shows another report"
+
+
+def _plain(text: str) -> str:
+    """A report without what differs from run to run: ports and durations."""
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text)
+    return "\n".join(line.rstrip() for line in re.sub(r"\d+\.\d+s\b", "0.1s", text).splitlines())
