@@ -37,8 +37,9 @@ class KeySpec:
     """Where the keys of a command stand, and what the command does with them.
 
     Written as words and a place: ``RW access update 1`` (argument 1), ``RO access 1..-1/2`` (every
-    second argument to the end), ``RO access numkeys@2`` (a count at argument 2, then that many
-    keys), ``OW update STORE@5`` (after the word STORE, searched from argument 5),
+    second argument to the end), ``RO access 1..1`` (argument 1 and one more: a last place from 0 up
+    counts from the first), ``RO access numkeys@2`` (a count at argument 2, then that many keys),
+    ``OW update STORE@5`` (after the word STORE, searched from argument 5),
     ``RO access STREAMS@1..-1%2`` (the first half of what follows), ``RO access unknown``.
     """
 
@@ -83,7 +84,7 @@ class KeySpec:
         if self.numkeys:
             return self._counted(argv, first)
         if self.last >= 0:
-            last = first + self.last if self.keyword is not None or not self.last else self.last
+            last = first + self.last
         else:
             last = len(argv) + self.last
             if self.limit > 1:

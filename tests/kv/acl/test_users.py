@@ -305,3 +305,17 @@ def _details(reply: Any) -> list[Any]:
     for each in selectors:
         del each[:2]
     return [*flat[:-1], selectors]
+
+
+def test_every_key_of_a_line_needs_permission() -> None:
+    """The second key of ``LCS`` was once taken for an option."""
+    engine = Engine(Clock(), Ids(1), "redis")
+    owner = engine.session()
+    for line in (["SET", "mine", "x"], ["SET", "theirs", "x"]):
+        engine.execute(owner, [word.encode() for word in line])
+    engine.execute(owner, b"ACL SETUSER ann on >p ~mine +@all".split())
+    ann = engine.session()
+    engine.execute(ann, b"AUTH ann p".split())
+    for line in (b"LCS mine theirs", b"MGET mine theirs", b"SINTER mine theirs"):
+        with pytest.raises(CommandError, match="NOPERM"):
+            engine.execute(ann, line.split())
