@@ -24,6 +24,8 @@ class Found(list[T], Generic[T]):
     _fields: Mapping[str, Field] | None = None
     """What may be asked about the items, where more is known than they show by themselves."""
     _kind: str = "item"
+    _notes: Callable[[], Iterable[str]] | None = None
+    """What a failure of ``only()`` or ``last`` says where there are no items, line by line."""
 
     @classmethod
     def of(cls, items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
@@ -37,7 +39,8 @@ class Found(list[T], Generic[T]):
         __tracebackhide__ = True
         if len(self) != 1:
             listing = "".join(f"\n  {item!r}" for item in self[:_MATCHED])
-            raise AssertionError(f"expected exactly one {self._kind}, found {len(self)}{listing}")
+            text = f"expected exactly one {self._kind}, found {len(self)}{listing}"
+            raise AssertionError(text if self else self._with_notes(text))
         return self[0]
 
     @property
@@ -45,7 +48,9 @@ class Found(list[T], Generic[T]):
         """The newest item; ``AssertionError`` when there is none."""
         __tracebackhide__ = True
         if not self:
-            raise AssertionError(f"expected at least one {self._kind}, found none")
+            raise AssertionError(
+                self._with_notes(f"expected at least one {self._kind}, found none")
+            )
         return self[-1]
 
     def where(self, predicate: Callable[[T], bool] | None = None, /, **fields: object) -> Found[T]:
@@ -82,8 +87,12 @@ class Found(list[T], Generic[T]):
 
     def _like(self, items: Iterable[T]) -> Found[T]:
         made: Found[T] = Found(items)
-        made._fields, made._kind = self._fields, self._kind
+        made._fields, made._kind, made._notes = self._fields, self._kind, self._notes
         return made
+
+    def _with_notes(self, text: str) -> str:
+        notes = () if self._notes is None else self._notes()
+        return "\n".join([text, *(f"  {note}" for note in notes)])
 
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> T: ...

@@ -10,7 +10,6 @@ from ..core.errors import ContractError, shown
 from ..core.found import Found, expect
 from ..core.matching import Query
 from ..core.wording import check_times
-from .delivery.drivers import waiting
 from .engine.engine import Engine
 from .fields import (
     ATTEMPTS,
@@ -22,6 +21,7 @@ from .fields import (
     found_messages,
 )
 from .model import MESSAGE, Attempt
+from .unfinished import waiting
 from .views import WORDS, DeadLetterView, PublishedMessage, ScheduleView
 
 

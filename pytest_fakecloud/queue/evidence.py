@@ -134,7 +134,7 @@ class Evidence:
         if why is not None:
             yield f"differs: {why}"
             return
-        yield "what was sent verifies with this queue's keys, so what the application compared differs"
+        yield "what was sent verifies with this queue's keys: the application compared something else"
         real = time.time() - self._now()
         if abs(real) > 1:
             yield f"time.time() of this process is {real:+.0f} s from the clock of the signature"

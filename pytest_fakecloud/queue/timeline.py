@@ -5,6 +5,7 @@ from __future__ import annotations
 import sysconfig
 import traceback
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import PurePath
 
 from ..core.timeparse import to_datetime
@@ -32,8 +33,8 @@ def span(us: int) -> str:
     return " ".join(parts)
 
 
-def timeline(message: Message) -> str:
-    """Return the life of a message, one line per step."""
+def timeline(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
+    """Return the life of a message, one line per step; the rest is for ``waiting_text``."""
     head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
     if message.kind != "message":
         head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
@@ -47,7 +48,7 @@ def timeline(message: Message) -> str:
             lines.append(f"  {moment}  +{after:<20}  {text}")
     lines += [f"  a callback was not published: {text}" for text in message.lost_callbacks]
     if not message.finished and message.state != "CANCEL_REQUESTED":
-        lines.append(f"  {waiting_text(message)}")
+        lines.append(f"  {waiting_text(message, now_us, driven=driven)}")
     return "\n".join(lines)
 
 
@@ -136,14 +137,21 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
     if message.state == "ACTIVE":
         return "in flight: the destination is still answering on this clock"
     if message.due_us is not None:
-        due = f"due {to_datetime(message.due_us).isoformat()}"
+        due = to_datetime(message.due_us)
         if now_us is None:
-            return f"{due} ({message.wait_reason})"
+            return f"due {_instant(due)} ({message.wait_reason})"
         if message.due_us > now_us:
-            return f"{due}, in {span(message.due_us - now_us)} ({message.wait_reason})"
+            same_day = due.date() == to_datetime(now_us).date()
+            at = _instant(due).partition(" ")[2] if same_day else _instant(due)
+            return f"due {at} in {span(message.due_us - now_us)} ({message.wait_reason})"
         if driven:
-            return f"{due}, now: nothing drove the queue; call run_until_idle()"
-        return f"{due}, now: the background has not delivered it yet"
+            return "due now: nothing drove the queue; call queue.run_until_idle()"
+        return "due now: the background has not delivered it yet"
     if message.queue_name is not None and not message.attempts:
         return f"waits in queue {message.queue_name} (behind others, or the queue is paused)"
     return f"waits: {message.wait_reason}"
+
+
+def _instant(at: datetime) -> str:
+    part = at.microsecond // 1000
+    return f"{at:%Y-%m-%d %H:%M:%S}{f'.{part:03}' if part else ''}Z"

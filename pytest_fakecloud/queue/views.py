@@ -182,7 +182,8 @@ class PublishedMessage:
     @property
     def timeline(self) -> str:
         """What happened to it: when, what, status, how long it waited and why."""
-        return timeline(self._record)
+        engine = self._engine
+        return timeline(self._record, engine.clock.now_us(), driven=engine.lane == "driven")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublishedMessage) and self._id == other._id

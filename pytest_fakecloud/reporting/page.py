@@ -289,7 +289,7 @@ def _entry(row: Row, lanes: list[str], line: int, error: int, has_next: bool) ->
     ]
     detail = f' <span class="detail">{html.escape(row.detail)}</span>' if row.detail else ""
     direction = "right" if end > start else "left"
-    below = html.escape("\n".join(row.below))
+    below = html.escape("\n".join([*row.below, *row.remarks]))
     parts = [
         f'<span class="ends">{html.escape(row_ends(row))}</span>',
         f'<span class="what">{html.escape(row.what)}{detail}</span>',

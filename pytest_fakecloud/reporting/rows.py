@@ -34,10 +34,12 @@ class Row:
 
     ``what`` names it in a few words, ``detail`` is more of it where there is room, ``answer`` what
     came back (empty for notes), ``fault`` what was done on purpose, ``note`` a diagnosis, ``below``
-    the lines that explain it; ``sent`` and ``got`` are the whole texts of both ways. ``began`` is its
-    place among all numbers, ``depth`` how many rows it stands below, ``script`` a text that many
-    rows share. ``kind`` is the same for rows of one kind, ``consumer`` the group and instance it is of,
-    ``also`` the number of the attempt that a call came with.
+    the lines that explain it and ``remarks`` short ones that may share a line; ``sent`` and ``got``
+    are the whole texts of both ways. ``began`` is its place among all numbers, ``depth`` how many
+    rows it stands below, ``script`` a text that many rows share. ``kind`` is the same for rows of one
+    kind, ``consumer`` the group and instance it is of, ``also`` the number of the attempt that a call
+    came with, ``attempt`` its count among those of its message (0: no attempt), ``follows`` the
+    number of the call that a group's event comes of.
     """
 
     number: int
@@ -59,6 +61,9 @@ class Row:
     kind: str = ""
     consumer: tuple[str, str] = ("", "")
     also: int = 0
+    remarks: tuple[str, ...] = ()
+    attempt: int = 0
+    follows: int = 0
 
 
 def rows(cloud: Fakes, entries: Iterable[Entry] | None = None) -> list[Row]:
@@ -170,6 +175,7 @@ def _below_their_causes(found: list[tuple[Row, int]]) -> list[Row]:
             caller = row
         elif caller is not None and _follows(row, caller):
             depth += 1
+            row = replace(row, follows=caller.number)
         ordered.append(replace(row, depth=depth) if depth else row)
         if until > row.began:
             open_until.append(until)
@@ -229,10 +235,11 @@ def _call_row(call: Call, mask: Mask, scene: Scene, attempt: Event | None = None
     told = mask.call(call)
     summary = summarise(told, scene)
     what, detail = (summary.what, "") if summary else (method, _excerpt(body, call, mask))
-    below = list(summary.below) if summary else []
+    below = summary.below if summary else ()
+    remarks: Iterable[str] = ()
     if attempt is not None:
         what = f"{_attempt(attempt, scene)} {what}"
-        below += _exchange(attempt.data, mask)
+        remarks = _exchange(attempt.data, mask)
     ok = call.status is not None and call.status < 400 and call.outcome in ("answered", "streamed")
     return Row(
         call.number,
@@ -254,6 +261,8 @@ def _call_row(call: Call, mask: Mask, scene: Scene, attempt: Event | None = None
         f"{call.handle} {call.route} {_first_word(what) if call.service == 'kv' else ''}",
         _consumer(told.facts),
         0 if attempt is None else attempt.number,
+        tuple(map(mask.text, remarks)),
+        0 if attempt is None else _count_of(attempt),
     )
 
 
@@ -310,8 +319,9 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) ->
     details = json.dumps(data, indent=2, default=shown, ensure_ascii=False) if data else ""
     details += f"\n\n{trace}" if trace else ""
     target, what, answer, ok = event.handle, f"{event.kind}: {event.text}", "", True
-    below: tuple[str, ...] = ()
-    if event.kind == "attempt" and "url" in data:
+    remarks: tuple[str, ...] = ()
+    is_attempt = event.kind == "attempt"
+    if is_attempt and "url" in data:
         head, arrow, tail = event.text.rpartition(" -> ")
         parts = parts_of(str(data["url"]))
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -320,7 +330,7 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) ->
         what = f"{_attempt(event, scene)} {method} {data['url']}"
         answer = tail if arrow else ""
         ok = isinstance(data.get("status"), int) and 200 <= data["status"] < 300
-        below = tuple(map(mask.text, _exchange(data, mask)))
+        remarks = tuple(map(mask.text, _exchange(data, mask)))
     return Row(
         event.number,
         event.at_us,
@@ -335,12 +345,16 @@ def _event_row(event: Event, mask: Mask, homes: dict[str, str], scene: Scene) ->
         mask.text(printable(details)),
         "",
         _began(event),
-        0,
-        below,
-        None,
-        f"{event.handle} {event.kind} {_manner(event)}".strip(),
-        _consumer(event.data) if event.service == "broker" else ("", ""),
+        kind=f"{event.handle} {event.kind} {_manner(event)}".strip(),
+        consumer=_consumer(event.data) if event.service == "broker" else ("", ""),
+        remarks=remarks,
+        attempt=_count_of(event) if is_attempt else 0,
     )
+
+
+def _count_of(attempt: Event) -> int:
+    number = attempt.data.get("number")
+    return number if isinstance(number, int) else 0
 
 
 def _manner(event: Event) -> str:

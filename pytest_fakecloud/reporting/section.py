@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from .bodies import printable
 from .facts import Fact, facts
 from .masking import Mask
 from .rows import CLIENT, Row, rows, scene_of
+from .thinning import folded, kept, merged, without_held_runs
 from .waiting import waiting
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ WIDEST = 140
 """No line is longer, however wide the terminal: nobody reads such lines."""
 # What a terminal would obey instead of showing it.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-KEPT = 60
-"""How many rows are shown at most."""
-NEWEST = 30
-"""How many of the last rows are shown whatever they are."""
 LINES_OF_A_TEXT = 3
 LINES_OF_A_SCRIPT = 20
 _OF_A_MESSAGE = re.compile(r" \(message [^)]*\)")
@@ -85,15 +81,15 @@ def section(
     """
     width = max(40, min(width, WIDEST))
     now = cloud.clock.now()
-    lines = [
+    head = [
         f"clock {cloud.clock.mode} at {now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 1000:03} UTC, "
         f"seed {cloud.seed!r}",
+        *(f"{handle.name} at {handle.url}" for handle in cloud.handles),
+        *(f"{name} at {url}, closed" for name, (_, url) in cloud.gone.homes.items()),
     ]
-    lines += [f"{handle.name} at {handle.url}" for handle in cloud.handles]
-    lines += [f"{name} at {url}, closed" for name, (_, url) in cloud.gone.homes.items()]
+    lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
     if link:
         lines.append(f"timeline: {link}")
-    lines.append("")
     every = rows(cloud)
     if not every:
         lines.append("no client has called")
@@ -102,15 +98,12 @@ def section(
     worth = facts(cloud, scene, idle_s)
     marks = _marks(every, worth)
     lines += _timeline(every, marks, width, now.date())
-    lines += _block("not at an end:", waiting(cloud, scene), mask, width)
     told = [_with_mark(fact, marks) for fact in worth]
-    lines += _block("worth a look:", told, mask, width)
-    ends = findings(cloud)
-    if ends:
-        lines.append("")
-    for text, _ in ends:
-        lines += _wrapped(text.translate(_CONTROLS), "    ", width)
-    return printable("\n".join(lines))
+    ends = _block("unfinished:", waiting(cloud, scene), mask, width)
+    ends += _block("worth a look:", told, mask, width)
+    for text, _ in findings(cloud):
+        ends += _wrapped(text.translate(_CONTROLS), "    ", width)
+    return printable("\n".join([*lines, *([""] if ends else []), *ends]))
 
 
 def findings(cloud: Fakes) -> list[tuple[str, str]]:
@@ -139,10 +132,11 @@ def counted(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _block(title: str, texts: Iterable[str], mask: Mask, width: int) -> list[str]:
-    lines = []
-    for text in texts:
-        lines += _wrapped(f"- {mask.text(text).translate(_CONTROLS)}", "  ", width)
-    return ["", title, *lines] if lines else []
+    told = [mask.text(text).translate(_CONTROLS) for text in texts]
+    if len(told) == 1:
+        return _wrapped(f"{title} {told[0]}", "  ", width)
+    lines = [line for text in told for line in _wrapped(f"- {text}", "  ", width)]
+    return [title, *lines] if lines else []
 
 
 def _marks(every: Sequence[Row], worth: Sequence[Fact]) -> dict[int, int]:
@@ -167,115 +161,85 @@ def _with_mark(fact: Fact, marks: Mapping[int, int]) -> str:
 
 def _timeline(every: list[Row], marks: Mapping[int, int], width: int, today: date) -> Iterator[str]:
     """The rows as lines; the day stands before them unless all are of the clock's."""
-    every, held = _without_held_runs(every)
-    kept = _kept(every, marks)
+    every, held = without_held_runs(every)
+    every = merged(every, marks)
+    shown = kept(every, marks)
     day, known, left = None, set[str](), 0
     if all(to_datetime(row.at_us).date() == today for row in every):
         day = today
     if held:
         yield f"... {held} run{'s' * (held > 1)} left out, in which the promise held"
-    for row, same in _folded(every, marks):
-        if not any(one.number in kept for one in same):
+    for same in folded(every):
+        if not any(one.number in shown for one in same):
             left += len(same)
             continue
         if left:
             yield f"... {left} rows left out"
             left = 0
-        at = to_datetime(row.at_us)
+        at = to_datetime(same[0].at_us)
         if at.date() != day:
             day = at.date()
             yield f"-- {day} --"
-        yield from _lines(row, same, marks.get(row.number), known, width)
-
-
-def _without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
-    """The rows without those of runs whose promise held (of ``every_failure``), and how many runs.
-
-    Where no run broke, all rows stay.
-    """
-    runs = [row for row in every if row.kind.partition(" ")[2].startswith("run ")]
-    held = [(row.began, row.number) for row in runs if row.kind.endswith(" held")]
-    if len(held) == len(runs):
-        return every, 0
-    return [
-        row for row in every if not any(began <= row.began <= number for began, number in held)
-    ], len(held)
-
-
-def _kept(every: Sequence[Row], marks: Mapping[int, int]) -> set[int]:
-    """The numbers of the rows that are shown: the newest, and of the others those that matter."""
-    if len(every) <= KEPT:
-        return {row.number for row in every}
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for row in every:
-        first.setdefault(row.kind, row.number)
-        last[row.kind] = row.number
-    ends = {*first.values(), *last.values()}
-    kept = {row.number for row in every[-NEWEST:]}
-    by_weight = sorted(
-        every[:-NEWEST],
-        key=lambda row: (
-            row.number in marks,
-            bool(row.fault) or not row.ok or bool(row.note),
-            row.number in ends,
-            row.began,
-        ),
-        reverse=True,
-    )
-    return kept | {row.number for row in by_weight[: KEPT - NEWEST]}
-
-
-def _folded(every: list[Row], marks: Mapping[int, int]) -> Iterator[tuple[Row, list[Row]]]:
-    """Runs of rows that read the same, as the first one and all of them."""
-
-    def face(row: Row) -> tuple[object, ...]:
-        words = (row.source, row.target, row.what, row.detail, row.answer, row.fault, row.note)
-        return (*words, row.below, row.depth, marks.get(row.number))
-
-    for _, group in itertools.groupby(every, key=face):
-        same = list(group)
-        yield same[0], same
+        yield from _lines(same, marks, known, width)
 
 
 def _lines(
-    row: Row, same: Sequence[Row], mark: int | None, known: set[str], width: int
+    same: Sequence[Row], marks: Mapping[int, int], known: set[str], width: int
 ) -> Iterator[str]:
+    row = same[0]
     lead = " " * (2 * row.depth)
     indent = " " * (_STAMP + 2) + lead
-    head = f"{_stamp(row)} {lead}{_ends(row)} {row.what}"
-    if row.detail:
-        head += f" {row.detail}"
-    if len(same) > 1:
-        until = f" until {_stamp(same[-1])}" if same[-1].at_us != row.at_us else ""
-        head += f" (x{len(same)}{until})"
-    if mark is not None:
-        head += f" [{mark}]"
-    head = head.translate(_CONTROLS)
-    answer = f"<-- {row.answer}".translate(_CONTROLS) if row.answer else ""
-    told = _wrapped(head, indent, width, LINES_OF_A_TEXT)
-    if answer and len(told[-1]) + 1 + len(answer) <= width:
-        told[-1] += f" {answer}"
-        answer = ""
-    yield from told
-    if answer:
-        yield from _wrapped(indent + answer, indent + "    ", width, LINES_OF_A_TEXT)
-    more = [*row.below]
-    if row.fault:
-        more.append(f"fault: {row.fault}")
-    if row.note:
-        more.append(f"note: {row.note}")
+    more = [*row.below, *row.remarks, *([f"note: {row.note}"] if row.note else [])]
     alike = "\n".join(more)
-    if len(more) > 1 and alike in known:
-        more = ["(sent and answered as above)"]
+    is_known = len(more) > 1 and alike in known
     known.add(alike)
-    for text in more:
-        yield from _wrapped(
-            indent + text.translate(_CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
-        )
+    head = f"{_stamp(row)} {lead}{_ends(row)} {_what(same)}"
+    for mark in dict.fromkeys(marks[one.number] for one in same if one.number in marks):
+        head += f" [{mark}]"
+    told = _wrapped(head.translate(_CONTROLS), indent, width, LINES_OF_A_TEXT)
+    answer = [f"<-- {row.answer}{' (as above)' * is_known}"] if row.answer else []
+    for text in [*answer, *([f"fault: {row.fault}"] if row.fault else [])]:
+        text = text.translate(_CONTROLS)
+        if len(told[-1]) + 1 + len(text) <= width:
+            told[-1] += f" {text}"
+        else:
+            told += _wrapped(indent + text, indent + "    ", width, LINES_OF_A_TEXT)
+    yield from told
+    if not is_known:
+        for text in [*row.below, *_packed(more[len(row.below) :], width - len(indent))]:
+            yield from _wrapped(
+                indent + text.translate(_CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
+            )
     if row.script is not None and row.script[0] not in known:
         known.add(row.script[0])
         yield from _script(*row.script, indent, width)
+
+
+def _what(same: Sequence[Row]) -> str:
+    """What the rows say; the counts of attempts from the first to the last."""
+    row, last = same[0], same[-1]
+    what = f"{row.what} {row.detail}" if row.detail else row.what
+    if len(same) == 1:
+        return what
+    until = f" until {_stamp(last)}" if last.at_us != row.at_us else ""
+    if row.attempt != last.attempt:
+        what = what.replace(f" {row.attempt} of ", f" {row.attempt} to {last.attempt} of ", 1)
+        return what + (until and f" ({until.strip()})")
+    return f"{what} (x{len(same)}{until})"
+
+
+def _packed(texts: Iterable[str], room: int) -> Iterator[str]:
+    """The texts, as many in a line as it takes."""
+    line = ""
+    for text in texts:
+        if line and len(line) + 2 + len(text) <= room:
+            line += f"; {text}"
+            continue
+        if line:
+            yield line
+        line = text
+    if line:
+        yield line
 
 
 def _script(sha: str, text: str, indent: str, width: int) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import telling
-from ..queue.timeline import waiting_text
+from ..queue.unfinished import given_up, pending
 from .bodies import compact
 from .summaries import Scene
 
@@ -33,22 +33,9 @@ def waiting(cloud: Fakes, scene: Scene) -> list[str]:
 
 
 def _messages(queue: Any, scene: Scene) -> Iterator[str]:
-    now = queue.clock.now_us()
-    for message in queue.pending():
-        about = f"{scene.short(message.id)} {message.method} {message.url}"
-        tried = len(message.attempts)
-        if tried:
-            about += f" (tried {tried} of {message.max_retries + 1})"
-        why = waiting_text(message._record, now, driven=queue.delivery == "driven")
-        yield f"{about}: {why}"
-    for letter in queue.dead_letters():
-        message = letter.message
-        made = len(message.attempts)
-        last = "no answer" if letter.status is None else f"status {letter.status}"
-        yield (
-            f"{scene.short(message.id)} {message.method} {message.url}: given up after {made} "
-            f"attempt{'s' * (made > 1)}, last {last}; dead letter {letter.id}"
-        )
+    queue.clock.settle()
+    yield from pending(queue.engine, scene.short)
+    yield from given_up(queue.engine, scene.short)
 
 
 def _vectors(index: Any, scene: Scene) -> Iterator[str]:

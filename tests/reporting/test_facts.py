@@ -339,4 +339,4 @@ def test_the_row_a_fact_is_about_has_its_mark(cloud: Cloud) -> None:
     kv(["SET", "other", "1"], ["SET", "lock:a", "me", "NX"], ["GET", "other"])(cloud)
     lines = section(cloud).splitlines()
     assert "12:00:00.000 --> kv_server SET lock:a me NX [1] <-- OK" in lines
-    assert any(line.startswith("- [1] kv_server: lock:a was taken") for line in lines)
+    assert any(line.startswith("worth a look: [1] kv_server: lock:a was taken") for line in lines)

@@ -115,12 +115,12 @@ def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
     queue.run_until_idle()
     (row,) = [row for row in rows(cloud) if "attempt" in row.what]
     assert row.answer.startswith("422")
-    assert row.below[:2] == (
+    assert row.remarks[:2] == (
         'sent {"customer":{}}; X-Tenant: acme',
         'answered {"error":"no customer"}',
     )
-    assert row.below[2].startswith("the handler logged KeyError: 'id' (test_rows.py:")
-    assert row.below[2].endswith(" in order)")
+    assert row.remarks[2].startswith("the handler logged KeyError: 'id' (test_rows.py:")
+    assert row.remarks[2].endswith(" in order)")
 
 
 def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None:
@@ -139,7 +139,7 @@ def test_a_page_of_html_is_told_by_its_words(cloud: Cloud) -> None:
     queue.destinations.answers(URL, (404, page, {"Content-Type": "text/html"}))
     queue.publish(URL, retries=0)
     queue.run_until_idle()
-    assert rows(cloud)[0].below == ("answered Not Found: Not Found No such page & so",)
+    assert rows(cloud)[0].remarks == ("answered Not Found: Not Found No such page & so",)
 
 
 def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:
@@ -147,7 +147,7 @@ def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:
     queue.destinations.answers(URL, (200, "fine"))
     queue.publish(URL, json={"n": 1})
     queue.run_until_idle()
-    assert rows(cloud)[0].below == ()
+    assert rows(cloud)[0].remarks == ()
     assert "answer" not in cloud.journal.events("attempt")[0].data
 
 
@@ -176,7 +176,7 @@ def refused_by(cloud: Cloud, queue: Queue, url: str = URL, **published: Any) -> 
     queue.destinations.answers(url, 401)
     queue.publish(url, retries=0, **(published or {"json": {"n": 1}}))
     queue.run_until_idle()
-    return next(row.below for row in rows(cloud) if "attempt" in row.what)
+    return next(row.remarks for row in rows(cloud) if "attempt" in row.what)
 
 
 def test_what_was_signed_is_told(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,11 +212,11 @@ def test_keys_in_the_environment_are_compared(
     monkeypatch.setenv(name, queue.next_signing_key)
     queue.publish(URL, retries=0)
     queue.run_until_idle()
-    assert f"{name} of this process is the queue's next key" in rows(cloud)[-1].below
+    assert f"{name} of this process is the queue's next key" in rows(cloud)[-1].remarks
     monkeypatch.setenv(name, "sig_another_one_of_somebody")
     queue.publish(URL, retries=0)
     queue.run_until_idle()
-    assert f"{name} of this process is another key than this queue's" in rows(cloud)[-1].below
+    assert f"{name} of this process is another key than this queue's" in rows(cloud)[-1].remarks
 
 
 def test_an_address_that_a_framework_writes_otherwise_is_told(cloud: Cloud) -> None:
@@ -256,8 +256,8 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
     queue.publish(URL, json={"n": 1}, retries=0)
     queue.run_until_idle()
     good, bad = rows(cloud)
-    assert (good.answer, good.below) == ("200", ())
-    assert any(line.startswith("differs: the token is about another body") for line in bad.below)
+    assert (good.answer, good.remarks) == ("200", ())
+    assert any(line.startswith("differs: the token is about another body") for line in bad.remarks)
 
 
 # -- order -----------------------------------------------------------------------------------------

@@ -47,7 +47,6 @@ def test_a_cloud_nobody_called(cloud: Cloud) -> None:
         clock frozen at 2026-03-01 12:00:00.000 UTC, seed 'seed'
         kv_server at http://127.0.0.1:10000
         timeline: reports/test_x.html
-
         no client has called
         """,
     )
@@ -72,7 +71,6 @@ def test_commands_are_shown_with_their_arguments_and_answers_decoded(cloud: Clou
         """
         clock frozen at 2026-03-02 12:00:00.000 UTC, seed 'seed'
         kv_server at http://127.0.0.1:10000
-
         -- 2026-03-01 --
         12:00:00.000 --> kv_server SET session:1 ada EX 60 <-- OK
         12:00:00.000 --> kv_server GET session:1 <-- ada
@@ -107,15 +105,11 @@ def test_faults_and_what_came_of_them(cloud: Cloud) -> None:
         """
         clock frozen at 2026-03-01 12:00:00.000 UTC, seed 'seed'
         kv_server at http://127.0.0.1:10000
-
         12:00:00.000 --> kv_server GET foo <-- 503 Service Unavailable
                        fault: sequence [503, ok]
-        12:00:00.000 --> kv_server GET foo <-- null
-                       fault: sequence [503, ok]
-        12:00:00.000 --> kv_server GET foo <-- dropped
-                       fault: drop
-        12:00:00.000 --> kv_server GET foo <-- 200 lost
-                       fault: lose_answer
+        12:00:00.000 --> kv_server GET foo <-- null fault: sequence [503, ok]
+        12:00:00.000 --> kv_server GET foo <-- dropped fault: drop
+        12:00:00.000 --> kv_server GET foo <-- 200 lost fault: lose_answer
         """,
     )
 
@@ -139,9 +133,7 @@ def test_attempts_and_callbacks_are_arrows_of_the_queue(cloud: Cloud) -> None:
         shown(cloud),
         """
         clock frozen at 2026-03-01 12:00:10.000 UTC, seed 'seed'
-        queue at http://127.0.0.1:10000
-        callback_capture at http://127.0.0.1:20000
-
+        queue at http://127.0.0.1:10000; callback_capture at http://127.0.0.1:20000
         12:00:00.000 queue --> attempt 1 of msg_id POST https://app.example.com/hook
                        <-- 500
                        sent {"n":1}
@@ -158,13 +150,10 @@ def test_attempts_and_callbacks_are_arrows_of_the_queue(cloud: Cloud) -> None:
         12:00:10.000 queue --> callback_capture failure callback 1 of msg_id about
                        msg_id POST /failure: status 400, retried 0 of 0 <-- 200
 
-        not at an end:
-        - msg_id POST https://app.example.com/other: given up after 1 attempt, last
-          status 400; dead letter 1772366410000-0
-
-        worth a look:
-        - [1] queue: 2 callbacks were sent about msg_id: one for each attempt, not
-          only for the last
+        unfinished: msg_id given up after 1 attempt, last status 400; dead letter
+          1772366410000-0
+        worth a look: [1] queue: 2 callbacks were sent about msg_id: one for each
+          attempt, not only for the last
         """,
     )
 
@@ -197,27 +186,35 @@ def test_group_events_stand_in_the_brokers_lane(cloud: Cloud) -> None:
     cloud.clock.advance("2m")
     text = shown(cloud)
     expect(
-        "\n".join(text.splitlines()[3:]),
+        "\n".join(text.splitlines()[2:]),
         """
         12:00:00.000 --> broker produce orders v <-- p0@0
         12:00:00.000 --> broker consume orders as g/i1 [1] <-- no records
-        12:00:00.000   * broker join: i1 joined g, subscribed to orders
-        12:00:00.000   * broker rebalance: g generation 1 (i1 joined): i1: orders[0, 1]
+                       generation 1: i1: orders[0, 1]
         12:00:00.000 --> broker consume orders as g/i2 <-- no records
-        12:00:00.000   * broker join: i2 joined g, subscribed to orders
-        12:00:00.000   * broker rebalance: g generation 2 (i2 joined): i1: orders[0];
-                         i2: orders[1]
+                       generation 2: i1: orders[0]; i2: orders[1]
         12:00:00.000 * broker crash: i1 of g crashed; orders[0] stay its own for 120000
                        ms
-        12:02:00.000 * broker expire: the session of i1 in g expired
-        12:02:00.000 * broker rebalance: g generation 3 (the session of i1 expired): i2:
+        12:02:00.000 * broker expire: the session of i1 in g expired; generation 3: i2:
                        orders[0, 1]
 
-        worth a look:
-        - [1] broker: group g began at the end of orders-0 (auto.offset.reset is
-          latest): 1 earlier record never came to it
+        worth a look: [1] broker: group g began at the end of orders-0
+          (auto.offset.reset is latest): 1 earlier record never came to it
         """,
     )
+
+
+def test_what_a_commit_without_a_list_committed_stands_in_its_row(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders": 1})
+    broker.produce("orders", "v")
+    auth = (broker.username, broker.password)
+    headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
+    for path in ("consume/g/i/orders", "commit/g/i"):
+        requests.get(f"{broker.url}/{path}", auth=auth, headers=headers, timeout=5)
+    assert shown(cloud).splitlines()[4:] == [
+        "12:00:00.000 --> broker commit what was delivered as g/i <-- OK",
+        "               i of g committed orders-0=1",
+    ]
 
 
 def test_all_fakes_are_merged_on_one_clock_and_problems_stand_at_the_end(cloud: Cloud) -> None:
@@ -232,10 +229,8 @@ def test_all_fakes_are_merged_on_one_clock_and_problems_stand_at_the_end(cloud: 
         shown(cloud),
         """
         clock frozen at 2026-03-01 12:00:02.500 UTC, seed 'seed'
-        kv_server at http://127.0.0.1:10000
-        broker at http://127.0.0.1:20000
+        kv_server at http://127.0.0.1:10000; broker at http://127.0.0.1:20000
         pages at http://127.0.0.1:30000
-
         12:00:00.000 --> kv_server SET a 1 <-- OK
         12:00:01.500 --> broker GET /topix <-- 404 Invalid API call: GET /topix
                        note: no route for it; nearest: GET /topics, GET
@@ -256,9 +251,9 @@ def test_many_entries_are_shortened_to_the_newest(cloud: Cloud) -> None:
             client.post(kv.url, json=["SET", f"k{number}", "v"], headers=kv.headers)
     lines = shown(cloud).splitlines()
     # The first of its kind is kept too.
-    assert lines[3] == "12:00:00.000 --> kv_server SET k0 v <-- OK"
-    assert lines[4] == "... 40 rows left out"
-    assert lines[5] == "12:00:00.000 --> kv_server SET k41 v <-- OK"
+    assert lines[2] == "12:00:00.000 --> kv_server SET k0 v <-- OK"
+    assert lines[3] == "... 40 rows left out"
+    assert lines[4] == "12:00:00.000 --> kv_server SET k41 v <-- OK"
     assert lines[-1] == "12:00:00.000 --> kv_server SET k99 v <-- OK"
 
 
@@ -373,7 +368,6 @@ def test_a_failing_test_gets_one_section(run: Run) -> None:
             "---------------------------------- fakecloud -----------------------------------",
             "clock frozen at 2026-03-01 12:00:00.000 UTC, seed 7",
             "kv_server at http://127.0.0.1:*",
-            "",
             "12:00:00.000 --> kv_server GET cart <-- null",
         ],
         consecutive=False,
@@ -433,7 +427,7 @@ def test_a_fixture_that_fails_at_its_end_gets_one_too(run: Run) -> None:
     result.stdout.fnmatch_lines(
         [
             "*ERROR at teardown of test_passes*",
-            "kv_server at http://127.0.0.1:*, closed",
+            "*kv_server at http://127.0.0.1:*, closed",
             "* --> kv_server SET cart [*][*][*] <-- OK",
             "* --> kv_server GET cart *",
         ]

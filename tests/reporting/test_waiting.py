@@ -38,7 +38,7 @@ def test_nothing_waits(cloud: Cloud) -> None:
     queue.publish(URL)
     queue.run_until_idle()
     assert told(cloud) == []
-    assert "not at an end" not in section(cloud)
+    assert "unfinished" not in section(cloud)
 
 
 def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
@@ -49,11 +49,9 @@ def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
     queue.publish(URL, delay="13h")
     queue.publish(URL)
     assert told(cloud) == [
-        f"POST {URL} (tried 1 of 4): due 2026-03-01T12:00:12.182494+00:00, in 12.182 s "
-        "(backoff e^2.5)",
-        f"POST {URL}: due 2026-03-02T01:00:00+00:00, in 13 h (delay)",
-        f"POST {URL}: due 2026-03-01T12:00:00+00:00, now: nothing drove the queue; call "
-        "run_until_idle()",
+        f"POST {URL} (tried 1 of 4): due 12:00:12.182Z in 12.182 s (backoff e^2.5)",
+        f"POST {URL}: due 2026-03-02 01:00:00Z in 13 h (delay)",
+        f"POST {URL}: due now: nothing drove the queue; call queue.run_until_idle()",
     ]
 
 
@@ -66,8 +64,8 @@ def test_a_dead_letter_says_what_it_died_of(cloud: Cloud) -> None:
     queue.run_until_idle()
     found = sorted(line.partition("; dead letter")[0] for line in told(cloud))
     assert found == [
-        f"POST {URL}: given up after 2 attempts, last status 404",
-        "POST https://down.example.com/: given up after 1 attempt, last no answer",
+        "given up after 1 attempt, last no answer",
+        "given up after 2 attempts, last status 404",
     ]
 
 
@@ -88,10 +86,43 @@ def test_failed_assertions_have_the_same_line(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.publish(URL, delay="1h")
     line = told(cloud)[0].partition(": ")[2]
-    assert line == "due 2026-03-01T13:00:00+00:00, in 1 h (delay)"
-    with pytest.raises(AssertionError, match="the queue is not idle") as failed:
-        queue.assert_idle()
-    assert line in str(failed.value)
+    assert line == "due 13:00:00Z in 1 h (delay)"
+    capture = cloud.callback_capture()
+    for fails in (
+        queue.assert_idle,
+        lambda: queue.assert_delivered(URL),
+        capture.callbacks.only,
+        capture.callbacks.where(status=200).only,
+        lambda: capture.callbacks.last,
+    ):
+        with pytest.raises(AssertionError) as failed:
+            fails()
+        assert line in str(failed.value)
+
+
+@pytest.mark.parametrize("wait", ["wait_for_callback", "wait_for_failure"])
+def test_a_wait_in_vain_has_the_same_line(cloud: Cloud, wait: str) -> None:
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    queue.publish(URL, delay="60d", callback=capture.callback_url)
+    line = told(cloud)[0].partition(": ")[2]
+    assert line == "due 2026-04-30 12:00:00Z in 60 d (delay)"
+    for fails in (getattr(capture, wait), capture.callbacks.wait_for):
+        with pytest.raises(AssertionError) as failed:
+            fails()
+        assert line in str(failed.value)
+
+
+def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    queue.destinations.answers(URL, 404)
+    queue.publish(URL, retries=0)
+    queue.run_until_idle()
+    with pytest.raises(AssertionError, match="given up after 1 attempt, last status 404; dead le"):
+        capture.callbacks.only()
+    for _ in range(9):
+        queue.publish(URL)
+    with pytest.raises(AssertionError, match=r"  and 5 more$"):
+        capture.callbacks.only()
 
 
 def test_vectors_that_are_not_indexed(cloud: Cloud) -> None:
@@ -135,7 +166,7 @@ def test_a_handle_that_cannot_be_asked_costs_a_line(
     def broken() -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(queue, "pending", broken)
+    monkeypatch.setattr(queue.engine.dead_letters, "all", broken)
     assert "what waits in queue cannot be told: RuntimeError: no" in section(cloud)
 
 

@@ -214,6 +214,9 @@ class Receiver(Protocol):
     async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Do so in the running loop."""
 
+    def _unfinished(self) -> list[str]:
+        """Return what the messages of the cloud's queues wait for, a line each."""
+
     def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
         """Return, line by line, what else came and how far the messages are."""
 
@@ -224,6 +227,7 @@ class Captured(Found[Callback]):
     def __init__(self, capture: Receiver, faults: ScopedFaults, path: str, failure: bool) -> None:
         super().__init__()
         self._fields, self._kind = FIELDS, "failure callback" if failure else "callback"
+        self._notes = capture._unfinished
         self._capture = capture
         self._path = path
         self._failure = failure

@@ -26,6 +26,7 @@ from ..delivery.destination_server import Destination
 from ..delivery.sender import real_time
 from ..model import DAY, first
 from ..settings import number
+from ..unfinished import given_up, pending
 from ..wire.signing import explain
 from .callbacks import (
     DEFAULT_TIMEOUT,
@@ -250,6 +251,14 @@ class CallbackCapture(Destination):
         return (handle for handle in self._context.handles if handle.service == "queue")
 
     # -- saying what went wrong ------------------------------------------------------------------
+
+    def _unfinished(self) -> list[str]:
+        """Return what the messages of the cloud's queues wait for, a line each."""
+        lines: list[str] = []
+        for queue in self._queues():
+            lines += [*pending(queue.engine), *given_up(queue.engine)]
+        more = len(lines) - _TOLD
+        return lines[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
 
     def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
         """Return, line by line, what else came and how far the messages are.

@@ -17,7 +17,8 @@ from ...core.timeparse import (
 from ...core.timers import Fired
 from ..engine.engine import Engine
 from ..model import Attempt
-from ..timeline import timeline, waiting_text
+from ..timeline import timeline
+from ..unfinished import waiting
 
 
 class Attempts(Found[Attempt]):
@@ -104,7 +105,7 @@ class Driver:
             f"the queue is not idle within {within!r}, that is by {to_datetime(end_us).isoformat()}:"
             f" {len(pending)} message(s) undelivered. Allow more with within=, or cancel them"
         ]
-        lines += [timeline(one) for one in pending[:3]]
+        lines += [timeline(one, self._clock.now_us()) for one in pending[:3]]
         return "\n".join(lines)
 
     # -- running a plan --------------------------------------------------------------------------
@@ -137,22 +138,6 @@ class Driver:
         except StopIteration as end:
             result: Attempts = end.value
             return result
-
-
-def waiting(engine: Engine) -> str:
-    """Return what the undelivered messages of a queue wait for, in words."""
-    pending = list(engine.pending.values())
-    if not pending:
-        return "nothing"
-    lines = [f"{len(pending)} undelivered message(s):"]
-    now, driven = engine.clock.now_us(), engine.lane == "driven"
-    lines += [
-        f"  {one.public_id} to {one.url}: {waiting_text(one, now, driven=driven)}"
-        for one in pending[:5]
-    ]
-    if len(pending) > 5:
-        lines.append(f"  and {len(pending) - 5} more")
-    return "\n".join(lines)
 
 
 def _not_back(clock: Clock, instant_us: int) -> int:
