@@ -34,8 +34,8 @@ def waiting(cloud: Fakes, scene: Scene) -> list[str]:
 
 def _messages(queue: Any, scene: Scene) -> Iterator[str]:
     queue.clock.settle()
-    yield from pending(queue.engine, scene.short)
-    yield from given_up(queue.engine, scene.short)
+    yield from pending(queue._engine, scene.short)
+    yield from given_up(queue._engine, scene.short)
 
 
 def _vectors(index: Any, scene: Scene) -> Iterator[str]:

@@ -166,7 +166,7 @@ def test_a_handle_that_cannot_be_asked_costs_a_line(
     def broken() -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(queue.engine.dead_letters, "all", broken)
+    monkeypatch.setattr(queue._engine.dead_letters, "all", broken)
     assert "what waits in queue cannot be told: RuntimeError: no" in section(cloud)
 
 

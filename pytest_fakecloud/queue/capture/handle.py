@@ -256,7 +256,7 @@ class CallbackCapture(Destination):
         """Return what the messages of the cloud's queues wait for, a line each."""
         lines: list[str] = []
         for queue in self._queues():
-            lines += [*pending(queue.engine), *given_up(queue.engine)]
+            lines += [*pending(queue._engine), *given_up(queue._engine)]
         more = len(lines) - _TOLD
         return lines[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
 
