@@ -1,33 +1,17 @@
 """The pytest face: options, ini settings, marker, hooks and fixtures.
 
-Imported in every pytest run of an environment, so it imports pytest only; all else is imported
-where it is used.
+Imported in every pytest run of an environment, so it imports pytest only. What a run with fakes
+needs is imported when a test first asks for one; until then the hooks look, and do nothing.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import warnings
 from collections.abc import Generator
-from functools import partial
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from .services import SERVICES, by_word
-from .session import (
-    Run,
-    ask_for_settings,
-    begin,
-    check_settings,
-    end,
-    misuse,
-    present,
-    publish_env,
-    run_of,
-)
 
 if TYPE_CHECKING:
     from .any_cloud import AnyCloud
@@ -35,103 +19,121 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer
     from .queue.capture.handle import CallbackCapture, Destination
     from .queue.handle import Queue
+    from .session import Run
     from .vector.handle import VectorIndex
 
+__all__: list[str] = []
 
-UNTOLD = "what the fakes saw cannot be told"
+MARKER = (
+    "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, tls=, "
+    "kv_server={...}, vector_index={...}, broker={...}, queue={...}, callback_capture={...}, "
+    "destination={...}): settings of this test's fakes"
+)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--fakecloud-seed": {
+        "metavar": "SEED",
+        "help": "random seed of every test's fakes (default: made from the test's node id)",
+    },
+    "--fakecloud-journal": {
+        "choices": ("failed", "always", "never"),
+        "default": "failed",
+        "help": "when a test's report shows the journal of its fakes (default: failed)",
+    },
+    "--fakecloud-url": {
+        "metavar": "URL",
+        "help": "use the fakes of a stand-alone server (pytest-fakecloud serve) instead of "
+        "starting some: its console address, or the address and the variable "
+        "PYTEST_FAKECLOUD_TOKEN",
+    },
+    "--fakecloud-report": {
+        "metavar": "DIR",
+        "help": "write an HTML timeline of the fakes of each failing test into this folder",
+    },
+    "--fakecloud-record": {
+        "metavar": "DIR",
+        "help": "keep the calls of each test as an HTTP archive (HAR) in this folder",
+    },
+}
+SETTINGS: dict[str, tuple[str, Any, Any]] = {
+    "fakecloud_strict": (
+        "what fails a passing test: true, false, or names out of "
+        "'unrouted unstubbed bug unused_fault unmet'",
+        None,
+        "true",
+    ),
+    "fakecloud_clock": ("the clock's mode: running or frozen", None, "running"),
+    "fakecloud_env": (
+        "set the official clients' environment variables in every test that uses a fake",
+        "bool",
+        False,
+    ),
+    "fakecloud_transport": (
+        "how clients of the test process reach the fakes: socket, or inprocess (quicker; requests, "
+        "httpx and urllib3)",
+        None,
+        "socket",
+    ),
+    "fakecloud_share_tls_context": (
+        "let httpx clients made while a fake is open share one TLS context, which saves some 20 ms "
+        "for each",
+        "bool",
+        True,
+    ),
+    "fakecloud_scope": (
+        "how long the fixtures' fakes live: function, or session (same address and credentials "
+        "for all tests, back to the baseline before each)",
+        None,
+        "function",
+    ),
+    "fakecloud_early": (
+        "fakes to start, with their environment variables, before conftests and the settings of "
+        "the application are imported: names out of 'kv_server vector_index broker queue'; "
+        "implies fakecloud_scope = session",
+        "args",
+        [],
+    ),
+}
+"""Ini settings: what each is for, its type and its default."""
+CHECKED = ("--fakecloud-report", "--fakecloud-record")
+"""Options whose values are looked at before the run begins, as all settings are."""
 
+_SESSION = f"{__package__}.session"
+_ITEM = pytest.StashKey[pytest.Item | None]()
+_BUSY = pytest.StashKey[float]()
+_configs: list[pytest.Config] = []
+"""The runs of this process: one, and inside a test that runs pytest itself, that one's after it.
 
-class FakecloudWarning(pytest.PytestWarning):
-    """Something looks wrong, but the real service would have done the same."""
+Fixtures look here because asking for ``request`` costs each test some 40 us.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the command line options and ini settings."""
     group = parser.getgroup("fakecloud")
-    group.addoption(
-        "--fakecloud-seed",
-        metavar="SEED",
-        help="random seed of every test's fakes (default: made from the test's node id)",
-    )
-    group.addoption(
-        "--fakecloud-journal",
-        choices=("failed", "always", "never"),
-        default="failed",
-        help="when a test's report shows the journal of its fakes (default: failed)",
-    )
-    group.addoption(
-        "--fakecloud-url",
-        metavar="URL",
-        help="use the fakes of a stand-alone server (pytest-fakecloud serve) instead of starting "
-        "some: its console address, or the address and the variable PYTEST_FAKECLOUD_TOKEN",
-    )
-    group.addoption(
-        "--fakecloud-report",
-        metavar="DIR",
-        help="write an HTML timeline of the fakes of each failing test into this folder",
-    )
-    group.addoption(
-        "--fakecloud-record",
-        metavar="DIR",
-        help="keep the calls of each test as an HTTP archive (HAR) in this folder",
-    )
-    parser.addini(
-        "fakecloud_strict",
-        "what fails a passing test: true, false, or names out of "
-        "'unrouted unstubbed bug unused_fault unmet'",
-        default="true",
-    )
-    parser.addini("fakecloud_clock", "the clock's mode: running or frozen", default="running")
-    parser.addini(
-        "fakecloud_env",
-        "set the official clients' environment variables in every test that uses a fake",
-        type="bool",
-        default=False,
-    )
-    parser.addini(
-        "fakecloud_transport",
-        "how clients of the test process reach the fakes: socket, or inprocess (quicker; requests, "
-        "httpx and urllib3)",
-        default="socket",
-    )
-    parser.addini(
-        "fakecloud_share_tls_context",
-        "let httpx clients made while a fake is open share one TLS context, which saves some 20 ms "
-        "for each",
-        type="bool",
-        default=True,
-    )
-    parser.addini(
-        "fakecloud_scope",
-        "how long the fixtures' fakes live: function, or session (same address and credentials "
-        "for all tests, back to the baseline before each)",
-        default="function",
-    )
-    parser.addini(
-        "fakecloud_early",
-        "fakes to start, with their environment variables, before conftests and the settings of "
-        f"the application are imported: names out of '{' '.join(_early())}'; "
-        "implies fakecloud_scope = session",
-        type="args",
-        default=[],
-    )
-
-
-def _early() -> list[str]:
-    """The services whose variables an application reads: those that may be started early."""
-    return [service.fixture for service in by_word().values()]
+    for option, keywords in OPTIONS.items():
+        group.addoption(option, **keywords)
+    for name, (text, kind, default) in SETTINGS.items():
+        parser.addini(name, text, type=kind, default=default)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and check the settings that hold for the whole run."""
-    config.addinivalue_line(
-        "markers",
-        "fakecloud(now=, clock=, seed=, process_time=, strict=, env=, transport=, tls=, "
-        + ", ".join(f"{fixture}={{...}}" for fixture in SERVICES)
-        + "): settings of this test's fakes",
-    )
-    check_settings(config)
-    begin(config)
+    config.addinivalue_line("markers", MARKER)
+    if _is_set(config):
+        from .session import check_settings
+
+        check_settings(config)
+    _configs.append(config)
+
+
+def _is_set(config: pytest.Config) -> bool:
+    """Whether any setting is other than its default, and so may be one that has no meaning."""
+    if any(config.getoption(option, None) for option in CHECKED):
+        return True
+    try:
+        return any(config.getini(name) != default for name, (*_, default) in SETTINGS.items())
+    except (ValueError, pytest.UsageError):
+        return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,134 +141,87 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before anybody imports conftests or an application's settings."""
     early = early_config.getini("fakecloud_early")
     if early:
-        known = _early()
-        unknown = [name for name in early if name not in known]
-        if unknown:
-            raise pytest.UsageError(
-                f"fakecloud_early: {', '.join(unknown)} is no service; "
-                f"the services are: {', '.join(known)}"
-            )
-        # Without a configured run, as where a conftest cannot be imported, there is no other end.
-        early_config.add_cleanup(partial(end, early_config))
-        check_settings(early_config)
-        from .core.errors import ContractError
+        from .session import begin_early
 
-        try:
-            run_of(early_config).start_early(early)
-        except (ContractError, OSError) as error:
-            raise pytest.UsageError(f"fakecloud_early: {error}") from error
+        begin_early(early_config, early)
     yield
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the session's fakes."""
+    if config in _configs:
+        _configs.remove(config)
+    if not _has_session():
+        return
+    from .session import end, run_of
+
     run = run_of(config)
-    folder = run.timelines
-    if folder is None and not run.has_fakes:
+    if run.timelines is None and not run.has_fakes:
         end(config)
         return
-    from .core.errors import telling
+    from .outcomes import finish
 
-    # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
-    with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
-        # A name that no system takes was refused before there was anything to list.
-        if folder is not None and os.path.isdir(folder):
-            from .reporting.page import write_index
-
-            write_index(folder)
-    with telling("fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)):
-        end(config)
+    finish(config)
 
 
 # -- hooks -----------------------------------------------------------------------------------------
 
 
+def _has_session() -> bool:
+    """Whether any test of this process has asked for a fake so far."""
+    return _SESSION in sys.modules
+
+
+def present() -> Run:
+    """The run whose test is running; it hears of that test at the latest now."""
+    from .session import run_of
+
+    config = _configs[-1]
+    run, item = run_of(config), config.stash.get(_ITEM, None)
+    if item is not None and run.item is not item:
+        run.begin_test(item)
+        run.begin_call(config.stash[_BUSY])
+    return run
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """See an overridden ``fakecloud_settings``, which may have parameters."""
-    ask_for_settings(metafunc)
+    if _has_session() or not _FIXTURES.isdisjoint(metafunc.fixturenames):
+        from .session import ask_for_settings
+
+        ask_for_settings(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Reset the session's fakes, and refuse a marker with unknown keys whatever the fixtures."""
-    run = run_of(item.config)
-    run.begin_test(item)
-    if item.get_closest_marker("fakecloud") is not None:
-        run.settings_of(item)
+    item.config.stash[_ITEM] = item
+    item.config.stash[_BUSY] = process_time()
+    is_marked = item.get_closest_marker("fakecloud") is not None
+    if _has_session() or is_marked:
+        from .session import run_of
+
+        run = run_of(item.config)
+        run.begin_test(item)
+        if is_marked:
+            run.settings_of(item)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test, in its call phase, for what it left behind."""
-    run = run_of(item.config)
-    run.begin_call()
+    item.config.stash[_BUSY] = process_time()
+    if _has_session():
+        from .session import run_of
+
+        run_of(item.config).begin_call(item.config.stash[_BUSY])
     yield
     # A unittest.TestCase keeps its failure, skip or expected failure to itself until the report.
-    if not getattr(item, "_excinfo", None):
-        _check(run)
+    if _has_session() and not getattr(item, "_excinfo", None):
+        from .outcomes import check
 
-
-def _check(run: Run) -> None:
-    if not run.has_fakes:
-        return
-    from .core.errors import telling
-
-    untold: list[str] = []
-    failure: BaseException | None = None
-    with telling("whether the test left problems behind cannot be told", untold.append):
-        failure = _failure(run)
-    if untold:
-        failure = misuse(untold[0])
-    if failure is not None:
-        raise failure
-
-
-def _failure(run: Run) -> BaseException | None:
-    """What a passing test fails for, if anything."""
-    clouds = run.clouds()
-    found = [
-        (cloud, problem)
-        for cloud in clouds
-        for problem in cloud.problems
-        if problem.kind in run.strict
-    ]
-    if not found:
-        for cloud in clouds:
-            _warn_of_refused_clients(cloud)
-        return None
-    from .reporting.masking import Mask
-    from .reporting.section import counted
-
-    masks = {id(cloud): Mask(cloud) for cloud in clouds}
-    # A client that tries again leaves the same problem behind again.
-    text = "\n".join(
-        counted(
-            f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
-        )
-    )
-    failure = pytest.fail.Exception(
-        f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n{text}",
-        pytrace=False,
-    )
-    failure.__cause__ = next((p.exception for _, p in found if p.exception is not None), None)
-    return failure
-
-
-def _warn_of_refused_clients(cloud: AnyCloud) -> None:
-    if not any(call.status == 401 for call in cloud.journal.calls()):
-        return
-    from .reporting.section import refused
-
-    for _, why in refused(cloud, every_call=True):
-        _warn(why)
-
-
-def _warn(text: str) -> None:
-    # Whatever the run makes of warnings, these never fail a passing test, or the run.
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn(FakecloudWarning(text), stacklevel=1)
+        check(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -275,83 +230,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the journal of the test's fakes to its report."""
     report = yield
-    run = run_of(item.config)
-    if run.has_fakes:
-        from .core.errors import telling
+    if _has_session():
+        from .outcomes import report_on
 
-        # A server elsewhere may be gone. An error here would end the whole run.
-        with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
-            _explain(run, item, call, report)
+        report_on(item, call, report)
     if call.when == "teardown":
-        run.end_test()
+        item.config.stash[_ITEM] = None
     return report
-
-
-def _explain(
-    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
-) -> None:
-    clouds = run.clouds()
-    if not clouds:
-        return
-    in_call = call.when == "call"
-    # Each cloud has a clock of its own, so the run's has a page of its own beside the test's.
-    names = [item.nodeid, f"{item.nodeid} (session)"]
-    if run.recordings and (in_call or (call.when == "setup" and report.failed)):
-        from .core.errors import telling
-        from .recordings import write as record
-        from .reporting.page import file_name
-
-        for cloud, name in zip(clouds, names, strict=False):
-            with telling(f"the recording of {name} could not be written", _warn):
-                record(cloud, run.recordings / f"{file_name(name)}.har")
-    wanted = run.journal_when
-    if (wanted == "always" and in_call) or (
-        wanted == "failed" and report.failed and not (call.when == "teardown" and run.told)
-    ):
-        run.told = True
-        texts = []
-        for cloud, name in zip(clouds, names, strict=False):
-            texts.append(_told(run, cloud, name, item, call, report))
-        report.sections.append(("fakecloud", "\n\n".join(texts)))
-
-
-def _told(
-    run: Run,
-    cloud: AnyCloud,
-    name: str,
-    item: pytest.Item,
-    call: pytest.CallInfo[None],
-    report: pytest.TestReport,
-) -> str:
-    from .core.errors import telling
-    from .reporting.section import section
-
-    links: list[str] = []
-    if run.timelines and report.failed:
-        from .reporting.page import write
-
-        with telling("(it could not be written", lambda line: links.append(f"{line})")):
-            link = str(write(cloud, run.timelines, name, str(report.longrepr)))
-            links.append(link)
-            # As JUnit's XML has them, with the report of the teardown.
-            item.user_properties.append(("fakecloud_timeline", link))
-    lines: list[str] = []
-    if call.excinfo is not None:
-        from .reporting.hints import hints, suspicions
-
-        with telling("what kept requests from their fakes cannot be told", lines.append):
-            lines += hints(cloud, call.excinfo.value)
-            if not lines and call.when == "call" and cloud is run.cloud:
-                known = list(vars(getattr(item, "module", None) or object).values())
-                lines += suspicions(
-                    cloud, getattr(item, "fixturenames", ()), known, call.excinfo.value
-                )
-    with telling(UNTOLD, lines.append):
-        width = shutil.get_terminal_size().columns
-        lines.append(
-            section(cloud, link="".join(links), width=width, idle_s=run.idle_s(call.duration))
-        )
-    return "\n".join(lines)
 
 
 # -- fixtures --------------------------------------------------------------------------------------
@@ -378,6 +263,8 @@ def fakecloud_session(
     Its handles keep address and credentials and return to their baseline before each test:
     ``load`` what all tests start from, then ``set_baseline()``.
     """
+    from .session import run_of
+
     return run_of(pytestconfig).long_cloud(fakecloud_session_settings)
 
 
@@ -489,6 +376,14 @@ def fakecloud_env(
 
     A fake started later sets its own at that moment; the first fake of a service has the names.
     """
+    from .session import publish_env
+
     end = publish_env(fakecloud, monkeypatch)
     yield fakecloud
     end()
+
+
+_FIXTURES = frozenset(
+    name for name, value in list(globals().items()) if type(value) is type(fakecloud)
+)
+"""The names of the fixtures of this module."""

@@ -2,15 +2,14 @@
 
 The cloud, the plugin, the command, the control API and the console read it. What a new service
 needs besides is what types need: a fixture in ``plugin`` and a method of ``AnyCloud``. Imported in
-every pytest run of an environment, so it names modules and imports none.
+every pytest run that checks a setting or has fakes, so it names modules and imports none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from .handle import Handle
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVICES", "Service", "by_word", "find", "handle_class", "view_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """One kind of fake: what it is called, where its parts are, and what it can do.
 
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the server's

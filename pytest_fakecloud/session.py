@@ -1,19 +1,19 @@
 """One pytest run: its settings, the test it is at, and the cloud that outlives the tests.
 
-Imported with the plugin in every pytest run of an environment, so it imports pytest only.
+Imported when a test first asks for a fake, or a setting is to be checked, so it imports pytest only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from .services import SERVICES
+from .services import SERVICES, by_word
 
 if TYPE_CHECKING:
     from .any_cloud import AnyCloud
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Run",
     "ask_for_settings",
-    "begin",
+    "begin_early",
     "check_settings",
     "end",
     "misuse",
-    "present",
     "run_of",
 ]
 
@@ -58,11 +57,6 @@ SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
 FOLDERS = ("--fakecloud-record", "--fakecloud-report")
 _RUN = pytest.StashKey["Run"]()
 _OVERRIDDEN = pytest.StashKey[bool]()
-_runs: list[Run] = []
-"""The runs of this process: one, and inside a test that runs pytest itself, that one's after it.
-
-Fixtures look here because asking for ``request`` costs each test some 40 us.
-"""
 
 
 def run_of(config: pytest.Config) -> Run:
@@ -121,23 +115,31 @@ def _folder(config: pytest.Config, option: str) -> Path | None:
     return config.invocation_params.dir / folder if folder else None
 
 
-def begin(config: pytest.Config) -> None:
-    """Make a run the present one."""
-    _runs.append(run_of(config))
+def begin_early(config: pytest.Config, names: list[str]) -> None:
+    """Start fakes, with their variables, before conftests are imported."""
+    known = [service.fixture for service in by_word().values()]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise pytest.UsageError(
+            f"fakecloud_early: {', '.join(unknown)} is no service; "
+            f"the services are: {', '.join(known)}"
+        )
+    # Without a configured run, as where a conftest cannot be imported, there is no other end.
+    config.add_cleanup(partial(end, config))
+    check_settings(config)
+    from .core.errors import ContractError
+
+    try:
+        run_of(config).start_early(names)
+    except (ContractError, OSError) as error:
+        raise pytest.UsageError(f"fakecloud_early: {error}") from error
 
 
 def end(config: pytest.Config) -> None:
     """Close what a run keeps."""
     run = config.stash.get(_RUN, None)
     if run is not None:
-        if run in _runs:
-            _runs.remove(run)
         run.close()
-
-
-def present() -> Run:
-    """The run whose test is running."""
-    return _runs[-1]
 
 
 def misuse(text: str) -> BaseException:
@@ -377,9 +379,12 @@ class Run:
             self._long.begin()
             self._long.reseed(self._seed)
 
-    def begin_call(self) -> None:
-        """Mark what came in between the reset and the test's own code."""
-        self._busy_s = process_time()
+    def begin_call(self, busy_s: float) -> None:
+        """Mark what came in between the reset and the test's own code.
+
+        ``busy_s`` is the processor time that the process had taken by then, in seconds.
+        """
+        self._busy_s = busy_s
         if self._long is not None:
             # What a test's own code starts from here on ends with the test.
             self._known = list(self._long.handles)

@@ -86,7 +86,7 @@ def view(handle: Toy) -> dict[str, Any]:
 '''
 CONFTEST = """
 import pytest
-from pytest_fakecloud.session import present
+from pytest_fakecloud.plugin import present
 
 @pytest.fixture
 def toy():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
-from ..harness import Run, apart
+from pytest_fakecloud import plugin
+from pytest_fakecloud.services import SERVICES, by_word
+
+from ..harness import QUIET, Run, apart
 
 
 def test_fixtures_are_listed_with_their_first_sentence(run: Run) -> None:
@@ -403,22 +407,96 @@ def test_the_entry_point_loads_it(pytester: pytest.Pytester) -> None:
     apart(pytester).assert_outcomes(passed=1)
 
 
-def test_a_run_without_fakes_loads_the_plugin_alone(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(
+LOADED = """
+    import atexit, sys
+
+    OURS = "pytest_fakecloud"
+
+    def tell():
+        ours = {name: sys.modules[name] for name in sys.modules if name.startswith(OURS)}
+        print("loaded", *sorted(ours))
+        print("rewritten", *(
+            name for name, module in ours.items()
+            if type(module.__spec__.loader).__name__ == "AssertionRewritingHook"
+        ))
+
+    atexit.register(tell)
+"""
+
+
+def loaded(result: pytest.RunResult, word: str) -> list[str]:
+    """What a run of pytest with that conftest had imported, or had rewritten, by its end."""
+    (line,) = [line for line in result.outlines if line.split()[:1] == [word]]
+    return line.split()[1:]
+
+
+@pytest.mark.parametrize("options", [(), ("--collect-only",), ("--fixtures",), ("--markers",)])
+def test_a_run_without_fakes_loads_the_plugin_alone(
+    pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makeconftest(LOADED)
+    pytester.makeini("[pytest]\nfakecloud_scope = function\nfakecloud_env = false")
+    pytester.makepyfile("def test_nothing(tmp_path, request): pass")
+    result = apart(pytester, *options)
+    assert result.ret == 0
+    assert loaded(result, "loaded") == ["pytest_fakecloud", "pytest_fakecloud.plugin"]
+
+
+def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(LOADED)
+    pytester.makepyfile("def test_one(kv_server): pass")
+    result = apart(pytester, "--collect-only")
+    assert loaded(result, "loaded") == [
+        "pytest_fakecloud",
+        "pytest_fakecloud.plugin",
+        "pytest_fakecloud.services",
+        "pytest_fakecloud.session",
+    ]
+
+
+def test_a_fake_asked_for_by_name_at_run_time_hears_of_its_test(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
         """
-        import atexit, sys
+        def test_late(request):
+            kv = request.getfixturevalue("kv_server")
+            kv.client().set("key", "value")
+            assert kv.value("key") == "other"
 
-        def tell():
-            print("loaded", *sorted(m for m in sys.modules if m.startswith("pytest_fakecloud")))
-
-        atexit.register(tell)
+        def test_after(kv_server):
+            assert kv_server.keys() == []
         """
     )
-    pytester.makepyfile("def test_nothing(): pass")
-    for options in ((), ("--collect-only",)):
-        result = apart(pytester, *options)
-        assert result.ret == 0
-        result.stdout.fnmatch_lines(
-            ["loaded pytest_fakecloud *.plugin pytest_fakecloud.services pytest_fakecloud.session"]
-        )
-        assert len(result.outlines[-1].split()) == 5
+    result = apart(pytester)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*- fakecloud -*", "*SET key value*"])
+
+
+def test_pytest_rewrites_no_module_of_ours(pytester: pytest.Pytester) -> None:
+    # It would parse each of them again in every first run, and in all where no bytecode is written.
+    pytester.makeconftest(LOADED)
+    pytester.makepyfile("def test_kv(kv_server): assert kv_server.client().set('a', '1')")
+    result = apart(pytester)
+    result.assert_outcomes(passed=1)
+    assert "pytest_fakecloud.kv.handle" in loaded(result, "loaded")
+    assert set(loaded(result, "rewritten")) <= {"pytest_fakecloud"}
+
+
+def test_a_program_may_import_the_package_before_it_runs_pytest(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("def test_kv(kv_server): assert kv_server.url")
+    program = (
+        "import sys, pytest, pytest_fakecloud; sys.exit(pytest.main(['-Werror', *sys.argv[1:]]))"
+    )
+    result = pytester.run(sys.executable, "-c", program, *QUIET)
+    result.assert_outcomes(passed=1)
+
+
+def test_the_texts_of_the_plugin_name_every_service() -> None:
+    for service in SERVICES.values():
+        assert f"{service.fixture}={{...}}" in plugin.MARKER
+        assert {service.fixture, service.alias} - {None} <= plugin._FIXTURES
+    early = [service.fixture for service in by_word().values()]
+    assert f"'{' '.join(early)}'" in plugin.SETTINGS["fakecloud_early"][0]

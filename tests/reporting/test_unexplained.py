@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud import session as module
+from pytest_fakecloud import plugin as module
 
 from ..harness import Run, apart
 

@@ -1,0 +1,179 @@
+"""What the outcome of a test says of its fakes: they fail what passed, and explain what failed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .core.errors import telling
+from .session import Run, end, misuse, run_of
+
+if TYPE_CHECKING:
+    from .any_cloud import AnyCloud
+
+__all__ = ["FakecloudWarning", "check", "finish", "report_on"]
+
+UNTOLD = "what the fakes saw cannot be told"
+
+
+class FakecloudWarning(pytest.PytestWarning):
+    """Something looks wrong, but the real service would have done the same."""
+
+
+def check(item: pytest.Item) -> None:
+    """Fail a test that passed, for what it left behind."""
+    run = run_of(item.config)
+    if not run.has_fakes:
+        return
+    untold: list[str] = []
+    failure: BaseException | None = None
+    with telling("whether the test left problems behind cannot be told", untold.append):
+        failure = _failure(run)
+    if untold:
+        failure = misuse(untold[0])
+    if failure is not None:
+        raise failure
+
+
+def _failure(run: Run) -> BaseException | None:
+    """What a passing test fails for, if anything."""
+    clouds = run.clouds()
+    found = [
+        (cloud, problem)
+        for cloud in clouds
+        for problem in cloud.problems
+        if problem.kind in run.strict
+    ]
+    if not found:
+        for cloud in clouds:
+            _warn_of_refused_clients(cloud)
+        return None
+    from .reporting.masking import Mask
+    from .reporting.section import counted
+
+    masks = {id(cloud): Mask(cloud) for cloud in clouds}
+    # A client that tries again leaves the same problem behind again.
+    text = "\n".join(
+        counted(
+            f"[{problem.kind}] {masks[id(cloud)].text(problem.text)}" for cloud, problem in found
+        )
+    )
+    failure = pytest.fail.Exception(
+        f"fakecloud: the test passed, but left {len(found)} problem(s) behind\n{text}",
+        pytrace=False,
+    )
+    failure.__cause__ = next((p.exception for _, p in found if p.exception is not None), None)
+    return failure
+
+
+def _warn_of_refused_clients(cloud: AnyCloud) -> None:
+    if not any(call.status == 401 for call in cloud.journal.calls()):
+        return
+    from .reporting.section import refused
+
+    for _, why in refused(cloud, every_call=True):
+        _warn(why)
+
+
+def _warn(text: str) -> None:
+    # Whatever the run makes of warnings, these never fail a passing test, or the run.
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn(FakecloudWarning(text), stacklevel=1)
+
+
+def report_on(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Add the journal of a test's fakes to its report; its teardown is the end of them."""
+    run = run_of(item.config)
+    if run.has_fakes:
+        # A server elsewhere may be gone. An error here would end the whole run.
+        with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
+            _explain(run, item, call, report)
+    if call.when == "teardown":
+        run.end_test()
+
+
+def _explain(
+    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    clouds = run.clouds()
+    if not clouds:
+        return
+    in_call = call.when == "call"
+    # Each cloud has a clock of its own, so the run's has a page of its own beside the test's.
+    names = [item.nodeid, f"{item.nodeid} (session)"]
+    if run.recordings and (in_call or (call.when == "setup" and report.failed)):
+        from .recordings import write as record
+        from .reporting.page import file_name
+
+        for cloud, name in zip(clouds, names, strict=False):
+            with telling(f"the recording of {name} could not be written", _warn):
+                record(cloud, run.recordings / f"{file_name(name)}.har")
+    wanted = run.journal_when
+    if (wanted == "always" and in_call) or (
+        wanted == "failed" and report.failed and not (call.when == "teardown" and run.told)
+    ):
+        run.told = True
+        texts = []
+        for cloud, name in zip(clouds, names, strict=False):
+            texts.append(_told(run, cloud, name, item, call, report))
+        report.sections.append(("fakecloud", "\n\n".join(texts)))
+
+
+def _told(
+    run: Run,
+    cloud: AnyCloud,
+    name: str,
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+) -> str:
+    from .reporting.section import section
+
+    links: list[str] = []
+    if run.timelines and report.failed:
+        from .reporting.page import write
+
+        with telling("(it could not be written", lambda line: links.append(f"{line})")):
+            link = str(write(cloud, run.timelines, name, str(report.longrepr)))
+            links.append(link)
+            # As JUnit's XML has them, with the report of the teardown.
+            item.user_properties.append(("fakecloud_timeline", link))
+    lines: list[str] = []
+    if call.excinfo is not None:
+        from .reporting.hints import hints, suspicions
+
+        with telling("what kept requests from their fakes cannot be told", lines.append):
+            lines += hints(cloud, call.excinfo.value)
+            if not lines and call.when == "call" and cloud is run.cloud:
+                known = list(vars(getattr(item, "module", None) or object).values())
+                lines += suspicions(
+                    cloud, getattr(item, "fixturenames", ()), known, call.excinfo.value
+                )
+    with telling(UNTOLD, lines.append):
+        width = shutil.get_terminal_size().columns
+        lines.append(
+            section(cloud, link="".join(links), width=width, idle_s=run.idle_s(call.duration))
+        )
+    return "\n".join(lines)
+
+
+def finish(config: pytest.Config) -> None:
+    """Close the session's fakes and list the timelines."""
+    run = run_of(config)
+    folder = run.timelines
+    # What a tester hung on a fake's end may raise; the outcomes are out, and stand.
+    with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
+        # A name that no system takes was refused before there was anything to list.
+        if folder is not None and os.path.isdir(folder):
+            from .reporting.page import write_index
+
+            write_index(folder)
+    with telling("fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)):
+        end(config)
