@@ -28,8 +28,18 @@ if TYPE_CHECKING:
     from .any_cloud import AnyCloud
     from .broker.errors import BrokerError
     from .broker.handle import Broker
-    from .broker.model import GroupView, MemberView, Record, TopicPartition, TopicView
-    from .broker.settings import BrokerSettings
+    from .broker.model import (
+        ConsumerConfig,
+        GroupView,
+        MemberView,
+        Metadata,
+        ProducerRecord,
+        Record,
+        TopicPartition,
+        TopicPartitionOffset,
+        TopicView,
+    )
+    from .broker.settings import BrokerLimits, BrokerSettings
     from .cloud import Cloud, CloudSnapshot
     from .core.clock import Clock
     from .core.errors import ContractError, ServiceError
@@ -45,6 +55,10 @@ if TYPE_CHECKING:
     from .http.messages import Answer
     from .kv.errors import CommandError, RestError
     from .kv.handle import KVServer
+    from .kv.python_values import KVReply, KVValue
+    from .kv.races import Between
+    from .kv.search.indexes import Search
+    from .kv.search.views import SearchIndexView
     from .kv.settings import KVSettings
     from .outcomes import FakecloudWarning
     from .queue.capture.callbacks import Callback, Captured
@@ -64,16 +78,19 @@ if TYPE_CHECKING:
     from .recordings import Difference, Differences
     from .standalone.remote import RemoteCloud
     from .vector.errors import VectorError
-    from .vector.handle import VectorIndex
-    from .vector.settings import VectorSettings
+    from .vector.handle import PendingChanges, VectorIndex
+    from .vector.settings import VectorLimits, VectorSettings
+
 
 __all__ = [
     "Answer",
     "AnyCloud",
     "Attempt",
     "Attempts",
+    "Between",
     "Broker",
     "BrokerError",
+    "BrokerLimits",
     "BrokerSettings",
     "Call",
     "Callback",
@@ -84,6 +101,7 @@ __all__ = [
     "Cloud",
     "CloudSnapshot",
     "CommandError",
+    "ConsumerConfig",
     "ContractError",
     "DeadLetterView",
     "DeliveredRequest",
@@ -107,12 +125,17 @@ __all__ = [
     "Handle",
     "Instant",
     "Journal",
+    "KVReply",
     "KVServer",
     "KVSettings",
+    "KVValue",
     "Loop",
     "MemberView",
+    "Metadata",
     "NotIdle",
+    "PendingChanges",
     "Problem",
+    "ProducerRecord",
     "PublishedMessage",
     "Queue",
     "QueueError",
@@ -123,13 +146,17 @@ __all__ = [
     "Reply",
     "RestError",
     "ScheduleView",
+    "Search",
+    "SearchIndexView",
     "ServiceError",
     "Snapshot",
     "TopicPartition",
+    "TopicPartitionOffset",
     "TopicView",
     "UnstubbedDestination",
     "VectorError",
     "VectorIndex",
+    "VectorLimits",
     "VectorSettings",
 ]
 
@@ -138,8 +165,10 @@ _HOMES = {
     "AnyCloud": "any_cloud",
     "Attempt": "queue.model",
     "Attempts": "queue.delivery.drivers",
+    "Between": "kv.races",
     "Broker": "broker.handle",
     "BrokerError": "broker.errors",
+    "BrokerLimits": "broker.settings",
     "BrokerSettings": "broker.settings",
     "Call": "core.journal",
     "Callback": "queue.capture.callbacks",
@@ -150,6 +179,7 @@ _HOMES = {
     "Cloud": "cloud",
     "CloudSnapshot": "cloud",
     "CommandError": "kv.errors",
+    "ConsumerConfig": "broker.model",
     "ContractError": "core.errors",
     "DeadLetterView": "queue.views",
     "DeliveredRequest": "queue.delivery.replies",
@@ -173,12 +203,17 @@ _HOMES = {
     "Handle": "handle",
     "Instant": "core.timeparse",
     "Journal": "core.journal",
+    "KVReply": "kv.python_values",
     "KVServer": "kv.handle",
     "KVSettings": "kv.settings",
+    "KVValue": "kv.python_values",
     "Loop": "queue.errors",
     "MemberView": "broker.model",
+    "Metadata": "broker.model",
     "NotIdle": "queue.delivery.drivers",
+    "PendingChanges": "vector.handle",
     "Problem": "core.problems",
+    "ProducerRecord": "broker.model",
     "PublishedMessage": "queue.views",
     "Queue": "queue.handle",
     "QueueError": "queue.errors",
@@ -189,13 +224,17 @@ _HOMES = {
     "Reply": "queue.delivery.replies",
     "RestError": "kv.errors",
     "ScheduleView": "queue.views",
+    "Search": "kv.search.indexes",
+    "SearchIndexView": "kv.search.views",
     "ServiceError": "core.errors",
     "Snapshot": "handle",
     "TopicPartition": "broker.model",
+    "TopicPartitionOffset": "broker.model",
     "TopicView": "broker.model",
     "UnstubbedDestination": "queue.delivery.sender",
     "VectorError": "vector.errors",
     "VectorIndex": "vector.handle",
+    "VectorLimits": "vector.settings",
     "VectorSettings": "vector.settings",
 }
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
+import json
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud import ServiceError
+from pytest_fakecloud import Handle, ServiceError
 
 from .surface import FILE, surface
 
@@ -60,45 +65,81 @@ def test_importing_the_package_imports_none_of_it() -> None:
     assert done.stdout.strip() == "[]"
 
 
-PLANTED = """
-from pytest_fakecloud import Cloud, KVServer, Queue, RemoteCloud
-
-cloud = Cloud(seed=1)
-kv: KVServer = cloud.kv_server(daily_limit=5, port=0)
-far: RemoteCloud = Cloud.connect("http://127.0.0.1:1")
-queue: Queue = far.queue(retries=1)
-held: bool = not cloud.every_failure(print, status=500).broken
-text: str = str(cloud.replay("x.har", move_clock=False)[0].where)
-cloud.kv_server(colour="green")  # wrong
-cloud.broker(max_poll_records="x")  # wrong
-far.vector_index(dimensions=3)  # wrong
-cloud.queue(token=5)  # wrong
-cloud.destination(keys={})  # wrong
-cloud.callback_capture(key={})  # wrong
-cloud.every_failure(print, stauts=500)  # wrong
-cloud.replay("x.har", into=5)  # wrong
-server: Queue = cloud.kv_server()  # wrong
-Cloud(transport="pigeon")  # wrong
-"""
+USE = Path(__file__).parent / "typed_use.py"
 
 
-def test_settings_are_checked_by_type_checkers(tmp_path: Path) -> None:
+def mypy_errors(tmp_path: Path) -> str:
     pytest.importorskip("mypy")
-    file = tmp_path / "planted.py"
-    file.write_text(PLANTED)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--no-error-summary", "--follow-imports=silent"),
-            *("--config-file", str(ROOT / "pyproject.toml"), str(file)),
+            *("--config-file", str(ROOT / "pyproject.toml"), str(USE)),
         ],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
-    found = {int(line.split(":")[1]) for line in errors}
-    lines = PLANTED.splitlines()
-    assert found == {number for number, line in enumerate(lines, 1) if "# wrong" in line}, (
-        done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def pyright_errors(tmp_path: Path) -> str:
+    pytest.importorskip("pyright")
+    shutil.copy(USE, tmp_path)
+    settings = {"typeCheckingMode": "strict", "include": [USE.name], "extraPaths": [str(ROOT)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "-p", str(tmp_path), "--pythonpath", sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "errors", [mypy_errors, pytest.param(pyright_errors, marks=pytest.mark.slow)]
+)
+def test_type_checkers_find_what_is_wrong_and_nothing_else(
+    tmp_path: Path, errors: Callable[[Path], str]
+) -> None:
+    shown = errors(tmp_path)
+    found = re.findall(rf"{re.escape(USE.name)}:(\d+):.*\berror:? ?", shown)
+    lines = USE.read_text(encoding="utf-8").splitlines()
+    wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
+    assert len(wrong) > 40
+    assert set(map(int, found)) == wrong, shown
+
+
+def test_what_a_method_of_a_handle_returns_can_be_named() -> None:
+    public = {name: getattr(pytest_fakecloud, name) for name in pytest_fakecloud.__all__}
+    handles = [one for one in public.values() if isinstance(one, type) and issubclass(one, Handle)]
+    assert len(handles) > 6
+    unnamed = {
+        f"{handle.__name__}.{name}: {word}"
+        for handle in handles
+        for owner in handle.__mro__
+        if owner.__module__.startswith("pytest_fakecloud.")
+        for name, word in _returned(owner)
+        # What is awaited is used where it stands.
+        if word not in public and name != "aio"
+    }
+    # Item and Word are names for types of Python.
+    assert {one.partition(": ")[2] for one in unnamed} <= {"Item", "Word"}, unnamed
+
+
+def _returned(owner: type) -> Iterator[tuple[str, str]]:
+    """Each public method or property, with each name of this package in what it returns."""
+    module = sys.modules[owner.__module__]
+    tree = ast.parse(inspect.getsource(module))
+    own = {each.name for each in tree.body if isinstance(each, ast.ClassDef)} | {
+        alias.asname or alias.name
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ImportFrom) and each.level
+        for alias in each.names
+    }
+    for name, value in vars(owner).items():
+        function = getattr(value, "fget", None) or getattr(value, "func", None) or value
+        if not name.startswith("_"):
+            told = str(getattr(function, "__annotations__", {}).get("return", ""))
+            yield from ((name, word) for word in re.findall(r"\w+", told) if word in own)

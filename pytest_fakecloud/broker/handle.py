@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Unpack, cast, overload
 
 from ..core.aio import Twin
 from ..core.errors import ContractError
@@ -19,7 +19,17 @@ from ..core.wording import brief
 from ..handle import Context, Handle
 from .engines import make_engine
 from .errors import as_misuse
-from .loading import Headers, checked, header_list, messages_in, text, timestamp_ms
+from .loading import (
+    Headers,
+    ListedFields,
+    Loadable,
+    RecordFields,
+    checked,
+    header_list,
+    messages_in,
+    text,
+    timestamp_ms,
+)
 from .model import (
     INT64_MAX,
     OFFSET_FIELDS,
@@ -44,10 +54,6 @@ __all__ = ["Broker"]
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
 
-AskedHeaders: TypeAlias = Asked[Headers | Mapping[str, Asked[str]]]
-"""What an assertion takes for headers: a value for each name, or a pattern or function of it."""
-
-
 class AioBroker(Protocol):
     """What of a broker can be awaited, in asyncio and trio."""
 
@@ -57,7 +63,7 @@ class AioBroker(Protocol):
         predicate: Callable[[Record], object] | None = None,
         *,
         timeout: float = 5.0,
-        **where: object,
+        **where: Unpack[ListedFields],
     ) -> Record:
         """``Broker.wait_for_record``, awaitable."""
         ...
@@ -357,7 +363,7 @@ class Broker(Handle):
             places = self._engine.produce(messages, by_client=False)
         return places if isinstance(value, list) else places[0]
 
-    def load(self, data: Any) -> None:
+    def load(self, data: Loadable) -> None:
         """Put records in: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
 
         A message is a mapping with ``value`` and any of ``topic``, ``key``, ``partition``,
@@ -497,7 +503,7 @@ class Broker(Handle):
         with as_misuse():
             return self._engine.topic_view(name)
 
-    def records(self, topic: str, **where: object) -> Found[Record]:
+    def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
         """Return the records of a topic in (partition, offset) order, filtered by their fields.
 
         A function as a field's value is a predicate. Raises ``ContractError`` for a field that no
@@ -529,12 +535,10 @@ class Broker(Handle):
     def assert_produced(
         self,
         topic: str,
-        value: Any = None,
+        value: object = None,
         *,
-        key: Asked[str] = None,
-        headers: AskedHeaders = None,
-        partition: Asked[int] = None,
         times: int | None = None,
+        **where: Unpack[RecordFields],
     ) -> Found[Record]:
         """Return the matching records that clients produced; at least one, or exactly ``times``.
 
@@ -545,7 +549,7 @@ class Broker(Handle):
         __tracebackhide__ = True
         string("topic", topic)
         self.clock.settle()
-        wanted = {"value": value, "key": key, "headers": _by_name(headers), "partition": partition}
+        wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
         with as_misuse():
             by_clients, by_tester = self._engine.produced(topic)
         query = Query(_given(wanted), self._fields_of(topic), "record")
@@ -566,17 +570,11 @@ class Broker(Handle):
         return RECORD_FIELDS if count is None else record_fields(count)
 
     def assert_not_produced(
-        self,
-        topic: str,
-        value: Any = None,
-        *,
-        key: Asked[str] = None,
-        headers: AskedHeaders = None,
-        partition: Asked[int] = None,
+        self, topic: str, value: object = None, **where: Unpack[RecordFields]
     ) -> None:
         """Fail when a client has produced a matching record; see ``assert_produced``."""
         __tracebackhide__ = True
-        self.assert_produced(topic, value, key=key, headers=headers, partition=partition, times=0)
+        self.assert_produced(topic, value, times=0, **where)
 
     def _came_to_nothing(self) -> list[str]:
         """The last produce calls that were not carried out, in words."""
@@ -674,7 +672,7 @@ class Broker(Handle):
         predicate: Callable[[Record], object] | None = None,
         *,
         timeout: float = 5.0,
-        **where: object,
+        **where: Unpack[ListedFields],
     ) -> Record:
         """Return the first matching record of a topic, now or as soon as one comes.
 
@@ -688,7 +686,8 @@ class Broker(Handle):
             raise ContractError(
                 f"timeout={timeout!r:.200} must be real seconds, a number of at least 0"
             )
-        given, fields = where, self._fields_of(topic)
+        given: Mapping[str, object] = where
+        fields = self._fields_of(topic)
         if predicate is not None:
             given = {**where, "predicate": predicate}
             fields = {**fields, "predicate": _WHOLE_RECORD}

@@ -6,17 +6,52 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ..core.errors import ContractError
+from ..core.matching import Asked
 from ..core.timeparse import instant_us
 from .model import INT64_MAX, Header, ProducerRecord
 from .settings import string, whole
 
-__all__ = ["Headers", "checked", "header_list", "messages_in", "text", "timestamp_ms"]
+__all__ = [
+    "Headers",
+    "ListedFields",
+    "Loadable",
+    "RecordFields",
+    "checked",
+    "header_list",
+    "messages_in",
+    "text",
+    "timestamp_ms",
+]
+
+Loadable = (
+    Mapping[str, Iterable[object]] | Iterable[ProducerRecord | Mapping[str, object]] | str | Path
+)
+"""``{topic: [value or message, ...]}``, messages that name their topic, or JSON lines."""
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str] | Mapping[str, str]]
 """A mapping, pairs of name and value, or mappings with ``key`` and ``value`` as the API has them."""
+
+
+class RecordFields(TypedDict, total=False):
+    """The fields of a record that assertions ask about, besides its topic and its value.
+
+    ``headers`` are a value for each name, or a pattern or function of it.
+    """
+
+    key: Asked[str]
+    partition: Asked[int]
+    offset: Asked[int]
+    timestamp: Asked[int]
+    headers: Asked[Headers | Mapping[str, Asked[str]]]
+
+
+class ListedFields(RecordFields, total=False):
+    """The fields of a record that listings ask about."""
+
+    value: object
 
 
 def text(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
+from ..core.matching import Asked
 from ..core.timeparse import Duration, duration_us
 from ..handle import Context, Handle, Snapshot
 from .acl.users import tester
@@ -18,12 +19,15 @@ from .engine.engine import Engine
 from .errors import CommandError
 from .model import AnyEngine, AnySession
 from .python_values import (
+    KVReply,
+    KVValue,
     Scalar,
     Word,
     commands_for,
     encode,
     plain,
     python_value,
+    word,
 )
 from .races import Between, Place
 from .reply import Blocked
@@ -302,7 +306,7 @@ class KVServer(Handle):
 
     # -- commands and contents -------------------------------------------------------------------
 
-    def execute(self, *command: Scalar) -> Any:
+    def execute(self, *command: Scalar) -> KVReply:
         """Run a command as the tester: no request, no faults, no limits.
 
         Returns what the command replies, strings as text (as bytes where they are no UTF-8). Raises
@@ -311,12 +315,12 @@ class KVServer(Handle):
         __tracebackhide__ = True
         if not command:
             raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
-        line = [encode(word) for word in command]
+        line = list(map(encode, command))
         try:
             reply = self._engine.execute(self._session, line)
         except CommandError as error:
             if len(line) == 1 and line[0].split()[1:]:
-                words = ", ".join(repr(plain(word)) for word in line[0].split())
+                words = ", ".join(repr(word(part)) for part in line[0].split())
                 error.add_note(f"every word is an argument of its own: execute({words})")
             raise
         assert not isinstance(reply, Blocked)
@@ -325,7 +329,7 @@ class KVServer(Handle):
             self._end_session()
         return plain(reply)
 
-    def value(self, key: str | bytes) -> Any:
+    def value(self, key: str | bytes) -> KVValue:
         """Read what a key holds, as a plain value; None when there is no such key.
 
         Text (bytes where it is no UTF-8) for a string, a list, a set, a dict for a hash, a list of
@@ -335,22 +339,22 @@ class KVServer(Handle):
         with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
 
-    def values(self) -> dict[Word, Any]:
+    def values(self) -> dict[Word, KVValue]:
         """Read every key and what it holds, as ``value()`` gives it."""
         with self._engine.reading() as keyspace:
-            return {plain(key): python_value(keyspace.peek(key)) for key in keyspace}
+            return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
         """Read the keys that match a glob pattern of the server's (``user:[0-9]*``), oldest first."""
         matches = matcher(encode(pattern))
         with self._engine.reading() as keyspace:
-            return [plain(key) for key in keyspace if matches(key)]
+            return [word(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> int:
         """Read the seconds a key has left, as TTL tells: -1 when it stays, -2 when there is none."""
         return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
-    def load(self, data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> None:
+    def load(self, data: Mapping[Any, object] | Iterable[Sequence[Scalar]]) -> None:
         """Put data in: a mapping of keys to plain values, or commands to run.
 
         In a mapping text, bytes and numbers become strings, a dict a hash, a list of scalars a
@@ -367,7 +371,7 @@ class KVServer(Handle):
             try:
                 self._engine.execute(session, line)
             except CommandError as error:
-                shown = " ".join(repr(plain(word)) for word in line[:6])
+                shown = " ".join(repr(word(part)) for part in line[:6])
                 more = f" and {len(line) - 6} more" if len(line) > 6 else ""
                 error.add_note(f"while loading: {shown}{more}")
                 raise
@@ -405,7 +409,7 @@ class KVServer(Handle):
         return searches_of(self._memory().searches)
 
     def assert_searched(
-        self, index: Any = None, *, times: int | None = None, **where: object
+        self, index: Asked[str] = None, *, times: int | None = None, **where: object
     ) -> Found[Search]:
         """The searches that match; fails unless there is at least one, or exactly ``times``.
 
@@ -419,7 +423,7 @@ class KVServer(Handle):
         given = where if index is None else {"index": index, **where}
         return expect_search(self._reading, self._memory().searches, times, given)
 
-    def assert_not_searched(self, index: Any = None, **where: object) -> None:
+    def assert_not_searched(self, index: Asked[str] = None, **where: object) -> None:
         """Fail when any search matches."""
         __tracebackhide__ = True
         self.assert_searched(index, times=0, **where)
@@ -454,7 +458,7 @@ class KVServer(Handle):
             raise ContractError(
                 f"run={run!r}: give a function to call, or a command such as ['SET', 'k', 'v']"
             )
-        line = tuple(encode(word) for word in run)
+        line = tuple(map(encode, run))
         return Between(self._app.betweens, commands, lambda: self.execute(*line))
 
 

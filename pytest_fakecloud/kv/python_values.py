@@ -15,12 +15,47 @@ from .values.sets import SetValue
 from .values.stream import Stream, format_id
 from .values.zset import SortedSet
 
-__all__ = ["Scalar", "commands_for", "encode", "plain", "python_value"]
+__all__ = [
+    "KVReply",
+    "KVValue",
+    "Scalar",
+    "Word",
+    "commands_for",
+    "encode",
+    "plain",
+    "python_value",
+    "word",
+]
 
 Scalar = str | bytes | int | float
-Word: TypeAlias = "str | Any"
-"""Text, or bytes where the server holds what is no UTF-8; as ``Any`` nobody has to rule those out."""
 """What a tester may give as one argument of a command."""
+
+Word: TypeAlias = "str | Any"
+"""A key: text, or bytes where the server holds what is not UTF-8. As ``Any``, because nearly every key
+is text and no test should have to rule the others out to sort them."""
+
+KVReply: TypeAlias = str | bytes | int | list["KVReply"] | None
+"""What a command replies: text (bytes where it is not UTF-8), a whole number, None for nil, or a list
+of those. A double is its text, as in RESP2; an error inside of a list is its text too."""
+
+JsonDocument: TypeAlias = (
+    str | int | float | list["JsonDocument"] | dict[str, "JsonDocument"] | None
+)
+"""A parsed JSON document; true and false are whole numbers to a type checker."""
+
+KVValue: TypeAlias = (
+    str
+    | bytes
+    | list[str | bytes]
+    | set[str | bytes]
+    | dict[str | bytes, str | bytes]
+    | list[tuple[str | bytes, float]]
+    | list[tuple[str, dict[str | bytes, str | bytes]]]
+    | JsonDocument
+)
+"""What a key holds. Text (bytes where it is not UTF-8) for a string, a list, a set, a dict for a hash,
+a list of ``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the document for
+JSON, None for no key."""
 
 
 def encode(word: Scalar) -> bytes:
@@ -47,39 +82,49 @@ def encode(word: Scalar) -> bytes:
     )
 
 
-def plain(reply: Reply) -> Any:
-    """A reply as plain Python: text where bytes are UTF-8, bytes where they are not."""
+def word(data: bytes | bytearray) -> Word:
+    """Text where the bytes are UTF-8, the bytes where they are not."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return bytes(data)
+
+
+def plain(reply: Reply) -> KVReply:
+    """A reply as plain Python."""
     if isinstance(reply, list):
         return [plain(item) for item in reply]
     if isinstance(reply, bytes | bytearray):
-        try:
-            return reply.decode()
-        except UnicodeDecodeError:
-            return bytes(reply)
-    return to_json(reply)
+        return word(reply)
+    shown: KVReply = to_json(reply)
+    return shown
 
 
-def python_value(value: Any) -> Any:
+def python_value(value: Any) -> KVValue:
     """A stored value as plain Python, None for nothing."""
-    if value is None or isinstance(value, bytes | bytearray):
-        return plain(bytes(value)) if value is not None else None
+    if value is None:
+        return None
+    if isinstance(value, bytes | bytearray):
+        return word(value)
     if isinstance(value, HashValue):
-        return {plain(field): plain(text) for field, text in value.fields.items()}
+        return {word(field): word(text) for field, text in value.fields.items()}
     if isinstance(value, QuickList):
-        return [plain(item) for item in value]
+        return [word(item) for item in value]
     if isinstance(value, SetValue):
-        return {plain(member) for member in value}
+        return {word(member) for member in value}
     if isinstance(value, SortedSet):
-        return [(plain(member), score) for score, member in value]
+        return [(word(member), score) for score, member in value]
     if isinstance(value, Stream):
-        return [(plain(format_id(entry_id)), _fields(fields)) for entry_id, fields in value.range()]
+        return [(word(format_id(entry_id)), _fields(fields)) for entry_id, fields in value.range()]
     if isinstance(value, JsonValue):
-        return copy_json(value.root)
-    return value.to_python()
+        document: JsonDocument = copy_json(value.root)
+        return document
+    held: KVValue = value.to_python()
+    return held
 
 
 def _fields(flat: list[bytes]) -> dict[Any, Any]:
-    return {plain(flat[at]): plain(flat[at + 1]) for at in range(0, len(flat), 2)}
+    return {word(flat[at]): word(flat[at + 1]) for at in range(0, len(flat), 2)}
 
 
 def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterator[list[bytes]]:
@@ -95,7 +140,7 @@ def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterat
                 raise ContractError(
                     f"{line!r} is no command: give a list such as ['SET', 'k', 'v']"
                 )
-            yield [encode(word) for word in line]
+            yield list(map(encode, line))
         return
     for key, value in data.items():
         name = encode(key)

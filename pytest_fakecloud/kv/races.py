@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 from ..core.errors import ContractError
-from ..core.matching import Question
+from ..core.matching import Asked, Question
 from .rest.requests import COMMAND, command_name
 
 __all__ = ["Between", "Betweens", "Place"]
 
-Place = int | tuple[Any, Any] | None
+Place: TypeAlias = int | tuple[Asked[str], Asked[str]] | None
 """After how many commands, between which two neighbours, or (None) at every place in turn.
 
 Neighbours are told by their commands' names, with all that ``core.matching`` knows."""

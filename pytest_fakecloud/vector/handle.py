@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack
 
 import orjson
 
@@ -20,16 +20,15 @@ from .engine.engine import VectorEngine
 from .errors import VectorError
 from .fields import Include
 from .loading import as_json, read_records
-from .matching import QUERY_FIELDS, RECORD_FIELDS, UPSERT_FIELDS
+from .matching import QUERY_FIELDS, RECORD_FIELDS, UPSERT_FIELDS, QueryFields, UpsertFields
 from .model import (
     DEFAULT_NAMESPACE,
-    Floats,
     Kind,
     Similarity,
     VectorRecord,
 )
 from .routes import VectorApp, record_json
-from .settings import Approximation, VectorLimits
+from .settings import Approximation, Loadable, VectorLimits
 
 if TYPE_CHECKING:
     import upstash_vector
@@ -98,7 +97,7 @@ class VectorIndex(Handle):
         similarity: str = "COSINE",
         kind: Literal["dense", "sparse", "hybrid"] = "dense",
         embedding: bool | str | Callable[[str], object] | Mapping[str, object] = False,
-        namespaces: Iterable[str] | Mapping[str, object] = (),
+        namespaces: Iterable[str] | Mapping[str, Loadable] = (),
         limits: Mapping[str, int | None] | VectorLimits | None = None,
         range_limit: int = 100,
         ready_after: Duration | None = None,
@@ -154,7 +153,7 @@ class VectorIndex(Handle):
         self.faults.render = app.render_error
         self.faults.dump = app.dump
 
-    def _create(self, namespaces: Iterable[str] | Mapping[str, object]) -> None:
+    def _create(self, namespaces: Iterable[str] | Mapping[str, Loadable]) -> None:
         for namespace in namespaces:
             _check_namespace(namespace)
             try:
@@ -212,7 +211,7 @@ class VectorIndex(Handle):
 
     # -- data ------------------------------------------------------------------------------------
 
-    def load(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> None:
+    def load(self, data: Loadable, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Put records in, ready for queries at once; all of them or, with an error, none.
 
         ``data`` is a list of records, a mapping from id to vector, text or record, or the path of a
@@ -294,11 +293,8 @@ class VectorIndex(Handle):
         self,
         id: Asked[str | int] = None,
         *,
-        metadata: Asked[Mapping[str, Any]] = None,
-        data: Asked[str] = None,
-        vector: Asked[Sequence[float] | Floats] = None,
-        namespace: Asked[str] = None,
         times: int | None = None,
+        **where: Unpack[UpsertFields],
     ) -> Found[Item]:
         """Return the records clients upserted with success that match, as they were sent.
 
@@ -307,17 +303,10 @@ class VectorIndex(Handle):
         ``core.matching`` for what else may be given.
         """
         __tracebackhide__ = True
-        wanted = {
-            "id": id,
-            "metadata": metadata,
-            "data": data,
-            "vector": vector,
-            "namespace": namespace,
-        }
         return expect(
             "an upsert",
             upserts(self.journal),
-            _query(wanted, UPSERT_FIELDS, "upsert"),
+            _query({"id": id, **where}, UPSERT_FIELDS, "upsert"),
             times=times,
             show=shown,
             not_counted=refused(self.journal, UPSERTS),
@@ -325,29 +314,14 @@ class VectorIndex(Handle):
         )
 
     def assert_not_upserted(
-        self,
-        id: Asked[str | int] = None,
-        *,
-        metadata: Asked[Mapping[str, Any]] = None,
-        data: Asked[str] = None,
-        vector: Asked[Sequence[float] | Floats] = None,
-        namespace: Asked[str] = None,
+        self, id: Asked[str | int] = None, **where: Unpack[UpsertFields]
     ) -> None:
         """Fail when a client has upserted a matching record; see ``assert_upserted``."""
         __tracebackhide__ = True
-        self.assert_upserted(
-            id, metadata=metadata, data=data, vector=vector, namespace=namespace, times=0
-        )
+        self.assert_upserted(id, times=0, **where)
 
     def assert_queried(
-        self,
-        *,
-        top_k: Asked[int] = None,
-        filter: Asked[str] = None,
-        data: Asked[str] = None,
-        vector: Asked[Sequence[float] | Floats] = None,
-        namespace: Asked[str] = None,
-        times: int | None = None,
+        self, *, times: int | None = None, **where: Unpack[QueryFields]
     ) -> Found[Item]:
         """Return the queries clients made with success that match, with their defaults filled in.
 
@@ -356,37 +330,20 @@ class VectorIndex(Handle):
         same in float32; see ``core.matching`` for what else may be given.
         """
         __tracebackhide__ = True
-        wanted = {
-            "top_k": top_k,
-            "filter": filter,
-            "data": data,
-            "vector": vector,
-            "namespace": namespace,
-        }
         return expect(
             "a query",
             queries(self.journal),
-            _query(wanted, QUERY_FIELDS, "query"),
+            _query(where, QUERY_FIELDS, "query"),
             times=times,
             show=shown,
             not_counted=refused(self.journal, QUERIES),
             none="no client has made a query at all",
         )
 
-    def assert_not_queried(
-        self,
-        *,
-        top_k: Asked[int] = None,
-        filter: Asked[str] = None,
-        data: Asked[str] = None,
-        vector: Asked[Sequence[float] | Floats] = None,
-        namespace: Asked[str] = None,
-    ) -> None:
+    def assert_not_queried(self, **where: Unpack[QueryFields]) -> None:
         """Fail when a client has made a matching query; see ``assert_queried``."""
         __tracebackhide__ = True
-        self.assert_queried(
-            top_k=top_k, filter=filter, data=data, vector=vector, namespace=namespace, times=0
-        )
+        self.assert_queried(times=0, **where)
 
 
 def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:

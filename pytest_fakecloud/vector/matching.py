@@ -7,19 +7,47 @@ float32, as which the index keeps them. Decided here.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.matching import ABSENT, FLAG, MAPPING, TEXT, Field, Sort, whole_number
+from ..core.matching import ABSENT, FLAG, MAPPING, TEXT, Asked, Field, Sort, whole_number
 from ..core.wording import SHOWN, brief
 from .errors import VectorError
 from .fields import as_floats, from_array
 from .model import Floats
 
-__all__ = ["QUERY_FIELDS", "RECORD_FIELDS", "UPSERT_FIELDS"]
+__all__ = ["QUERY_FIELDS", "RECORD_FIELDS", "UPSERT_FIELDS", "QueryFields", "UpsertFields"]
+
+
+class UpsertFields(TypedDict, total=False):
+    """The fields of an upserted record that assertions ask about, besides its id."""
+
+    vector: Asked[Sequence[float] | Floats]
+    sparseVector: Asked[Mapping[str, Any]]
+    metadata: Asked[Mapping[str, Any]]
+    data: Asked[str]
+    namespace: Asked[str]
+
+
+class QueryFields(TypedDict, total=False):
+    """The fields of a query that assertions ask about, by the service's names but for ``top_k``."""
+
+    top_k: Asked[int]
+    filter: Asked[str]
+    data: Asked[str]
+    vector: Asked[Sequence[float] | Floats]
+    sparseVector: Asked[Mapping[str, Any]]
+    namespace: Asked[str]
+    includeVectors: Asked[bool]
+    includeMetadata: Asked[bool]
+    includeData: Asked[bool]
+    weightingStrategy: Asked[str]
+    fusionAlgorithm: Asked[str]
+    queryMode: Asked[str]
+    maxIdle: Asked[int]
 
 
 class _Id(Sort):

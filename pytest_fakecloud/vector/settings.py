@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Literal, TypedDict
+from os import PathLike
+from typing import Any, Literal, TypedDict
 
 from ..core.errors import ContractError
 from ..core.timeparse import Duration
 
-__all__ = ["Approximation", "VectorLimits", "VectorSettings"]
+__all__ = ["Approximation", "Loadable", "VectorLimits", "VectorSettings"]
+
+Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
+"""A list of records, a mapping from id to vector, text or record, or the path of a file."""
 
 
 class VectorSettings(TypedDict, total=False):
@@ -21,7 +25,7 @@ class VectorSettings(TypedDict, total=False):
     similarity: str
     kind: Literal["dense", "sparse", "hybrid"]
     embedding: bool | str | Callable[[str], object] | Mapping[str, object]
-    namespaces: Iterable[str] | Mapping[str, object]
+    namespaces: Iterable[str] | Mapping[str, Loadable]
     limits: Mapping[str, int | None] | VectorLimits | None
     range_limit: int
     ready_after: Duration | None

@@ -1,52 +1,34 @@
-"""Whatever a test hands the handle in a wrong type is named at once: nothing else is raised for it.
-
-The table gives each public method arguments that it takes, and of ``VALUES`` those that each of them
-may be. All others are ``ContractError``, never a bare error, and never taken in silence: an
-assertion that nothing could satisfy would pass with ``times=0``.
-"""
+"""Every method of the broker with every kind of value: see ``tests/misuse.py``."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context, Handle
-
-
-class Matcher:
-    """As other libraries have them: equal to whatever it likes."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = None  # type: ignore[assignment]
-
+from pytest_fakecloud.handle import Context
+from tests.misuse import (
+    COMMON,
+    Matcher,
+    Table,
+    cases,
+    check_right_types,
+    check_table,
+    check_wrong_types,
+)
 
 VALUES: Mapping[str, Any] = {
-    "None": None,
-    "whole": 1,
-    "negative": -1,
-    "fraction": 1.5,
-    "nan": float("nan"),
-    "boolean": True,
+    **COMMON,
     "text": "orders",
     "bytes": b"orders",
-    "empty list": [],
     "list": [1],
     "list of texts": ["orders"],
-    "empty mapping": {},
     "mapping": {"a": "b"},
     "mapping of numbers": {"a": 1},
-    "mapping by numbers": {1: 1},
     "set": {"orders"},
-    "function": lambda value: True,
-    "object": object(),
-    "matcher": Matcher(),
 }
 NUMBER = {"whole"}
 TEXT = {"text"}
@@ -77,18 +59,23 @@ OPTIONS = {
     "max_message_bytes": NONE | NUMBER,
     "first_offset": NUMBER,
 }
+LISTED = {
+    "value": (JSON - NONE) | PREDICATE | MATCHER,
+    "key": TEXT | PREDICATE | MATCHER,
+    "partition": NUMBER | PREDICATE | MATCHER,
+    "offset": NUMBER | PREDICATE | MATCHER,
+    "timestamp": NUMBER | PREDICATE | MATCHER,
+    "headers": HEADERS | PREDICATE | MATCHER,
+}
 PRODUCED = {
-    "value": JSON | PREDICATE | MATCHER,
-    "key": NONE | TEXT | PREDICATE | MATCHER,
+    **{name: NONE | kinds for name, kinds in LISTED.items()},
     "headers": NONE | HEADERS | {"empty list"} | PREDICATE | MATCHER,
-    "partition": NONE | NUMBER | PREDICATE | MATCHER,
 }
 COMMITTED = {
     "topic": NONE | TEXT | PREDICATE | MATCHER,
     "partition": NONE | NUMBER | PREDICATE | MATCHER,
     "offset": NONE | NUMBER | PREDICATE | MATCHER,
 }
-Table = Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]]
 METHODS: Table = {
     # The one text of the values is the name of a topic that exists.
     "create_topic": ({"topic": "new"}, {"topic": set(), "partitions": NUMBER, **OPTIONS}),
@@ -136,12 +123,7 @@ METHODS: Table = {
         {"topic": "orders"},
         {
             "topic": TEXT,
-            "value": (JSON - NONE) | PREDICATE | MATCHER,
-            "key": TEXT | PREDICATE | MATCHER,
-            "partition": NUMBER | PREDICATE | MATCHER,
-            "offset": NUMBER | PREDICATE | MATCHER,
-            "timestamp": NUMBER | PREDICATE | MATCHER,
-            "headers": HEADERS | PREDICATE | MATCHER,
+            **LISTED,
             "vaule": set(),
         },
     ),
@@ -171,22 +153,12 @@ METHODS: Table = {
             "topic": TEXT,
             "predicate": NONE | PREDICATE,
             "timeout": {"whole", "fraction"},
-            "partition": NUMBER | PREDICATE | MATCHER,
+            **LISTED,
         },
     ),
     "restore": ({}, {"snapshot": set()}),
 }
 NOTHING_TO_GIVE = {"topics", "groups", "reorder"}
-OTHERS = {"client", "async_client"}
-"""They hand everything on to the client, which says itself what it takes."""
-
-
-def cases(table: Table) -> list[Any]:
-    return [
-        pytest.param(method, name, id=f"{method}-{name}")
-        for method, (_, parameters) in table.items()
-        for name in parameters
-    ]
 
 
 def prepared() -> Broker:
@@ -203,27 +175,7 @@ def broker() -> Iterator[Broker]:
 
 
 def test_the_table_has_every_method_and_parameter() -> None:
-    own = {
-        name: method
-        for name, method in vars(Broker).items()
-        if not name.startswith("_") and inspect.isfunction(method)
-    }
-    own["restore"] = Handle.restore
-    assert set(own) == set(METHODS) | NOTHING_TO_GIVE | OTHERS
-    for name, (_, parameters) in METHODS.items():
-        signature = inspect.signature(own[name]).parameters.values()
-        named = {p.name for p in signature if p.kind is not p.VAR_KEYWORD} - {"self"}
-        assert named <= set(parameters), name
-
-
-def outcome(call: Callable[..., object], arguments: Mapping[str, Any]) -> str:
-    try:
-        call(**arguments)
-    except ContractError as error:
-        return f"refused: {error}"
-    except AssertionError:
-        pass  # of the right type, and not so
-    return "taken"
+    check_table(Broker, METHODS, NOTHING_TO_GIVE)
 
 
 @pytest.mark.parametrize(("method", "name"), cases(METHODS))
@@ -233,23 +185,12 @@ def test_a_wrong_type_is_refused_and_changes_nothing(
     def state() -> object:
         return broker.topics(), broker.groups(), broker.group("orders"), broker.records("orders")
 
-    before = state()
-    good, parameters = METHODS[method]
-    for kind in VALUES.keys() - parameters[name]:
-        refusal = outcome(getattr(broker, method), {**good, name: VALUES[kind]})
-        assert refusal.startswith("refused: "), kind
-        assert len(refusal) > len("refused: 1234567890"), kind
-        assert state() == before, kind
+    check_wrong_types(broker, (method, name), METHODS, VALUES, state)
 
 
 @pytest.mark.parametrize(("method", "name"), cases(METHODS))
 def test_a_right_type_is_taken(method: str, name: str) -> None:
-    """Otherwise the refusals above might have another reason."""
-    good, parameters = METHODS[method]
-    for kind in parameters[name]:
-        with prepared() as broker:
-            arguments = {**good, name: VALUES[kind]}
-            assert outcome(getattr(broker, method), arguments) == "taken", kind
+    check_right_types(prepared, (method, name), METHODS, VALUES)
 
 
 @pytest.mark.parametrize("kind", [k for k in VALUES if k not in NONE | TEXT | {"matcher"}])

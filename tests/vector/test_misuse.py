@@ -1,74 +1,65 @@
-"""Whatever a test hands the handle in a wrong type is named at once: nothing else is raised for it.
-
-The table gives each public method arguments that it takes, and of ``VALUES`` those that each of them
-may be. All others are ``ContractError``, never a bare error, and never taken in silence: an
-assertion that nothing could satisfy would pass with ``times=0``.
-"""
+"""Every method of the index with every kind of value: see ``tests/misuse.py``."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context, Handle
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
-
-
-class Matcher:
-    """As other libraries have them: equal to whatever it likes."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = None  # type: ignore[assignment]
-
+from tests.misuse import (
+    COMMON,
+    Table,
+    cases,
+    check_right_types,
+    check_table,
+    check_wrong_types,
+)
 
 VALUES: Mapping[str, Any] = {
-    "None": None,
-    "whole": 1,
-    "negative": -1,
-    "fraction": 1.5,
-    "nan": float("nan"),
-    "boolean": True,
+    **COMMON,
     "text": "n",
     "bytes": b"n",
-    "empty list": [],
     "numbers": [1, 2],
     "array": np.array([1, 2]),
     "table": np.array([[1, 2]]),
     "texts": ["n"],
-    "empty mapping": {},
     "mapping": {"n": 1},
-    "mapping by numbers": {1: 1},
     "set": {1, 2},
-    "function": lambda value: True,
-    "object": object(),
-    "matcher": Matcher(),
 }
 NONE = {"None"}
 TEXT = {"text"}
 WHOLE = {"whole"}
 FREE = {"None", "function", "matcher"}
+PARTS = {
+    "vector": FREE | {"numbers", "array", "empty list"},
+    "sparseVector": FREE | {"empty mapping", "mapping"},
+    "data": FREE | TEXT,
+    "namespace": FREE | TEXT,
+}
 UPSERTED = {
+    **PARTS,
     "id": FREE | TEXT | {"whole", "negative"},
     "metadata": FREE | {"empty mapping", "mapping"},
-    "data": FREE | TEXT,
-    "vector": FREE | {"numbers", "array", "empty list"},
-    "namespace": FREE | TEXT,
 }
 QUERIED = {
+    **PARTS,
     "top_k": FREE | WHOLE,
     "filter": FREE | TEXT,
-    "data": FREE | TEXT,
-    "vector": FREE | {"numbers", "array", "empty list"},
-    "namespace": FREE | TEXT,
+    "includeVectors": FREE | {"boolean"},
+    "includeMetadata": FREE | {"boolean"},
+    "includeData": FREE | {"boolean"},
+    "weightingStrategy": FREE | TEXT,
+    "fusionAlgorithm": FREE | TEXT,
+    "queryMode": FREE | TEXT,
+    "maxIdle": FREE | WHOLE,
 }
-METHODS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
+METHODS: Table = {
     "load": (
         {"data": {"b": [1, 2]}},
         {"data": {"empty list", "empty mapping"}, "namespace": TEXT},
@@ -80,18 +71,12 @@ METHODS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
     ),
     "assert_upserted": (
         {"times": 0},
-        {
-            **UPSERTED,
-            "times": NONE | WHOLE,
-        },
+        {**UPSERTED, "times": NONE | WHOLE},
     ),
     "assert_not_upserted": ({}, UPSERTED),
     "assert_queried": (
         {"times": 0},
-        {
-            **QUERIED,
-            "times": NONE | WHOLE,
-        },
+        {**QUERIED, "times": NONE | WHOLE},
     ),
     "assert_not_queried": ({}, QUERIED),
     "restore": ({}, {"snapshot": set()}),
@@ -104,63 +89,30 @@ NOTHING_TO_GIVE = {
     "rotate_token",
     "close",
 }
-OTHERS = {"client", "async_client"}
-"""They hand everything on to the client, which says itself what it takes."""
-PARAMETERS = [
-    pytest.param(method, name, id=f"{method}-{name}")
-    for method, (_, parameters) in METHODS.items()
-    for name in parameters
-]
 
 
-@pytest.fixture
-def index() -> Iterator[VectorIndex]:
+@contextmanager
+def prepared() -> Iterator[VectorIndex]:
     with VectorIndex(Context.alone(now="2026-01-01T00:00:00Z"), dimension=2) as made:
         made.load({"a": [1, 2]})
         yield made
 
 
-def outcome(index: VectorIndex, method: str, arguments: Mapping[str, Any]) -> str:
-    try:
-        getattr(index, method)(**arguments)
-    except ContractError as error:
-        return f"refused: {error}"
-    except AssertionError:
-        pass  # of the right type, and not so
-    return "taken"
-
-
 def test_the_table_has_every_method_and_parameter() -> None:
-    own = {
-        name: method
-        for name, method in vars(VectorIndex).items()
-        if not name.startswith("_") and inspect.isfunction(method)
-    }
-    own["restore"] = Handle.restore
-    assert set(own) == set(METHODS) | NOTHING_TO_GIVE | OTHERS
-    for name, (_, parameters) in METHODS.items():
-        assert set(inspect.signature(own[name]).parameters) - {"self"} == set(parameters), name
+    check_table(VectorIndex, METHODS, NOTHING_TO_GIVE)
 
 
-@pytest.mark.parametrize(("method", "name"), PARAMETERS)
-def test_a_wrong_type_is_refused_and_changes_nothing(
-    index: VectorIndex, method: str, name: str
-) -> None:
-    before = index.namespaces(), index.vectors()
-    good, parameters = METHODS[method]
-    for kind in VALUES.keys() - parameters[name]:
-        refusal = outcome(index, method, {**good, name: VALUES[kind]})
-        assert refusal.startswith("refused: "), kind
-        assert len(refusal) > len("refused: 1234567890"), kind
-        assert (index.namespaces(), index.vectors()) == before, kind
+@pytest.mark.parametrize(("method", "name"), cases(METHODS))
+def test_a_wrong_type_is_refused_and_changes_nothing(method: str, name: str) -> None:
+    with prepared() as index:
+        check_wrong_types(
+            index, (method, name), METHODS, VALUES, lambda: (index.namespaces(), index.vectors())
+        )
 
 
-@pytest.mark.parametrize(("method", "name"), PARAMETERS)
-def test_a_right_type_is_taken(index: VectorIndex, method: str, name: str) -> None:
-    """Otherwise the refusals above might have another reason."""
-    good, parameters = METHODS[method]
-    for kind in parameters[name]:
-        assert outcome(index, method, {**good, name: VALUES[kind]}) == "taken", kind
+@pytest.mark.parametrize(("method", "name"), cases(METHODS))
+def test_a_right_type_is_taken(method: str, name: str) -> None:
+    check_right_types(prepared, (method, name), METHODS, VALUES)
 
 
 @pytest.mark.parametrize(

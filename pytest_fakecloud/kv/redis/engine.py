@@ -40,7 +40,7 @@ from ..errors import (
     not_available,
 )
 from ..errors import max_key_size as too_long_key
-from ..python_values import plain
+from ..python_values import word
 from ..reply import (
     OK,
     QUEUED,
@@ -543,27 +543,23 @@ class _Value:
 
 
 def _pairs(flat: Any) -> list[tuple[Any, Any]]:
-    return [(plain(flat[at]), plain(flat[at + 1])) for at in range(0, len(flat), 2)]
-
-
-def _document(reply: Any) -> Any:
-    return json.loads(reply)
+    return [(word(flat[at]), word(flat[at + 1])) for at in range(0, len(flat), 2)]
 
 
 _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
-    "string": ([b"GET"], plain),
+    "string": ([b"GET"], word),
     "hash": ([b"HGETALL"], lambda reply: dict(_pairs(reply))),
-    "list": ([b"LRANGE", b"0", b"-1"], plain),
-    "set": ([b"SMEMBERS"], lambda reply: set(plain(reply))),
+    "list": ([b"LRANGE", b"0", b"-1"], lambda reply: list(map(word, reply))),
+    "set": ([b"SMEMBERS"], lambda reply: set(map(word, reply))),
     "zset": (
         [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
         lambda reply: [(member, float(score)) for member, score in _pairs(reply)],
     ),
     "stream": (
         [b"XRANGE", b"-", b"+"],
-        lambda reply: [(plain(entry), dict(_pairs(fields))) for entry, fields in reply],
+        lambda reply: [(word(entry), dict(_pairs(fields))) for entry, fields in reply],
     ),
-    "ReJSON-RL": ([b"JSON.GET"], _document),
+    "ReJSON-RL": ([b"JSON.GET"], json.loads),
 }
 
 

@@ -1,0 +1,127 @@
+"""Whatever a test hands a handle in a wrong type is named at once: nothing else is raised for it.
+
+A table gives each public method arguments that it takes, and the kinds of values that each of them may
+be. All other kinds are ``ContractError``, never a bare error, and never taken in silence: an assertion
+that nothing could satisfy would pass with ``times=0``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Handle
+
+
+class Matcher:
+    """As other libraries have them: equal to whatever it likes."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+COMMON: Mapping[str, Any] = {
+    "None": None,
+    "whole": 1,
+    "negative": -1,
+    "fraction": 1.5,
+    "nan": float("nan"),
+    "boolean": True,
+    "empty list": [],
+    "empty mapping": {},
+    "mapping by numbers": {1: 1},
+    "function": lambda value: True,
+    "object": object(),
+    "matcher": Matcher(),
+}
+"""The kinds of values that mean the same to every service."""
+Kinds = Mapping[str, set[str]]
+Table = Mapping[str, tuple[Mapping[str, Any], Kinds]]
+"""By the name of a method: arguments that are right, and the kinds that each parameter may be."""
+OTHERS = {"client", "async_client"}
+"""Methods that hand everything on to the client, which says itself what it takes."""
+
+
+def cases(table: Table) -> list[Any]:
+    """A case for each parameter of each method."""
+    return [
+        pytest.param(method, name, id=f"{method}-{name}")
+        for method, (_, parameters) in table.items()
+        for name in parameters
+    ]
+
+
+def outcome(call: Callable[..., object], arguments: Mapping[str, Any]) -> str:
+    """``"taken"``, or how the call was refused."""
+    try:
+        call(**arguments)
+    except ContractError as error:
+        return f"refused: {error}"
+    except AssertionError:
+        pass  # of the right type, and not so
+    return "taken"
+
+
+def check_table(kind: type[Handle], table: Table, without_parameters: set[str]) -> None:
+    """The table has every public method of the handle, and every parameter of each."""
+    own = {
+        name: method
+        for name, method in vars(kind).items()
+        if not name.startswith("_") and inspect.isfunction(method)
+    }
+    own["restore"] = Handle.restore
+    assert set(own) == set(table) | without_parameters | OTHERS
+    for name, (_, parameters) in table.items():
+        assert _parameters(own[name]) <= set(parameters), name
+
+
+def _parameters(method: Callable[..., object]) -> set[str]:
+    found: set[str] = set()
+    for one in inspect.signature(method).parameters.values():
+        if one.kind is one.VAR_KEYWORD:
+            fields = re.fullmatch(r"Unpack\[(\w+)\]", str(one.annotation))
+            assert fields, f"{method.__qualname__}: the fields of **{one.name} have no names"
+            found |= set(inspect.unwrap(method).__globals__[fields[1]].__annotations__)
+        else:
+            found.add(one.name)
+    return found - {"self"}
+
+
+def check_wrong_types(
+    handle: Handle,
+    case: tuple[str, str],
+    table: Table,
+    values: Mapping[str, Any],
+    state: Callable[[], object],
+) -> None:
+    """What a parameter may not be is refused in a sentence, and changes nothing."""
+    method, name = case
+    before = state()
+    good, parameters = table[method]
+    for kind in values.keys() - parameters[name]:
+        refusal = outcome(getattr(handle, method), {**good, name: values[kind]})
+        assert refusal.startswith("refused: "), kind
+        assert len(refusal) > len("refused: 1234567890"), kind
+        assert state() == before, kind
+
+
+def check_right_types(
+    prepare: Callable[[], AbstractContextManager[Handle]],
+    case: tuple[str, str],
+    table: Table,
+    values: Mapping[str, Any],
+) -> None:
+    """What a parameter may be is taken: otherwise the refusals might have another reason."""
+    method, name = case
+    good, parameters = table[method]
+    for kind in parameters[name]:
+        with prepare() as handle:
+            assert outcome(getattr(handle, method), {**good, name: values[kind]}) == "taken", kind

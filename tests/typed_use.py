@@ -1,0 +1,187 @@
+"""Tests as somebody else writes them, for type checkers to read: nothing here is run.
+
+``test_public_surface.py`` expects an error on each line that ends with ``# wrong``, and on no other.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any, assert_type
+
+import pytest
+
+from pytest_fakecloud import (
+    AnyCloud,
+    Attempts,
+    Between,
+    Broker,
+    Call,
+    Callback,
+    CallbackCapture,
+    Cloud,
+    CommandError,
+    DeadLetterView,
+    Destination,
+    Fault,
+    Found,
+    GroupView,
+    Handle,
+    KVReply,
+    KVServer,
+    KVValue,
+    Metadata,
+    PendingChanges,
+    ProducerRecord,
+    PublishedMessage,
+    Queue,
+    Record,
+    RemoteCloud,
+    Search,
+    SearchIndexView,
+    Snapshot,
+    TopicPartition,
+    TopicPartitionOffset,
+    VectorIndex,
+)
+
+
+@pytest.fixture
+def loaded(kv_server: KVServer) -> KVServer:
+    kv_server.load({"greeting": "hello", "n": 1, b"raw": b"\xff", "board": [("ann", 1.5)]})
+    kv_server.load([["SET", "k", "v"], ("EXPIRE", b"k", 60)])
+    kv_server.load(5)  # wrong
+    kv_server.load([["SET", "k", None]])  # wrong
+    return kv_server
+
+
+def test_clouds() -> None:
+    cloud = Cloud(seed=1, delivery="driven", now="2026-01-01T00:00:00Z")
+    far: RemoteCloud = Cloud.connect("http://127.0.0.1:1")
+    assert_type(cloud.kv_server(daily_limit=5, port=0), KVServer)
+    assert_type(far.queue(retries=1), Queue)
+    assert_type(cloud.handles, Found[Handle])
+    held: bool = not cloud.every_failure(print, status=500).broken
+    text: str = str(cloud.replay("x.har", move_clock=False)[0].where)
+    print(held, text)
+    cloud.kv_server(colour="green")  # wrong
+    cloud.broker(max_poll_records="x")  # wrong
+    far.vector_index(dimensions=3)  # wrong
+    cloud.queue(token=5)  # wrong
+    cloud.destination(keys={})  # wrong
+    cloud.callback_capture(key={})  # wrong
+    cloud.every_failure(print, stauts=500)  # wrong
+    cloud.replay("x.har", into=5)  # wrong
+    server: Queue = cloud.kv_server()  # wrong
+    Cloud(transport="pigeon")  # wrong
+    print(server)
+
+
+def test_every_handle(fakecloud: AnyCloud, kv_server: KVServer, destination: Destination) -> None:
+    fakecloud.clock.advance("24h")
+    fakecloud.clock.advance(timedelta(hours=1))
+    fakecloud.clock.advance([1])  # wrong
+    for handle in (kv_server, destination):
+        assert_type(handle.url, str)
+        assert_type(handle.env, dict[str, str])
+        assert_type(handle.assert_called("/set/*", times=1, status=200), Found[Call])
+        assert_type(handle.assert_called(re.compile("/set")).only().status, int | None)
+        handle.assert_not_called(5)  # wrong
+    saved = assert_type(kv_server.snapshot(), Snapshot)
+    kv_server.restore(saved)
+    kv_server.restore("saved")  # wrong
+    print(kv_server.engine)  # wrong
+    fault = assert_type(kv_server.faults.answer(503, times=2, command="SET"), Fault)
+    fault.remove()
+    kv_server.faults.answer("503")  # wrong
+    kv_server.faults.delay(seconds=None)  # wrong
+
+
+def test_kv(loaded: KVServer) -> None:
+    assert_type(loaded.execute("GET", "k"), KVReply)
+    assert loaded.execute("GET", b"k", 1, 2.5) == "v"
+    loaded.execute("SET", "k", None)  # wrong
+    loaded.execute("GET", "k").upper()  # wrong
+    print(loaded.execute("INCR", "n") + 1)  # wrong
+    reply = loaded.execute("LRANGE", "l", 0, -1)
+    assert isinstance(reply, list)
+    first: KVReply = reply[0]
+    assert first == "a"
+    assert_type(loaded.value("k"), KVValue)
+    assert loaded.value("h") == {"field": "value"}
+    assert loaded.value("board") == [("ann", 1.5)]
+    print(loaded.value("h")["field"])  # wrong
+    fields = loaded.value("h")
+    assert isinstance(fields, dict)
+    assert fields["field"] == "value"
+    loaded.value(5)  # wrong
+    names: list[str] = sorted(loaded.keys("user:*"))
+    numbers: list[int] = loaded.keys()  # wrong
+    assert loaded.values()["k"] == "v"
+    print(names, numbers)
+    seconds: str = loaded.ttl("k")  # wrong
+    print(seconds)
+    with loaded.between(("GET", "SET"), run=["SET", "k", "x"]) as race:
+        assert_type(race, Between)
+    loaded.between(1.5, run=print)  # wrong
+    with pytest.raises(CommandError, match="WRONGTYPE"):
+        loaded.execute("INCR", "board")
+    assert_type(loaded.search_index("products"), SearchIndexView)
+    assert_type(loaded.assert_searched("products", times=1), Found[Search])
+    loaded.assert_not_searched(5)  # wrong
+
+
+def test_vector(vector_index: VectorIndex) -> None:
+    vector_index.load({"a": [1, 2], "b": "text", "c": {"vector": [1, 2]}})
+    vector_index.load([("a", [1, 2], {"n": 1}), {"id": "b", "vector": [1, 2]}], namespace="ns")
+    vector_index.load(5)  # wrong
+    assert_type(vector_index.vectors(limit=3), Found[dict[str, Any]])
+    vector_index.vectors(limit="3")  # wrong
+    assert_type(vector_index.assert_upserted("a", metadata={"n": 1}), Found[dict[str, Any]])
+    vector_index.assert_upserted("a", metdata={"n": 1})  # wrong
+    vector_index.assert_queried(top_k=3, includeMetadata=True, filter="n = *", times=1)
+    vector_index.assert_not_queried(top_k="3")  # wrong
+    with assert_type(vector_index.pending(), PendingChanges) as changes:
+        assert len(changes) == 0
+    assert_type(vector_index.matches("n = 1", {"n": 1}), bool)
+    vector_index.matches(1, {})  # wrong
+
+
+def test_broker(broker: Broker) -> None:
+    broker.create_topic("orders", partitions=3, retention="7d")
+    broker.create_topic("orders", partition=3)  # wrong
+    assert_type(broker.produce("orders", {"id": 1}, key="k"), Metadata)
+    assert_type(broker.produce("orders", ["a", ProducerRecord("orders", "b")]), list[Metadata])
+    broker.produce("orders", "v", headers={"h": 1})  # wrong
+    broker.load({"orders": ["v", {"value": "v", "key": "k"}]})
+    broker.load([{"topic": "orders", "value": 1}, ProducerRecord("orders", "v")])
+    broker.load(5)  # wrong
+    assert_type(broker.assert_produced("orders", {"id": 1}, offset=0).only(), Record)
+    assert_type(broker.records("orders", key="k", value="v*"), Found[Record])
+    broker.assert_not_produced("orders", partition="0")  # wrong
+    broker.records("orders", vaule=1)  # wrong
+    record = broker.wait_for_record("orders", lambda one: one.key == "k", timeout=1)
+    assert_type(record.value, str)
+    assert_type(broker.assert_committed("g", "orders", 0, 1), Found[TopicPartitionOffset])
+    view = assert_type(broker.group("g"), GroupView)
+    assert_type(view.lag, dict[TopicPartition, int])
+    broker.redeliver("g", last="1")  # wrong
+
+
+def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Destination) -> None:
+    message = queue.publish(destination.url, json={"n": 1}, callback=callback_capture.callback_url)
+    assert_type(message, PublishedMessage)
+    queue.publish(destination.url, delay=[1])  # wrong
+    queue.publish(destination.url, retry=3)  # wrong
+    assert_type(queue.run_until_idle(), Attempts)
+    attempt = queue.advance("1h").last
+    assert_type(attempt.status, int | None)
+    assert_type(queue.assert_delivered(label="x", times=1), Found[PublishedMessage])
+    queue.assert_not_delivered(lable="x")  # wrong
+    assert_type(queue.dead_letters(), Found[DeadLetterView])
+    assert_type(callback_capture.wait_for_callback(timeout=1), Callback)
+    assert_type(callback_capture.callbacks.where(status=200), Found[Callback])
+    callback_capture.callbacks.assert_received(stauts=200)  # wrong
+    queue.destinations.answers("https://a.example.com/*", 200, after="1s")
+    queue.faults.drop_callback(times=1)
+    print(queue.engine)  # wrong
