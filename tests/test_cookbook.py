@@ -10,7 +10,15 @@ PAGES = sorted((DOCS / "cookbook").glob("*.md"))
 RECIPES = [recipe for page in PAGES if page.stem != "tools" for recipe in recipes(page)]
 
 
+@pytest.fixture(scope="module")
+def what_recipes_need() -> None:
+    """Import it once: a run in this process forgets the modules that it was the first to import."""
+    for name in ("fastapi.testclient", "flask", "redis", "upstash_workflow"):
+        pytest.importorskip(name)
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
+@pytest.mark.usefixtures("what_recipes_need")
 def test_recipe(recipe: Recipe, pytester: pytest.Pytester) -> None:
     recipe.run(pytester)
 
