@@ -221,6 +221,7 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         client: httpx.Client = self._official(self._make_client, options)
+        self._at_close(client.close)
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:

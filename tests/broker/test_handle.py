@@ -521,6 +521,14 @@ def test_wait_for_record_has_an_awaitable_twin(broker: Broker) -> None:
 # -- the handle itself ---------------------------------------------------------------------------
 
 
+def test_a_client_closes_with_its_broker() -> None:
+    broker = Broker(Context.alone(now=START), topics={"orders": 1})
+    client = broker.client()
+    assert client.get("/topics").json() == {"orders": 1}
+    broker.close()
+    assert client.is_closed
+
+
 def test_identity(broker: Broker) -> None:
     assert broker.env == {
         "UPSTASH_KAFKA_REST_URL": broker.url,
