@@ -16,8 +16,11 @@ class PlaceSettings(TypedDict, total=False):
     """What every handle takes besides its own settings: where it stands, and how one gets in."""
 
     host: str | None
+    """The address to listen on; loopback unless given."""
     port: int | None
+    """The port to listen on; any free one unless given."""
     token: str | None
+    """The credential clients show; a random one unless given."""
 
 
 PLACE_SETTINGS = tuple(PlaceSettings.__annotations__)

@@ -70,20 +70,38 @@ class KVSettings(TypedDict, total=False):
     """The keywords of ``KVServer``, which are told there."""
 
     name: str | None
+    """What reports and the control API call it; the fixture's name unless given."""
     dialect: Dialect
+    """``"vendor"``, the REST service, or ``"redis"``, a stock server to compare with."""
     max_request_size: int | None
+    """Most bytes of one command; each command of a pipeline counts by itself."""
     daily_limit: int | None
+    """Most commands of a UTC day of the clock."""
     max_pipeline_length: int | None
+    """Most commands of one request."""
     max_requests_per_second: int | None
+    """Most commands of a second of the clock."""
     max_key_size: int | Literal["dialect"] | None
+    """Most bytes of a key; the dialect's own is 32,768 in the vendor's, none in the stock one."""
     max_record_size: int | None
+    """Most bytes of one value."""
     max_data_size: int | None
+    """Most bytes of the whole database."""
     max_connections: int | None
+    """Most connections of the database port and event streams together."""
     max_pending_entries: int | None
+    """Most pending entries of one consumer of a stream."""
     max_search_indexes: int | None
+    """Most search indexes of one database."""
     search_ready_after: Duration | None
+    """How long a write takes on the clock until a search finds it."""
     search_ready_after_reads: int | None
+    """How many searches do not find a write yet."""
     documented_only: bool
+    """Refuse the commands that the vendor's own documentation does not name."""
     int_text: IntText
+    """The word in errors about integers: of stock servers, or ``"int"`` of the vendor's pages."""
     engine: str | None
+    """The address of a real server (``"redis://…"``) that runs the commands; None: in memory."""
     isolation: Isolation
+    """This handle's share of a real server: a key prefix, a numbered database, or all of it."""

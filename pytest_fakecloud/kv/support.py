@@ -42,7 +42,7 @@ _HEAD = """\
 # Commands of the key-value service
 
 This file is generated from the table the service itself runs on:
-`python -m pytest_fakecloud.kv.support docs/reference/kv-commands.md`.
+`python -m docs.generate`.
 
 *REST* says whether the command is available there: **yes**, **no** (it belongs to a connection, or
 it waits; use the database port), or **refused** (it acts on a server's process, which a fake does

@@ -28,28 +28,51 @@ class QueueSettings(TypedDict, total=False):
     """The settings of a ``Queue``, which says what each of them means."""
 
     name: str | None
+    """What reports and the control API call it; the fixture's name unless given."""
     delivery: DeliveryMode | None
+    """Who delivers: the test's driving calls, or threads as the clock passes; None: the cloud's way."""
     unstubbed: Unstubbed
+    """What happens at a host nobody stands in for: a problem, or a 200."""
     raise_exceptions: bool
+    """Whether what leaves a handler leaves the driving call too."""
     dev_credentials: bool
+    """Use the vendor's public development token and signing keys."""
     profile: Profile | None
+    """The plan whose limits hold, ``"free"`` or ``"payg"``; None: hardly any."""
     limits: Mapping[str, int | None] | None
+    """Single limits, by the names below."""
     header_prefix: HeaderPrefix
+    """Of the headers that go out; both are understood."""
     signature_clock: SignatureClock
+    """Which clock a signature's times are of: the receiver's, the real one, the fakes'."""
     region: str
+    """The text of the region's header."""
     retries: int
+    """Of a message that names none."""
     callback_retries: Literal["inherit"] | int
+    """Of a callback that names none: the message's, or a number."""
     delayed_callbacks: bool
+    """Allow a delay of callbacks, which the service refuses."""
     dedup_window: Duration
+    """How long a duplicate is known."""
     dlq_retention: Duration | None
+    """How long a dead letter is kept; None: as the plan says, 7 days without one."""
     message_grace: Duration
+    """How long a finished message can be read over HTTP."""
     history: Duration | None
+    """How long what has ended is remembered; None: for ever in a test, 7 days in a server."""
     no_answer_status: int
+    """Stands in callbacks and records where no HTTP answer came."""
     source_id: SourceSpelling
+    """How callbacks spell the source's id: the service's way, the specification's, or both."""
     production_checks: bool
+    """Refuse destinations without a public address, as the service does."""
     loop_limit: int
+    """How many deliveries may cause each other at one instant."""
     attempt_cap: float
+    """Most real seconds of an attempt over a socket or in a loop; a day at most."""
     leak_check: LeakCheck
+    """What a test must not leave behind."""
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:

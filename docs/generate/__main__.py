@@ -1,0 +1,9 @@
+"""Write the generated pages of the documentation anew: ``python -m docs.generate``."""
+
+from __future__ import annotations
+
+from .pages import DOCS, PAGES
+
+for place, page in PAGES.items():
+    (DOCS / place).write_text(page(), encoding="utf-8")
+    print(place)

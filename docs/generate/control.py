@@ -1,0 +1,37 @@
+"""The page of the control API, from its OpenAPI file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from .markdown import HEAD, table
+
+__all__ = ["page"]
+
+_HEAD = f"""\
+{HEAD}
+# Control API
+
+What a stand-alone server ([other languages](../guides/other-languages.md)) takes over HTTP. Calls below
+`/__control__` need `Authorization: Bearer` and the control token, which the server prints when it
+starts; bodies and answers are JSON. An error is `{{"error": {{"type": …, "message": …}}}}`.
+
+The same as an OpenAPI 3.1 file: {{download}}`control-api.json <../control-api.json>`, or from the server
+itself at `/__control__/openapi.json`.
+
+"""
+
+
+def page() -> str:
+    """The whole page in Markdown."""
+    return _HEAD + table(("", "Path", "What it does"), _rows())
+
+
+def _rows() -> Iterator[tuple[str, str, str]]:
+    file = Path(__file__).resolve().parents[1] / "control-api.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), f"`{path}`", operation["summary"]

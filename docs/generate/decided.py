@@ -1,0 +1,76 @@
+"""The page of what was decided where no source says what a service does.
+
+The docstrings of the package say so in the paragraph concerned, with the words "decided here".
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+
+from .markdown import HEAD, inline, modules
+
+__all__ = ["page"]
+
+_PARTS = {
+    "core/": "Everywhere", "http/": "Everywhere", "kv/": "Key-value", "vector/": "Vector",
+    "broker/": "Broker", "queue/": "Queue",
+}  # fmt: skip
+_HEAD = f"""\
+{HEAD}
+# Decided here
+
+Where neither the vendor's documentation nor its open-source clients nor a real server says what happens,
+somebody had to decide, and a test holds the decision. This is the list, collected from the docstrings of
+the modules that carry it out. If you know better how the service behaves, tell us: each line can be
+changed by itself.
+"""
+
+
+def page() -> str:
+    """The whole page in Markdown."""
+    found: dict[str, list[str]] = {title: [] for title in dict.fromkeys(_PARTS.values())}
+    for path, module in modules():
+        if path.endswith("__init__.py"):
+            continue
+        for title in (title for start, title in _PARTS.items() if path.startswith(start)):
+            found[title] += _of_module(path, module)
+    parts = [_HEAD]
+    for title, texts in found.items():
+        if texts:
+            parts += [f"\n## {title}\n\n", *texts]
+    return "".join(parts)
+
+
+def _of_module(path: str, module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = getattr(node, "name", "")
+            docstring = ast.get_docstring(node, clean=False) or ""
+            for text in _paragraphs(docstring, whole=bool(name)):
+                where = path.removesuffix(".py") + (f": `{name}`" if name else "")
+                yield f"- *{where}* — {text}\n"
+
+
+def _paragraphs(docstring: str, *, whole: bool) -> Iterator[str]:
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    for paragraph, after in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
+        if not re.search(r"decided here", inline(paragraph), re.I):
+            continue
+        # A list that the paragraph announces belongs to it.
+        if paragraph.rstrip().endswith(":") and after.startswith("- "):
+            items = re.split(r"^- ", after, flags=re.M)[1:]
+            yield inline(paragraph) + "".join(f"\n  - {inline(item)}" for item in items)
+        else:
+            text = inline(paragraph).removeprefix("- ")
+            yield text if whole else _from_the_decision(text)
+
+
+def _from_the_decision(text: str) -> str:
+    """What follows "Decided here:", or the whole where the words stand within a sentence."""
+    found = re.search(r"\*?Decided here\*?(?:, [^:]{0,60})?: (.*)", text)
+    if found is None:
+        return text
+    return found[1][:1].upper() + found[1][1:]

@@ -1,0 +1,64 @@
+"""Pieces of Markdown that the generated pages are made of."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["HEAD", "attribute_docs", "cell", "first_sentence", "inline", "modules", "table"]
+
+HEAD = "<!-- Generated: python -m docs.generate writes this page anew. -->\n"
+PACKAGE = Path(__file__).resolve().parents[2] / "pytest_fakecloud"
+
+
+def inline(text: str) -> str:
+    """A docstring's words as Markdown on one line."""
+    return " ".join(re.sub(r"``(.+?)``", r"`\1`", text, flags=re.S).split())
+
+
+def cell(text: str) -> str:
+    """A text that may stand in a table."""
+    return inline(text).replace("|", "\\|")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; its cells are Markdown already."""
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    lines += [f"| {' | '.join(map(cell, row))} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def first_sentence(text: str | None) -> str:
+    """The first sentence of a docstring."""
+    found = inline((text or "").strip().partition("\n\n")[0])
+    return re.split(r"(?<=[.:]) (?=[A-Z`])", found)[0]
+
+
+def attribute_docs(kind: Any) -> dict[str, str]:
+    """The text below each field of a class: of a TypedDict or a dataclass."""
+    found: dict[str, str] = {}
+    for owner in reversed(getattr(kind, "__orig_bases__", ())):
+        if isinstance(owner, type) and owner.__module__.startswith("pytest_fakecloud"):
+            found.update(attribute_docs(owner))
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+        ):
+            found[field.target.id] = str(text.value.value)
+    return found
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Every module of the package, by its path below the package."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        yield file.relative_to(PACKAGE).as_posix(), ast.parse(file.read_text(encoding="utf-8"))

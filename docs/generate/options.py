@@ -1,0 +1,136 @@
+"""The pages of fixtures, of pytest's options and ini settings, and of the command."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_fakecloud import cli, plugin
+
+from .markdown import HEAD, PACKAGE, inline, table
+
+__all__ = ["fixtures_page", "page"]
+
+
+def fixtures_page() -> str:
+    """The page of fixtures in Markdown."""
+    parts = [
+        f"{HEAD}\n# Fixtures\n\n",
+        "Every fixture of the plugin, as `pytest --fixtures -v` lists them. A fake lives as long as its "
+        "test; `fakecloud_scope = session` lets it live as long as the run "
+        "([session scope](../guides/session-scope.md)).\n\n",
+    ]
+    found = list(_fixtures())
+    parts.append(
+        table(
+            ("Fixture", "Scope", "Gives"),
+            ((f"[`{name}`](#{name})", scope, kind) for name, scope, kind, _ in found),
+        )
+    )
+    for name, _, _, text in found:
+        parts.append(f"\n({name})=\n## `{name}`\n\n{text}\n")
+    return "".join(parts)
+
+
+def _fixtures() -> Iterator[tuple[str, str, str, str]]:
+    module = ast.parse((PACKAGE / "plugin.py").read_text(encoding="utf-8"))
+    for node in module.body:
+        marks = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        mark = next(
+            (ast.unparse(mark) for mark in marks if "pytest.fixture" in ast.unparse(mark)), ""
+        )
+        if not mark or not isinstance(node, ast.FunctionDef) or node.returns is None:
+            continue
+        kind = ast.unparse(node.returns).removeprefix("Generator[").partition(", None")[0]
+        paragraphs = (ast.get_docstring(node) or "").split("\n\n")
+        scope = "session" if "session" in mark else "function"
+        yield node.name, scope, f"`{kind}`", "\n\n".join(map(inline, paragraphs))
+
+
+class _Options:
+    """What a plugin declares, taken down as pytest's own parser takes it."""
+
+    def __init__(self) -> None:
+        self.options: list[tuple[str, dict[str, Any]]] = []
+        self.inis: list[tuple[str, str, object]] = []
+
+    def getgroup(self, *_: object) -> _Options:
+        return self
+
+    def addoption(self, name: str, **attributes: Any) -> None:
+        self.options.append((name, attributes))
+
+    def addini(self, name: str, help: str, type: str = "string", default: object = "") -> None:
+        self.inis.append((name, help, default))
+
+
+def page() -> str:
+    """The page of options in Markdown."""
+    declared = _Options()
+    parser: Any = declared
+    plugin.pytest_addoption(parser)
+    return "".join(
+        [
+            f"{HEAD}\n# Options\n\n## On pytest's command line\n\n",
+            table(
+                ("Option", "What it does"),
+                (
+                    (f"`{_named(name, attributes)}`", str(attributes["help"]))
+                    for name, attributes in declared.options
+                ),
+            ),
+            "\n## In the ini file\n\n",
+            "In `pytest.ini`, `tox.ini`, or below `[tool.pytest.ini_options]` of `pyproject.toml`.\n\n",
+            table(
+                ("Setting", "Default", "What it is"),
+                (
+                    (f"`{name}`", f"`{_default(default)}`" if default != [] else "none", about)
+                    for name, about, default in declared.inis
+                ),
+            ),
+            "\n## The marker\n\n",
+            "`@pytest.mark.fakecloud(…)` on a test, a class or a module takes the [settings](settings.md) "
+            "of the test's fakes, by keyword.\n",
+            *_command(),
+        ]
+    )
+
+
+def _named(name: str, attributes: dict[str, Any]) -> str:
+    choices = attributes.get("choices")
+    return f"{name}={attributes.get('metavar') or '|'.join(choices or ('VALUE',))}"
+
+
+def _default(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _command() -> Iterator[str]:
+    yield "\n## The command `pytest-fakecloud`\n"
+    parser = cli._parser()
+    commands = next(
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    for name, command in commands.choices.items():
+        yield f"\n### `pytest-fakecloud {name}`\n\n{command.description}\n\n"
+        yield table(("Option", "What it does"), _arguments(command))
+    yield f"\n{cli.ELSEWHERE}\n"
+
+
+def _arguments(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in command._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        value = action.metavar or ("|".join(action.choices) if action.choices else "")
+        if not action.option_strings:
+            name = str(value)
+        elif action.nargs == 0:
+            name = action.option_strings[0]
+        else:
+            name = f"{action.option_strings[0]} {value or action.dest.upper()}"
+        yield f"`{name}`", action.help or _PROGRAM
+
+
+_PROGRAM = "the command to run, after two dashes"

@@ -1,0 +1,24 @@
+"""The generated pages: where each stands, and what writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pytest_fakecloud.kv.support import support_table
+
+from . import api, control, decided, errors, options, settings
+
+__all__ = ["DOCS", "PAGES"]
+
+DOCS = Path(__file__).resolve().parents[1]
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/api.md": api.page,
+    "reference/fixtures.md": options.fixtures_page,
+    "reference/settings.md": settings.page,
+    "reference/options.md": options.page,
+    "reference/control-api.md": control.page,
+    "reference/kv-commands.md": support_table,
+    "reference/errors.md": errors.page,
+    "fidelity/decided.md": decided.page,
+}
