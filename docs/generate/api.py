@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest_fakecloud
 
-from .markdown import HEAD, first_sentence, table
+from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
 __all__ = ["page"]
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
-    "The cloud": ("cloud", "any_cloud", "standalone.remote", "plugin"),
+    "The cloud": ("cloud", "any_cloud", "standalone.remote"),
     "Every handle": ("handle",),
     "Time": ("core.clock", "core.timers", "core.timeparse"),
     "Key-value": ("kv.",),
@@ -21,7 +21,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
     "Faults": ("faults.", "failures"),
     "What happened": ("core.journal", "core.found", "http.", "recordings"),
-    "Problems and errors": ("core.problems", "core.errors"),
+    "Problems and errors": ("",),
 }
 """Headings, and the modules whose names stand below each; the first that fits."""
 
@@ -33,8 +33,8 @@ def page() -> str:
 
 def _parts() -> Iterator[str]:
     yield (
-        f"{HEAD}\n# API\n\nAll names that can be imported from `pytest_fakecloud`. All else may change without "
-        "notice; `help(pytest_fakecloud)` shows the same map in an interpreter.\n"
+        f"{HEAD}\n# API\n\nAll names that can be imported from `pytest_fakecloud`. All else "
+        "may change without notice; `help(pytest_fakecloud)` shows the same map in an interpreter.\n"
     )
     left = dict(pytest_fakecloud._HOMES)
     for title, places in _GROUPS.items():
@@ -52,8 +52,7 @@ def _parts() -> Iterator[str]:
             if name in classes:
                 yield _class(name)
             else:
-                yield f"{_ALIASES[name]}\n\n`{getattr(pytest_fakecloud, name)}`\n"
-    assert not left, f"no group has {', '.join(left)}"
+                yield f"{_about(name)}\n\n`{getattr(pytest_fakecloud, name)}`\n"
 
 
 def _target(name: str) -> str:
@@ -62,13 +61,9 @@ def _target(name: str) -> str:
 
 def _about(name: str) -> str:
     value = getattr(pytest_fakecloud, name)
-    return first_sentence(value.__doc__) if isinstance(value, type) else _ALIASES[name]
-
-
-_ALIASES = {
-    "Duration": "A span of time: seconds, a text such as `\"1h30m\"`, or a `timedelta`.",
-    "Instant": "A point in time: ISO text with an offset, a `datetime` with a zone, or Unix seconds.",
-}  # fmt: skip
+    if isinstance(value, type):
+        return first_sentence(value.__doc__)
+    return inline(alias_docs(pytest_fakecloud._HOMES[name])[name])
 
 
 def _class(name: str) -> str:

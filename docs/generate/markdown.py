@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HEAD", "attribute_docs", "cell", "first_sentence", "inline", "modules", "table"]
+__all__ = [
+    "HEAD",
+    "PACKAGE",
+    "alias_docs",
+    "attribute_docs",
+    "cell",
+    "first_sentence",
+    "inline",
+    "modules",
+    "table",
+]
 
 HEAD = "<!-- Generated: python -m docs.generate writes this page anew. -->\n"
 PACKAGE = Path(__file__).resolve().parents[2] / "pytest_fakecloud"
@@ -47,15 +58,24 @@ def attribute_docs(kind: Any) -> dict[str, str]:
             found.update(attribute_docs(owner))
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-        ):
-            found[field.target.id] = str(text.value.value)
-    return found
+    return {**found, **_texts_below(body.body)}
+
+
+def alias_docs(module: str) -> dict[str, str]:
+    """The text below each name that a module gives a type."""
+    file = PACKAGE / f"{module.replace('.', '/')}.py"
+    return _texts_below(ast.parse(file.read_text(encoding="utf-8")).body)
+
+
+def _texts_below(body: Sequence[ast.stmt]) -> dict[str, str]:
+    return {
+        field.target.id: str(text.value.value)
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -91,8 +91,8 @@ def page() -> str:
                 ),
             ),
             "\n## The marker\n\n",
-            "`@pytest.mark.fakecloud(…)` on a test, a class or a module takes the [settings](settings.md) "
-            "of the test's fakes, by keyword.\n",
+            "`@pytest.mark.fakecloud(…)` on a test, a class or a module takes the "
+            "[settings](settings.md) of the test's fakes, by keyword.\n",
             *_command(),
         ]
     )

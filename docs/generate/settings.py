@@ -162,8 +162,8 @@ def _limits_of(kind: Any) -> Iterator[str]:
     elif kind is QueueSettings:
         yield (
             "\nIts `limits`, and what the plans of `profile` make of them. Sizes are in bytes; names "
-            "that end in `_us` take microseconds, which are written as days, hours and minutes here. None "
-            "means there is none:\n\n"
+            "that end in `_us` take microseconds, which are written as days, hours and minutes "
+            "here. None means there is none:\n\n"
         )
         plans = [PlanLimits(), *PROFILES.values()]
         yield table(
