@@ -34,3 +34,8 @@ def test_every_block_is_a_part_of_a_recipe() -> None:
         if page.stem != "tools":  # tests/docs runs that one
             blocks = page.read_text(encoding="utf-8").count("```python")
             assert sum(recipe.python_blocks for recipe in recipes(page)) == blocks
+
+
+def test_the_index_names_every_recipe() -> None:
+    index = (DOCS / "cookbook" / "index.md").read_text(encoding="utf-8")
+    assert [f"- {recipe.title}\n" for recipe in RECIPES if f"- {recipe.title}\n" not in index] == []
