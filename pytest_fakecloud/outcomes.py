@@ -141,7 +141,7 @@ def _told(
         from .reporting.page import write
 
         with telling("(it could not be written", lambda line: links.append(f"{line})")):
-            link = str(write(cloud, run.timelines, name, str(report.longrepr)))
+            link = str(write(cloud, run.timelines, name, str(report.longrepr), run.served(cloud)))
             links.append(link)
             # As JUnit's XML has them, with the report of the teardown.
             item.user_properties.append(("fakecloud_timeline", link))
@@ -158,8 +158,11 @@ def _told(
                 )
     with telling(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns
+        idle_s = run.idle_s(call.duration)
         lines.append(
-            section(cloud, link="".join(links), width=width, idle_s=run.idle_s(call.duration))
+            section(
+                cloud, link="".join(links), width=width, idle_s=idle_s, served=run.served(cloud)
+            )
         )
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ Imported when a test first asks for a fake, or a setting is to be checked, so it
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from .services import SERVICES, by_word
 if TYPE_CHECKING:
     from .any_cloud import AnyCloud
     from .cloud import Cloud
+    from .reporting.applications import Listener, Served
     from .standalone.remote import RemoteCloud
     from .transport.patches import Changes
 
@@ -55,6 +57,8 @@ CHOICES = {
 }
 SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
 FOLDERS = ("--fakecloud-record", "--fakecloud-report")
+_FRAMEWORKS = ("flask", "django.core.signals")
+"""Modules of frameworks that tell of the requests they serve, as reporting.applications hears."""
 _RUN = pytest.StashKey["Run"]()
 _OVERRIDDEN = pytest.StashKey[bool]()
 
@@ -169,6 +173,7 @@ class Run:
         self._seed: Any = "session"
         self._seed_is_given = False
         self._kept: Changes | None = None
+        self._listener: Listener | None = None
 
     # -- options ---------------------------------------------------------------------------------
 
@@ -271,6 +276,7 @@ class Run:
             cloud = _new_cloud(settings, "driven")
             item.addfinalizer(cloud.close)
         self.cloud = cloud
+        self._listen(cloud)
         if settings["env"]:
             item.addfinalizer(publish_env(cloud, _fixture_value(item, "monkeypatch")))
         return cloud
@@ -316,6 +322,9 @@ class Run:
         if self._kept is not None:
             self._kept.close()
             self._kept = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
     # -- the cloud that outlives tests -----------------------------------------------------------
 
@@ -379,12 +388,33 @@ class Run:
             self._long.begin()
             self._long.reseed(self._seed)
 
+    def _listen(self, cloud: AnyCloud | None) -> None:
+        """Hear what the application under test is asked, if it has a framework that tells."""
+        if (
+            cloud is None
+            or sys.modules.keys().isdisjoint(_FRAMEWORKS)
+            or self._url is not None
+            or (self.journal_when == "never" and self.timelines is None)
+        ):
+            return
+        if self._listener is None:
+            from .reporting.applications import Listener
+
+            self._listener = Listener()
+        self._listener.listen(cloud)
+
+    def served(self, cloud: AnyCloud) -> list[Served]:
+        """The requests to the application under test that were made under a cloud's clock."""
+        listener = self._listener
+        return list(listener.served) if listener is not None and listener.cloud is cloud else []
+
     def begin_call(self, busy_s: float) -> None:
         """Mark what came in between the reset and the test's own code.
 
         ``busy_s`` is the processor time that the process had taken by then, in seconds.
         """
         self._busy_s = busy_s
+        self._listen(self.cloud or self._long)
         if self._long is not None:
             # What a test's own code starts from here on ends with the test.
             self._known = list(self._long.handles)
@@ -398,6 +428,8 @@ class Run:
     def end_test(self) -> None:
         """Let go of the test's cloud: with it, its data would live as long as the run."""
         self.item = self.cloud = None
+        if self._listener is not None:
+            self._listener.listen(None)
 
     def close(self) -> None:
         """End the fakes that outlive tests and give the environment back."""

@@ -24,6 +24,7 @@ from .waiting import waiting
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
+    from .applications import Served
 
 __all__ = ["file_name", "page", "write", "write_index"]
 
@@ -126,10 +127,10 @@ pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(-
 """
 
 
-def page(cloud: Fakes, title: str, failure: str = "") -> str:
-    """The whole page of one test; ``failure`` is the text of its error."""
+def page(cloud: Fakes, title: str, failure: str = "", served: Sequence[Served] = ()) -> str:
+    """The whole page of one test; ``failure`` is the text of its error, ``served`` as for rows."""
     mask = Mask(cloud)
-    every = rows(cloud)
+    every = rows(cloud, served=served)
     lanes = _lanes(every, [*(handle.name for handle in cloud.handles), *cloud.gone.homes])
     now = cloud.clock.now()
     facts = (
@@ -195,9 +196,11 @@ def _folded(summary: str, rest: str, *, is_open: bool = False) -> str:
     return f"<details{state}>{told}</details>"
 
 
-def write(cloud: Fakes, folder: Path, name: str, failure: str = "") -> Path:
+def write(
+    cloud: Fakes, folder: Path, name: str, failure: str = "", served: Sequence[Served] = ()
+) -> Path:
     """Write the page of a test into a folder, for its owner alone; the path of the file."""
-    return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure))
+    return write_private(folder / f"{file_name(name)}.html", page(cloud, name, failure, served))
 
 
 def write_index(folder: Path) -> Path | None:

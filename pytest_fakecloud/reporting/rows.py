@@ -18,11 +18,14 @@ from .summaries.summary import error_of
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
+    from .applications import Served
 
 __all__ = ["CLIENT", "Row", "parts_of", "rows", "scene_of"]
 
 CLIENT = "client"
 """The lane of whoever calls the fakes."""
+APPLICATION = "application"
+"""The lane of the application under test, where its own test client asks it."""
 _IDS = ("message_id", "about")
 EXCERPT = 400
 """The longest body, in characters, that stands in a row."""
@@ -66,11 +69,14 @@ class Row:
     follows: int = 0
 
 
-def rows(cloud: Fakes, entries: Iterable[Entry] | None = None) -> list[Row]:
+def rows(
+    cloud: Fakes, entries: Iterable[Entry] | None = None, served: Iterable[Served] = ()
+) -> list[Row]:
     """The journal of a cloud as rows, secrets masked.
 
     An attempt that reached one of the cloud's own fakes is one row and not two: what its receiver
-    recorded, coming from the queue. A row stands where it began, below what caused it.
+    recorded, coming from the queue. A row stands where it began, below what caused it. ``served`` are
+    the requests to the application under test: those that went well and called no fake are left out.
     """
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
@@ -99,6 +105,7 @@ def rows(cloud: Fakes, entries: Iterable[Entry] | None = None) -> list[Row]:
             lane, number = entry.handle, entry.number
             row = Row(number, entry.at_us, lane, lane, text, "", False, began=number)
             found.append((row, 0))
+    found += _served_rows(served, found, source, mask)
     return _below_their_causes(found)
 
 
@@ -392,6 +399,55 @@ def _exchange(data: dict[str, Any], mask: Mask) -> Iterable[str]:
 def _told(data: dict[str, Any], name: str, mask: Mask) -> str:
     kind = str(data.get(f"{name}_type") or "")
     return shortened(readable(mask.text(str(data.get(name) or "")), kind), EXCERPT)
+
+
+# -- the application's requests ------------------------------------------------------------------
+
+
+def _served_rows(
+    served: Iterable[Served], told: Sequence[tuple[Row, int]], entries: Sequence[Entry], mask: Mask
+) -> list[tuple[Row, int]]:
+    deliveries = [(one, until) for one, until in told if one.attempt and until]
+    in_background = [
+        _began(entry)
+        for entry in entries
+        if isinstance(entry, Event) and entry.data.get("alone") is False
+    ]
+    found = []
+    for one in served:
+        row = _served_row(one, mask)
+        # What a queue delivered has its row, whatever framework answered it.
+        if any(it.began < one.began < until and _same(it, one) for it, until in deliveries):
+            continue
+        inside = [each for each, _ in told if one.began < each.began < one.ended]
+        if row.ok and not inside:
+            continue
+        alone = one.alone and not any(one.began < it < one.ended for it in in_background)
+        found.append((row, one.ended if alone else 0))
+    return found
+
+
+def _served_row(one: Served, mask: Mask) -> Row:
+    answer = "" if one.status is None else str(one.status)
+    return Row(
+        one.began,
+        one.at_us,
+        CLIENT,
+        APPLICATION,
+        mask.text(f"{one.target} ({one.framework})"),
+        answer,
+        (one.status or 0) < 400 and not one.raised,
+        note=mask.text(one.raised),
+        sent=mask.text(one.target),
+        began=one.began,
+        kind=f"{APPLICATION} request",
+    )
+
+
+def _same(delivery: Row, one: Served) -> bool:
+    """Whether a request to the application has the path of a delivery."""
+    path = one.target.partition(" ")[2].partition("?")[0]
+    return any(word.partition("?")[0].endswith(path) for word in delivery.what.split())
 
 
 # -- whole texts -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from .waiting import waiting
 if TYPE_CHECKING:
     from ..fakes import Fakes
     from ..handle import Handle
+    from .applications import Served
 
 __all__ = ["counted", "findings", "refused", "section"]
 
@@ -29,6 +30,8 @@ WIDEST = 140
 """No line is longer, however wide the terminal: nobody reads such lines."""
 # What a terminal would obey instead of showing it.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+LONG = 60
+"""A remark that is longer stands once, and then only as ``as above``."""
 LINES_OF_A_TEXT = 3
 LINES_OF_A_SCRIPT = 20
 _OF_A_MESSAGE = re.compile(r" \(message [^)]*\)")
@@ -72,12 +75,17 @@ def _credentials(call: Call, cloud: Fakes, refusing: Handle) -> str:
 
 
 def section(
-    cloud: Fakes, *, link: str = "", width: int = WIDTH, idle_s: float | None = None
+    cloud: Fakes,
+    *,
+    link: str = "",
+    width: int = WIDTH,
+    idle_s: float | None = None,
+    served: Sequence[Served] = (),
 ) -> str:
     """The section a failing test gets, newest last.
 
     ``link`` names a longer report, ``width`` is the terminal's in columns, ``idle_s`` how long the
-    test waited for anything, in real seconds.
+    test waited for anything, in real seconds, ``served`` what the application under test was asked.
     """
     width = max(40, min(width, WIDEST))
     now = cloud.clock.now()
@@ -90,7 +98,7 @@ def section(
     lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
     if link:
         lines.append(f"timeline: {link}")
-    every = rows(cloud)
+    every = rows(cloud, served=served)
     if not every:
         lines.append("no client has called")
     mask = Mask(cloud)
@@ -191,7 +199,7 @@ def _lines(
     indent = " " * (_STAMP + 2) + lead
     more = [*row.below, *row.remarks, *([f"note: {row.note}"] if row.note else [])]
     alike = "\n".join(more)
-    is_known = len(more) > 1 and alike in known
+    is_known = len(alike) > LONG and alike in known
     known.add(alike)
     head = f"{_stamp(row)} {lead}{_ends(row)} {_what(same)}"
     for mark in dict.fromkeys(marks[one.number] for one in same if one.number in marks):

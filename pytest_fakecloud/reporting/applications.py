@@ -1,0 +1,211 @@
+"""Requests to the application under test, as its framework tells of them.
+
+Flask and Django send signals when a request begins and ends, so a test's own client
+(``app.test_client()``, ``django.test.Client``) is seen without changing anybody. The rows of the calls
+to fakes that were made meanwhile stand below such a request. Starlette (FastAPI too), aiohttp and plain
+WSGI or ASGI applications send none, and httpx has a hook for one client only: of requests to these
+nothing is known, and their calls stand at the margin. Source: the frameworks' documentation of signals.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..queue.timeline import raised_text
+
+if TYPE_CHECKING:
+    from ..fakes import Fakes
+
+__all__ = ["Listener", "Served"]
+
+_MOST = 1000
+"""How many requests are remembered, the newest."""
+_Receiver = Callable[..., None]
+
+
+@dataclass(slots=True, eq=False)
+class Served:
+    """One request to the application.
+
+    ``began`` and ``ended`` are numbers of the journal (``ended`` 0: not yet, or nobody told),
+    ``status`` is None where the framework does not say, ``raised`` what left the view, in words.
+    ``thread`` serves it, 0 where an event loop does. ``alone`` tells whether no other request was
+    served meanwhile, but for those it made itself.
+    """
+
+    began: int
+    at_us: int
+    target: str
+    framework: str
+    environ: object
+    thread: int
+    ended: int = 0
+    status: int | None = None
+    raised: str = ""
+    alone: bool = True
+
+
+class Listener:
+    """Hears of requests for one cloud at a time, until it is closed."""
+
+    def __init__(self) -> None:
+        self.cloud: Fakes | None = None
+        self.served: deque[Served] = deque(maxlen=_MOST)
+        self._under_way: list[Served] = []
+        self._lock = threading.Lock()
+        self._heard: set[str] = set()
+        self._connected: list[tuple[Any, _Receiver]] = []
+
+    def listen(self, cloud: Fakes | None) -> None:
+        """Remember the requests that come from now on, for this cloud; for none, remember nothing."""
+        if cloud is not self.cloud:
+            self.cloud = cloud
+            self.served.clear()
+            self._under_way = []
+        for name, receivers in (
+            ("flask", (self._flask_began, self._flask_raised, self._flask_ended)),
+            ("django.core.signals", (self._django_began, self._django_raised, self._django_ended)),
+        ):
+            if cloud is not None and name in sys.modules and name not in self._heard:
+                self._heard.add(name)
+                # Another version may have none of them, or a module of that name be something else.
+                with suppress(AttributeError, TypeError):
+                    self._connect(sys.modules[name], receivers)
+
+    def _connect(self, module: ModuleType, receivers: tuple[_Receiver, ...]) -> None:
+        names = ("request_started", "got_request_exception", "request_finished")
+        signals = [getattr(module, name) for name in names]
+        for signal, receiver in zip(signals, receivers, strict=True):
+            heard = _harmless(receiver)
+            signal.connect(heard, weak=False)
+            self._connected.append((signal, heard))
+
+    def close(self) -> None:
+        """Hear no more."""
+        for signal, receiver in self._connected:
+            signal.disconnect(receiver)
+        self._connected.clear()
+        self._heard.clear()
+
+    # -- Flask -----------------------------------------------------------------------------------
+
+    def _flask_began(self, sender: object, **_: object) -> None:
+        request = sys.modules["flask"].request
+        self._begin("Flask", request.environ)
+
+    def _flask_raised(self, sender: object, exception: BaseException, **_: object) -> None:
+        # Where the application is to propagate exceptions, nothing ends the request.
+        self._end(sys.modules["flask"].request.environ, exception=exception)
+
+    def _flask_ended(self, sender: object, response: Any, **_: object) -> None:
+        self._end(sys.modules["flask"].request.environ, status=response.status_code)
+
+    # -- Django ----------------------------------------------------------------------------------
+
+    def _django_began(self, sender: object, **given: Any) -> None:
+        self._begin("Django", given.get("environ") or given.get("scope") or {})
+
+    def _django_raised(self, sender: object, request: Any = None, **_: object) -> None:
+        one, error = self._of(_environ_of(request)), sys.exc_info()[1]
+        if one is not None and error is not None:
+            one.raised = _in_words(error)
+
+    def _django_ended(self, sender: object, **_: object) -> None:
+        response = _closing_response()
+        request = getattr(response, "wsgi_request", getattr(response, "asgi_request", None))
+        self._end(_environ_of(request), status=getattr(response, "status_code", None))
+
+    # -- both ------------------------------------------------------------------------------------
+
+    def _begin(self, framework: str, environ: Any) -> None:
+        cloud = self.cloud
+        if cloud is None:
+            return
+        at_us, target = cloud.clock.now_us(), _target(environ)
+        thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
+        with self._lock:
+            number = cloud.journal.reserve()
+            one = Served(number, at_us, target, framework, environ, thread)
+            for other in self._under_way:
+                # In one thread the later one was made by the earlier one.
+                if not thread or other.thread != thread:
+                    one.alone = other.alone = False
+            self._under_way.append(one)
+            self.served.append(one)
+
+    def _of(self, environ: object) -> Served | None:
+        """The request with that environment; it is forgotten once the request has ended."""
+        if environ is None:
+            return None
+        return next((one for one in reversed(self.served) if one.environ is environ), None)
+
+    def _end(
+        self, environ: object, status: int | None = None, exception: BaseException | None = None
+    ) -> None:
+        one, cloud = self._of(environ), self.cloud
+        if one is None or cloud is None:
+            return
+        one.ended = cloud.journal.reserve()
+        with self._lock:
+            self._under_way = [other for other in self._under_way if other is not one]
+        if exception is not None:
+            one.raised = _in_words(exception)
+        else:
+            one.status, one.environ = status, None
+
+
+def _harmless(receiver: _Receiver) -> _Receiver:
+    """The receiver, which raises nothing into the application whatever comes."""
+
+    def heard(sender: object, **given: Any) -> None:
+        with suppress(Exception):
+            receiver(sender, **given)
+
+    return heard
+
+
+def _in_words(error: BaseException) -> str:
+    try:
+        return raised_text(error)
+    except Exception:  # of its __str__: the application must go on as it would without us
+        return f"the handler raised {type(error).__name__}"
+
+
+def _target(environ: Any) -> str:
+    """Method, path and query out of a WSGI environment or an ASGI scope."""
+    if "REQUEST_METHOD" in environ:
+        method = environ["REQUEST_METHOD"]
+        path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
+    else:
+        method, path = environ.get("method", ""), environ.get("path", "")
+        query = environ.get("query_string", b"")
+        query = query.decode("latin-1") if isinstance(query, bytes) else query
+    return f"{method} {path}{query and f'?{query}'}"
+
+
+def _environ_of(request: Any) -> object:
+    """What began a request of Django's: its WSGI environment or ASGI scope."""
+    return getattr(request, "environ", getattr(request, "scope", None))
+
+
+def _closing_response() -> object:
+    """The response whose ``close()`` has just sent Django's signal.
+
+    The signal itself has none; the frame that sends it belongs to the response.
+    """
+    frame: FrameType | None = sys._getframe(3)
+    for _ in range(4):
+        if frame is None:
+            break
+        found: object = frame.f_locals.get("self")
+        if hasattr(found, "status_code"):
+            return found
+        frame = frame.f_back
+    return None

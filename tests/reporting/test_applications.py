@@ -1,0 +1,343 @@
+"""Requests to the application under test stand in the report as what caused the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import flask
+import flask.signals
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.applications import Listener
+from pytest_fakecloud.reporting.rows import rows
+
+from ..harness import Run
+
+URL = "https://shop.example.com"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
+
+
+@pytest.fixture
+def listener(cloud: Cloud) -> Iterator[Listener]:
+    heard = Listener()
+    heard.listen(cloud)
+    yield heard
+    heard.close()
+
+
+def told(cloud: Cloud, listener: Listener) -> list[str]:
+    return [
+        f"{'  ' * row.depth}{row.what} {row.answer}".rstrip()
+        for row in rows(cloud, served=listener.served)
+    ]
+
+
+def shop(redis: Any) -> flask.Flask:
+    app = flask.Flask("shop")
+
+    @app.post("/checkout")
+    def checkout() -> Any:
+        redis.incr("orders")
+        return {}, 201
+
+    @app.get("/broken")
+    def broken() -> Any:
+        redis.get("cart")
+        return {}["customer"]
+
+    @app.get("/outer")
+    def outer() -> Any:
+        redis.get("outer")
+        app.test_client().post("/checkout")
+        redis.get("outer")
+        return ""
+
+    return app
+
+
+# -- Flask -----------------------------------------------------------------------------------------
+
+
+def test_calls_stand_below_the_request_that_made_them(cloud: Cloud, listener: Listener) -> None:
+    redis = cloud.kv_server().client()
+    client = shop(redis).test_client()
+    redis.get("before")
+    client.post("/checkout?from=cart")
+    redis.get("after")
+    assert told(cloud, listener) == [
+        "GET before null",
+        "POST /checkout?from=cart (Flask) 201",
+        "  INCR orders 1",
+        "GET after null",
+    ]
+
+
+def test_a_request_that_went_well_and_called_nobody_is_left_out(
+    cloud: Cloud, listener: Listener
+) -> None:
+    app = shop(cloud.kv_server().client())
+    app.add_url_rule("/health", view_func=lambda: "fine")
+    app.test_client().get("/health")
+    app.test_client().get("/nowhere")
+    assert told(cloud, listener) == ["GET /nowhere (Flask) 404"]
+
+
+@pytest.mark.parametrize("propagates", [True, False])
+def test_what_a_view_raised_is_told(cloud: Cloud, listener: Listener, propagates: bool) -> None:
+    app = shop(cloud.kv_server().client())
+    app.testing = propagates
+    for _ in range(2):
+        if propagates:
+            with pytest.raises(KeyError):
+                app.test_client().get("/broken")
+        else:
+            app.test_client().get("/broken")
+    answer = "" if propagates else " 500"
+    assert told(cloud, listener) == [f"GET /broken (Flask){answer}", "  GET cart null"] * 2
+    row = rows(cloud, served=listener.served)[0]
+    assert row.note.startswith("the handler raised KeyError: 'customer' (test_applications.py:")
+    assert row.note.endswith(" in broken)")
+    assert not row.ok
+
+
+def test_a_request_inside_a_request(cloud: Cloud, listener: Listener) -> None:
+    shop(cloud.kv_server().client()).test_client().get("/outer")
+    assert told(cloud, listener) == [
+        "GET /outer (Flask) 200",
+        "  GET outer null",
+        "  POST /checkout (Flask) 201",
+        "    INCR orders 1",
+        "  GET outer null",
+    ]
+
+
+def test_what_a_queue_delivered_has_one_row(cloud: Cloud, listener: Listener) -> None:
+    queue = cloud.queue()
+    queue.destinations.wsgi(URL, shop(cloud.kv_server().client()))
+    queue.publish(f"{URL}/checkout", retries=0)
+    queue.run_until_idle()
+    assert len(listener.served) == 1
+    found = told(cloud, listener)
+    assert [line.rpartition("POST ")[2] for line in found[:1]] == [f"{URL}/checkout 201"]
+    assert found[1:] == ["  INCR orders 1"]
+
+
+def test_requests_of_several_threads_claim_nothing(cloud: Cloud, listener: Listener) -> None:
+    redis = cloud.kv_server().client()
+    app = flask.Flask("shop")
+    meet = threading.Barrier(2, timeout=10)
+
+    @app.get("/<name>")
+    def view(name: str) -> str:
+        meet.wait()
+        redis.get(name)
+        meet.wait()
+        return ""
+
+    threads = [threading.Thread(target=app.test_client().get, args=[f"/{n}"]) for n in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    found = told(cloud, listener)
+    assert sorted(found) == ["GET /a (Flask) 200", "GET /b (Flask) 200", "GET a null", "GET b null"]
+
+
+def test_nothing_of_ours_is_raised_into_the_application(cloud: Cloud, listener: Listener) -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    app = flask.Flask("shop")
+
+    @app.get("/")
+    def view() -> str:
+        raise Unspeakable
+
+    assert app.test_client().get("/").status_code == 500
+    assert listener.served[0].raised == "the handler raised Unspeakable"
+    listener.cloud = object()  # type: ignore[assignment]
+    assert app.test_client().get("/").status_code == 500
+
+
+def test_a_closed_listener_hears_nothing(cloud: Cloud) -> None:
+    before = len(flask.signals.request_started.receivers)
+    listener = Listener()
+    for _ in range(2):
+        listener.listen(cloud)
+        assert len(flask.signals.request_started.receivers) == before + 1
+    listener.close()
+    assert len(flask.signals.request_started.receivers) == before
+    shop(cloud.kv_server().client()).test_client().post("/checkout")
+    assert not listener.served
+
+
+def test_between_two_clouds_nothing_is_remembered(cloud: Cloud, listener: Listener) -> None:
+    client = shop(cloud.kv_server().client()).test_client()
+    client.post("/checkout")
+    listener.listen(None)
+    client.post("/checkout")
+    assert not listener.served
+    with Cloud() as other:
+        listener.listen(other)
+        client.post("/checkout")
+        assert len(listener.served) == 1
+
+
+def test_another_module_of_that_name_is_no_reason_to_fail(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "flask", object())  # type: ignore[arg-type]
+    listener = Listener()
+    listener.listen(cloud)
+    listener.close()
+
+
+# -- Django ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def django_urls(cloud: Cloud) -> Iterator[None]:
+    django = pytest.importorskip("django")
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], USE_TZ=True)
+        django.setup()
+    from django.test import override_settings
+
+    global _redis
+    _redis = cloud.kv_server().client()
+    with override_settings(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"]):
+        yield
+    _redis = None
+
+
+_redis: Any = None
+
+
+def _urlpatterns() -> list[Any]:
+    from django.http import HttpResponse
+    from django.urls import path
+
+    def checkout(request: Any) -> Any:
+        _redis.incr("orders")
+        return HttpResponse("", status=201)
+
+    def broken(request: Any) -> Any:
+        _redis.get("cart")
+        return {}["customer"]
+
+    async def slow(request: Any) -> Any:
+        _redis.get("slow")
+        await asyncio.sleep(0)
+        return HttpResponse("", status=202)
+
+    return [path("checkout", checkout), path("broken", broken), path("slow", slow)]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "urlpatterns":
+        return _urlpatterns()
+    raise AttributeError(name)
+
+
+def test_djangos_client(cloud: Cloud, django_urls: None, listener: Listener) -> None:
+    from django.test import Client
+
+    Client().post("/checkout?from=cart")
+    with pytest.raises(KeyError):
+        Client().get("/broken")
+    Client(raise_request_exception=False).get("/broken")
+    _redis.get("after")
+    assert told(cloud, listener) == [
+        "POST /checkout?from=cart (Django) 201",
+        "  INCR orders 1",
+        *["GET /broken (Django) 500", "  GET cart null"] * 2,
+        "GET after null",
+    ]
+    assert " in broken)" in rows(cloud, served=listener.served)[2].note
+
+
+def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: Listener) -> None:
+    from django.test import AsyncClient
+
+    async def ask() -> None:
+        await AsyncClient().get("/slow")
+        await asyncio.gather(AsyncClient().get("/slow?1"), AsyncClient().get("/slow?2"))
+
+    asyncio.run(ask())
+    found = told(cloud, listener)
+    assert found[:2] == ["GET /slow (Django) 202", "  GET slow null"]
+    # Of two at once nobody knows which of them called.
+    assert sorted(found[2:]) == [
+        "GET /slow?1 (Django) 202", "GET /slow?2 (Django) 202", "GET slow null", "GET slow null",
+    ]  # fmt: skip
+
+
+# -- in a run --------------------------------------------------------------------------------------
+
+FLASK = """
+    import flask
+    import pytest
+
+    @pytest.fixture
+    def client(kv_server):
+        redis, app = kv_server.client(), flask.Flask("shop")
+
+        @app.post("/checkout")
+        def checkout():
+            return str(redis.incr("orders"))
+
+        return app.test_client()
+
+    @pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
+    def test_it(client):
+        assert client.post("/checkout").text == "0"
+
+    def test_passes(client):
+        client.post("/checkout")
+        assert len(flask.request_started.receivers) == 1
+
+    def test_without_fakes():
+        assert not flask.request_started.receivers
+"""
+TOLD = [
+    "--> application POST /checkout (Flask) <-- 200",
+    "  --> kv_server INCR orders <-- 1",
+]
+
+
+@pytest.mark.parametrize("options", [(), ("-ofakecloud_scope=session", "-knot without")])
+def test_a_report_has_them(run: Run, options: tuple[str, ...]) -> None:
+    mark = '@pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)'
+    result = run(FLASK.replace(mark, "") if options else FLASK, *options, "--fakecloud-report=out")
+    result.assert_outcomes(failed=1, passed=1 if options else 2, deselected=1 if options else 0)
+    # Without the time of day.
+    found = [line.partition(" ")[2] for line in result.outlines]
+    assert [line for line in found if line in TOLD] == TOLD
+
+
+def test_nobody_listens_where_no_report_is_wanted(run: Run) -> None:
+    source = FLASK.replace("receivers) == 1", "receivers) == 0")
+    run(source, "--fakecloud-journal=never").assert_outcomes(failed=1, passed=2)
+
+
+def test_the_page_has_a_lane_for_the_application(cloud: Cloud, listener: Listener) -> None:
+    from pytest_fakecloud.reporting.page import page
+
+    shop(cloud.kv_server().client()).test_client().post("/checkout")
+    text = page(cloud, "test_it", served=listener.served)
+    assert ">application</div>" in text
+    assert "POST /checkout (Flask)" in text
