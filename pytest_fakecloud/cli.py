@@ -1,4 +1,4 @@
-"""``pytest-fakecloud serve`` and ``pytest-fakecloud run -- COMMAND``: the fakes without pytest."""
+"""``pytest-fakecloud serve``, ``run -- COMMAND`` and ``verify``: the fakes without pytest."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .core.private_files import make_private
 from .core.wording import brief
 from .services import by_word
 from .settings import MOST_PORT
+from .verify import command as verify
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -59,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     given = parser.parse_args(arguments)
+    if given.command == "verify":
+        return verify.run(given)
     try:
         options = _options(given)
         return _serve(options) if given.command == "serve" else _run(options, given.program)
@@ -102,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     for one in (serve, run):
         _add_options(one)
+    verify.add_parser(commands)
     serve.add_argument(
         "--journal-entries",
         type=int,

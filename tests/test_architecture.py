@@ -33,7 +33,7 @@ FLOORS = (
     ("any_cloud",),
     ("standalone",),
     ("cloud",),
-    ("session",),
+    ("session", "verify"),
     ("outcomes",),
     ("plugin", "cli"),
     ("__main__",),

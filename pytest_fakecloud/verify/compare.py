@@ -1,0 +1,148 @@
+"""Whether two replies say the same, and where they do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .scenario import Step
+from .sides import Reply
+
+__all__ = ["difference"]
+
+MINUTE = 60
+SCORES = 1e-4
+"""How far two scores of a vector query may be apart: machines multiply in different orders."""
+
+_ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
+
+
+def difference(step: Step, real: Reply, fake: Reply) -> str | None:
+    """Say in a few words what differs between two replies, or return None."""
+    if real.status != fake.status:
+        return f"status {real.status}, the fake {fake.status}"
+    if real.kind != fake.kind and "json" in real.kind + fake.kind:
+        return f"content type {real.kind or 'none'}, the fake {fake.kind or 'none'}"
+    rule = _RULES.get(step.compare)
+    left, right = real.body, fake.body
+    if rule is not None and _has_result(left) and _has_result(right):
+        left, right = ({**one, "result": rule(one["result"])} for one in (left, right))
+    return _first(_without_ids(left), _without_ids(right), step, "")
+
+
+def _has_result(body: Any) -> bool:
+    return isinstance(body, dict) and "result" in body
+
+
+def _first(real: Any, fake: Any, step: Step, at: str) -> str | None:
+    """The first place where two values differ."""
+    where = at or "the body"
+    if isinstance(real, dict) and isinstance(fake, dict):
+        for name in [*real, *(one for one in fake if one not in real)]:
+            place = f"{at}.{name}" if at else name
+            if name not in fake:
+                return f"{place} is missing in the fake"
+            if name not in real:
+                return f"{place} is in the fake only"
+            if name in step.loose:
+                found = _shapes(real[name], fake[name], place)
+            else:
+                found = _first(real[name], fake[name], step, place)
+            if found is not None:
+                return found
+        return None
+    if isinstance(real, list) and isinstance(fake, list):
+        if step.compare == "shape":
+            return None if bool(real) == bool(fake) else f"{where}: one is empty"
+        if len(real) != len(fake):
+            return f"{where} has {len(real)} members, the fake's {len(fake)}"
+        for number, (one, other) in enumerate(zip(real, fake, strict=True)):
+            found = _first(one, other, step, f"{at}[{number}]")
+            if found is not None:
+                return found
+        return None
+    if step.compare == "shape":
+        return _shapes(real, fake, where)
+    if step.compare == "near" and _is_number(real) and _is_number(fake):
+        near = MINUTE * 1000 if max(real, fake) > 10_000 else MINUTE
+        return None if abs(real - fake) <= near else f"{where}: {real!r}, the fake {fake!r}"
+    if _are_near_floats(real, fake):
+        return None
+    same = real == fake and type(real) is type(fake)
+    return None if same else f"{where}: {_short(real)}, the fake {_short(fake)}"
+
+
+def _are_near_floats(real: Any, fake: Any) -> bool:
+    return (
+        _is_number(real)
+        and _is_number(fake)
+        and float in (type(real), type(fake))
+        and abs(real - fake) <= SCORES
+    )
+
+
+def _shapes(real: Any, fake: Any, where: str) -> str | None:
+    if _is_number(real) and _is_number(fake):
+        return None
+    if type(real) is type(fake):
+        return None
+    return f"{where} is {_kind(real)}, the fake's {_kind(fake)}"
+
+
+def _kind(value: Any) -> str:
+    words = {dict: "an object", list: "a list", str: "a text", bool: "a flag", type(None): "null"}
+    return words.get(type(value), "a number")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _without_ids(value: Any) -> Any:
+    """The value with what each side makes up for itself replaced by its kind."""
+    if isinstance(value, str):
+        return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
+    if isinstance(value, list):
+        return [_without_ids(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _without_ids(one) for name, one in value.items()}
+    return value
+
+
+def _sorted(value: Any, width: int = 1) -> Any:
+    if not isinstance(value, list) or len(value) % width:
+        return value
+    groups = [value[at : at + width] for at in range(0, len(value), width)]
+    return sorted(groups, key=repr)
+
+
+def _page(width: int) -> Callable[[Any], Any]:
+    def apply(value: Any) -> Any:
+        is_page = isinstance(value, list) and len(value) == 2
+        return [value[0], _sorted(value[1], width)] if is_page else value
+
+    return apply
+
+
+def _idle(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [
+        [*one[:2], "<idle>", *one[3:]] if isinstance(one, list) and len(one) == 4 else one
+        for one in value
+    ]
+
+
+_RULES: Mapping[str, Callable[[Any], Any]] = {
+    "sorted": _sorted,
+    "pairs": lambda value: _sorted(value, 2),
+    "scan": _page(1),
+    "scan-pairs": _page(2),
+    "idle": _idle,
+}

@@ -1,0 +1,49 @@
+"""Differences that stay, each with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .scenario import Step
+from .sides import Reply
+
+__all__ = ["KNOWN", "OLDER", "Known", "reason_for"]
+
+OLDER = "the server is older than the option IFEQ"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A difference that was looked at, and why it stays."""
+
+    reason: str
+    applies: Callable[[Step, Reply, Reply], bool]
+
+
+_ELSEWHERE = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
+
+
+def _same_but_for_the_script(step: Step, real: Reply, fake: Reply) -> bool:
+    left, right = (_ELSEWHERE.sub("", str(reply)) for reply in (real, fake))
+    return step.subject.startswith("EVAL") and left == right
+
+
+def _newer_word(step: Step, real: Reply, fake: Reply) -> bool:
+    """Whether a server of another age does not know an option word."""
+    return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
+
+
+KNOWN: tuple[Known, ...] = (
+    Known(
+        "newer servers leave the script's hash, and what to do about it, out of error texts",
+        _same_but_for_the_script,
+    ),
+    Known(OLDER, _newer_word),
+)
+
+
+def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
+    """Return why this difference stays, or None when it is not known."""
+    return next((one.reason for one in KNOWN if one.applies(step, real, fake)), None)

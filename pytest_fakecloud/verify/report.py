@@ -1,0 +1,134 @@
+"""What a comparison found, as text, JSON and a page of HTML."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .run import Compared, Result
+
+__all__ = ["as_html", "as_json", "as_text"]
+
+WIDTH = 400
+"""How much of an answer is shown."""
+
+
+def as_text(results: Sequence[Result]) -> str:
+    """A line for each service, then what differs, reply beside reply."""
+    lines = [_head(one) for one in results]
+    for result in results:
+        for each in result.differing:
+            lines += ["", *_told(each)]
+    for result in results:
+        reasons = Counter(each.reason for each in result.explained)
+        lines += [
+            f"{result.target.service}: {count} known to differ: {reason}"
+            for reason, count in reasons.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """Everything that was compared; what differs has ``differs``, and ``reason`` where it is known."""
+    return json.dumps({"services": [_record(one) for one in results]}, indent=2, ensure_ascii=False)
+
+
+def as_html(results: Sequence[Result]) -> str:
+    """A page that stands alone: what differs first, everything that was compared below."""
+    body = "\n".join(_section(one) for one in results)
+    return _PAGE.replace("BODY", body)
+
+
+def _head(result: Result) -> str:
+    count, known = len(result.differing), len(result.explained)
+    same = len(result.compared) - count - known
+    verdict = "the same" if not count else f"{count} DIFFER"
+    return (
+        f"{result.target.service}: {same} of {len(result.compared)} replies agree, {verdict}"
+        + (f", {known} known to differ" if known else "")
+        + f" ({result.scenarios} scenarios, {result.asked} requests)"
+    )
+
+
+def _told(each: Compared) -> Iterator[str]:
+    yield f"[{each.scenario.service}: {each.scenario.title}] {each.step}"
+    yield f"    {each.differs}"
+    yield f"    real  {_cut(str(each.real))}"
+    yield f"    fake  {_cut(str(each.fake))}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _record(result: Result) -> dict[str, Any]:
+    return {
+        "service": result.target.service,
+        "scenarios": result.scenarios,
+        "requests": result.asked,
+        "compared": len(result.compared),
+        "differing": len(result.differing),
+        "steps": [
+            {
+                "scenario": each.scenario.title,
+                "request": str(each.step),
+                "compare": each.step.compare,
+                "real": {"status": each.real.status, "body": each.real.body},
+                "fake": {"status": each.fake.status, "body": each.fake.body},
+                "differs": each.differs,
+                "reason": each.reason,
+            }
+            for each in result.compared
+        ],
+    }
+
+
+def _section(result: Result) -> str:
+    differing = "".join(_row(each) for each in result.differing)
+    known = "".join(_row(each) for each in result.explained)
+    same = "".join(_row(each) for each in result.compared if not each.differs)
+    parts = [f"<h2>{html.escape(_head(result))}</h2>"]
+    if differing:
+        parts.append(_table("Differs", differing, is_open=True))
+    if known:
+        parts.append(_table("Known to differ", known, is_open=False))
+    parts.append(_table("The same", same, is_open=False))
+    return "\n".join(parts)
+
+
+def _table(title: str, rows: str, *, is_open: bool) -> str:
+    return (
+        f"<details{' open' if is_open else ''}><summary>{title}</summary><div class=wide><table>"
+        "<tr><th>scenario<th>request<th>real<th>fake<th>what differs</tr>"
+        f"{rows}</table></div></details>"
+    )
+
+
+def _row(each: Compared) -> str:
+    why = " — ".join(filter(None, (each.differs, each.reason)))
+    cells = (each.scenario.title, str(each.step), str(each.real), str(each.fake), why)
+    inside = "".join(f"<td>{html.escape(_cut(cell))}" for cell in cells)
+    return f"<tr>{inside}</tr>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>pytest-fakecloud verify</title>
+<style>
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 1.5rem auto; max-width: 90rem; padding: 0 1rem; }
+h2 { font-size: 1.1rem; }
+summary { cursor: pointer; padding: .3rem 0; font-weight: 600; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font: 13px/1.4 ui-monospace, monospace; }
+td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; vertical-align: top; }
+td { max-width: 28rem; overflow-wrap: anywhere; }
+</style></head><body>
+<h1>Does the fake behave like yours?</h1>
+BODY
+</body></html>
+"""

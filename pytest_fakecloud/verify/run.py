@@ -1,0 +1,142 @@
+"""One comparison: every scenario on both sides, what differs, and everything taken away again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..kv.table.registry import LOOKUP
+from .catalogue import broker, kv, queue, vector
+from .compare import difference
+from .known import OLDER, reason_for
+from .scenario import Scenario, Step
+from .sides import Reply, Side, Target, facts_of, fake_of
+
+__all__ = ["Compared", "Result", "plan", "verify"]
+
+NOT_OFFERED = "the service does not offer it"
+FOLLOWS = "follows from what differs before it in the scenario"
+_UNDONE = (NOT_OFFERED, OLDER)
+_UNKNOWN = ("unknown command", "unknown subcommand", "not supported", "is not available")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One step, what both sides answered, and what differs (None where nothing does)."""
+
+    scenario: Scenario
+    step: Step
+    real: Reply
+    fake: Reply
+    differs: str | None
+    reason: str | None = None
+    """Why a difference is known to be there."""
+
+
+@dataclass
+class Result:
+    """All that was compared with one service."""
+
+    target: Target
+    scenarios: int = 0
+    asked: int = 0
+    """Requests the real service got, cleaning up included."""
+    compared: list[Compared] = field(default_factory=list)
+
+    @property
+    def differing(self) -> list[Compared]:
+        """The steps whose replies differ without a known reason."""
+        return [one for one in self.compared if one.differs and one.reason is None]
+
+    @property
+    def explained(self) -> list[Compared]:
+        """The steps whose replies differ for a known reason."""
+        return [one for one in self.compared if one.differs and one.reason is not None]
+
+
+def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
+    """The scenarios for a service, in order."""
+    if target.service == "kv":
+        return [_offered(one, target) for one in kv.SCENARIOS]
+    if target.service == "vector":
+        return list(vector.scenarios(dimension))
+    if target.service == "queue":
+        return queue.SCENARIOS
+    return list(broker.scenarios(target.topic or ""))
+
+
+def _offered(scenario: Scenario, target: Target) -> Scenario:
+    """The scenario without what a database port has no words for."""
+    if not target.is_redis:
+        return scenario
+    steps = tuple(step for step in scenario.steps if step.compare != "rest")
+    return Scenario("kv", scenario.title, steps, scenario.cleanup)
+
+
+def verify(target: Target, tell: Callable[[str], None] = lambda text: None) -> Result:
+    """Run every scenario on a service and on a fake made like it.
+
+    All names begin with a random prefix. Each scenario cleans up after itself, even when it is
+    interrupted. ``tell`` gets the title of each scenario as it begins. Raises ``Unreachable`` when a
+    service gives no answer, or is none that the scenarios are made for.
+    """
+    prefix = f"verify_{secrets.token_hex(5)}_"
+    asking = Side(target, prefix)
+    facts = {} if target.is_redis else facts_of(asking)
+    asking.close()
+    result = Result(target)
+    with fake_of(target, facts) as (real_target, fake_target):
+        real, fake = Side(real_target, prefix), Side(fake_target, prefix)
+        try:
+            for scenario in plan(target, facts.get("dimension", 2)):
+                tell(f"{scenario.service}: {scenario.title}")
+                result.scenarios += 1
+                result.compared += _story(scenario, real, fake)
+        finally:
+            result.asked = real.asked
+            real.close()
+            fake.close()
+    return result
+
+
+def _story(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
+    real.begin()
+    fake.begin()
+    found: list[Compared] = []
+    try:
+        for step in scenario.steps:
+            one = _one(scenario, step, real, fake)
+            if (
+                one.differs
+                and one.reason is None
+                and any(before.reason in _UNDONE for before in found)
+            ):
+                # What one side did and the other did not has left them in different states.
+                one = replace(one, reason=FOLLOWS)
+            found.append(one)
+        return found
+    finally:
+        real.clean(scenario)
+        fake.clean(scenario)
+
+
+def _one(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compared:
+    theirs, ours = (
+        Reply(reply.status, reply.kind, side.shown(reply.body))
+        for side in (real, fake)
+        for reply in [side.send(step)]
+    )
+    found = difference(step, theirs, ours)
+    reason = reason_for(step, theirs, ours) if found else None
+    if found and reason is None and _is_not_offered(step, theirs):
+        reason = NOT_OFFERED
+    return Compared(scenario, step, theirs, ours, found, reason)
+
+
+def _is_not_offered(step: Step, reply: Reply) -> bool:
+    """Whether the service has no such command: a server of another age, or without a module."""
+    if step.subject.split()[0].encode() not in LOOKUP:
+        return False
+    text = str(reply.body).lower()
+    return reply.status == 400 and any(word in text for word in _UNKNOWN)

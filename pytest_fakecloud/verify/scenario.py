@@ -1,0 +1,98 @@
+"""What is asked of both sides: scenarios of steps, and how their replies are compared."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["COMPARISONS", "Scenario", "Step", "read_lines"]
+
+COMPARISONS: Mapping[str, str] = {
+    "exact": "value by value",
+    "sorted": "in any order",
+    "pairs": "as pairs in any order",
+    "scan": "the page of a scan, in any order",
+    "scan-pairs": "the page of a scan, as pairs in any order",
+    "near": "numbers within a minute: time passes between two servers",
+    "idle": "idle times by type",
+    "shape": "by type: chance or the clock decides the value",
+    "rest": "value by value, over REST only",
+}
+"""How two replies may be compared, and what that forgives."""
+
+_KEY = re.compile(r"@(\w+)")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request, and what may differ in its reply.
+
+    In ``path``, ``body``, ``json`` and ``headers``, ``{p}`` stands for the prefix of the run and
+    ``{name}`` for what an earlier step kept.
+    """
+
+    method: str
+    path: str
+    json: Any = None
+    body: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    token: str | None = "right"
+    """Whose credentials: ``"right"``, ``"wrong"``, or none at all."""
+    compare: str = "exact"
+    """A word of ``COMPARISONS``."""
+    loose: frozenset[str] = frozenset()
+    """Names of members that are compared by type, wherever they are in the reply."""
+    keep: Mapping[str, str] = field(default_factory=dict)
+    """What later steps need: a name, and the members that lead to it (``"0.messageId"``)."""
+    settle: bool = False
+    """Whether to wait until the service has taken in what was written (a vector index)."""
+
+    @property
+    def subject(self) -> str:
+        """The command, or the method and path, that the step is about."""
+        if isinstance(self.json, list) and self.json and isinstance(self.json[0], str):
+            return self.json[0].upper()
+        return f"{self.method} {self.path.partition('?')[0]}"
+
+    def __str__(self) -> str:
+        if self.path == "/" and isinstance(self.json, list):
+            return shlex.join(str(word) for word in self.json)
+        sent = self.body if self.body is not None else ("" if self.json is None else self.json)
+        settings = "".join(f" {name}: {value}" for name, value in self.headers.items())
+        return " ".join(f"{self.method} {self.path}{settings} {sent}".split())
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A story that begins with nothing and leaves nothing behind."""
+
+    service: str
+    title: str
+    steps: tuple[Step, ...]
+    cleanup: tuple[Step, ...] = ()
+    """What takes away what the steps made; replies are not compared."""
+    keys: tuple[str, ...] = ()
+    """The keys to delete afterwards (key-value only)."""
+
+    def __post_init__(self) -> None:
+        if self.keys:
+            names = [f"{{p}}{key}" for key in self.keys]
+            away = Step("POST", "/", json=["DEL", *names])
+            object.__setattr__(self, "cleanup", (*self.cleanup, away))
+
+
+def read_lines(text: str) -> Iterator[Scenario]:
+    """Read scenarios of command lines: ``## title``, then a command line each."""
+    for block in text.split("## ")[1:]:
+        title, *lines = block.strip().splitlines()
+        keys = dict.fromkeys(_KEY.findall("\n".join(lines)))
+        yield Scenario("kv", title, tuple(map(_step, lines)), keys=tuple(keys))
+
+
+def _step(line: str) -> Step:
+    text, _, comparison = line.partition(" ~")
+    words = [_KEY.sub(r"{p}\1", word) for word in shlex.split(text)]
+    return Step("POST", "/", json=words, compare=comparison or "exact")

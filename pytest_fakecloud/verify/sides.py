@@ -1,0 +1,268 @@
+"""The two that are asked: a service of the user's, and a fake made like it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+
+from ..cloud import Cloud
+from .scenario import Scenario, Step
+
+__all__ = ["Reply", "Side", "Target", "Unreachable", "facts_of", "fake_of"]
+
+SECONDS = 30.0
+"""How long a request may take, and how long an index may take in what was written."""
+PAUSE = 0.25
+"""Seconds between two looks at what an index has still to take in."""
+
+
+class Unreachable(Exception):
+    """A service that gives no answer, or none to go on with; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A service to compare with: its name here, its address, its credentials."""
+
+    service: str
+    url: str
+    token: str = field(repr=False, default="")
+    topic: str | None = None
+    """The broker's topic that may be written to."""
+
+    @property
+    def is_redis(self) -> bool:
+        """Whether the address is a database port, not REST."""
+        return urlsplit(self.url).scheme in ("redis", "rediss", "unix")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one side answered: status, content type and body (JSON where it is)."""
+
+    status: int
+    kind: str
+    body: Any
+
+    def __str__(self) -> str:
+        text = (
+            self.body if isinstance(self.body, str) else json.dumps(self.body, ensure_ascii=False)
+        )
+        return f"{self.status} {text}"
+
+
+class Side:
+    """One of the two: sends steps, and keeps what later steps need."""
+
+    def __init__(self, target: Target, prefix: str) -> None:
+        self.target = target
+        self.asked = 0
+        self._prefix = prefix
+        self._kept: dict[str, str] = {}
+        self._made: list[str] = []
+        self._http = requests.Session()
+        # Proxies and .netrc of the machine are for other addresses than a fake's.
+        self._http.trust_env = urlsplit(target.url).hostname not in (
+            "127.0.0.1",
+            "localhost",
+            "::1",
+        )
+
+    def send(self, step: Step) -> Reply:
+        """Send one step and read its reply. Raises ``Unreachable`` when none comes."""
+        reply = self._exchange(step)
+        for name, path in step.keep.items():
+            found = _member(reply.body, path)
+            if isinstance(found, str):
+                self._kept[name] = found
+        if step.method == "POST" and reply.status < 300:
+            self._made += _made(reply.body)
+        if step.settle and reply.status < 300:
+            self._settle()
+        return reply
+
+    def begin(self) -> None:
+        """Forget what the scenario before kept."""
+        self._kept.clear()
+
+    def clean(self, scenario: Scenario) -> None:
+        """Take away what a scenario left, and every message and schedule that an answer named."""
+        for path in self._made:
+            self._exchange(Step("DELETE", path))
+        self._made.clear()
+        for step in scenario.cleanup:
+            self._exchange(step)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _exchange(self, step: Step) -> Reply:
+        headers = {name: self._filled(value) for name, value in step.headers.items()}
+        body: bytes | None = None
+        if step.json is not None:
+            body = json.dumps(self._filled(step.json)).encode()
+            headers.setdefault("Content-Type", "application/json")
+        elif step.body is not None:
+            body = self._filled(step.body).encode()
+        self._authorize(step, headers)
+        url = self.target.url.rstrip("/") + self._filled(step.path)
+        self.asked += 1
+        try:
+            answer = self._http.request(
+                step.method, url, data=body, headers=headers, timeout=SECONDS, allow_redirects=False
+            )
+        except requests.RequestException as error:
+            raise Unreachable(
+                f"{self.target.service}: no answer from {self.target.url}: {error}"
+            ) from None
+        if answer.status_code == 429:
+            raise Unreachable(
+                f"{self.target.service}: {self.target.url} answered 429: the plan's rate or quota is"
+                " used up. Nothing more is asked; try again later"
+            )
+        return _reply(answer)
+
+    def _authorize(self, step: Step, headers: dict[str, str]) -> None:
+        if step.token is None:
+            return
+        token = self.target.token if step.token == "right" else "wrong-credentials"
+        if self.target.service == "broker":
+            name, _, password = token.partition(":")
+            request = requests.Request("GET", "http://x", auth=(name, password)).prepare()
+            headers["Authorization"] = str(request.headers["Authorization"])
+        else:
+            headers["Authorization"] = f"Bearer {token}"
+
+    def _filled(self, value: Any) -> Any:
+        """A value with the prefix and what was kept in place of their names."""
+        if isinstance(value, str):
+            for name, text in {"p": self._prefix, **self._kept}.items():
+                value = value.replace(f"{{{name}}}", text)
+            return value
+        if isinstance(value, list):
+            return [self._filled(one) for one in value]
+        if isinstance(value, dict):
+            return {self._filled(name): self._filled(one) for name, one in value.items()}
+        return value
+
+    def _settle(self) -> None:
+        until = time.monotonic() + SECONDS
+        while True:
+            info = self._exchange(Step("GET", "/info"))
+            if not _member(info.body, "result.pendingVectorCount"):
+                return
+            if time.monotonic() > until:
+                raise Unreachable(
+                    f"{self.target.url} has still vectors pending after {SECONDS:.0f} s: try again later"
+                )
+            time.sleep(PAUSE)
+
+    def shown(self, value: Any) -> Any:
+        """A value with the prefix and what was kept taken out: as it may be compared and printed."""
+        if isinstance(value, str):
+            for name, text in {**self._kept, "p": self._prefix}.items():
+                value = value.replace(text, f"{{{name}}}")
+            return value
+        if isinstance(value, list):
+            return [self.shown(one) for one in value]
+        if isinstance(value, dict):
+            return {self.shown(name): self.shown(one) for name, one in value.items()}
+        return value
+
+
+def _made(body: Any) -> Iterator[str]:
+    """The paths under which the messages and schedules of an answer are deleted."""
+    for one in body if isinstance(body, list) else [body]:
+        if isinstance(one, dict):
+            for name, folder in (("messageId", "messages"), ("scheduleId", "schedules")):
+                if isinstance(one.get(name), str):
+                    yield f"/v2/{folder}/{quote(one[name], safe='')}"
+
+
+def _reply(answer: requests.Response) -> Reply:
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    text = answer.content.decode("utf-8", "replace")
+    try:
+        return Reply(answer.status_code, kind, json.loads(text))
+    except (ValueError, RecursionError):
+        return Reply(answer.status_code, kind, text)
+
+
+def _member(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        if isinstance(value, list) and name.isdigit() and int(name) < len(value):
+            value = value[int(name)]
+        elif isinstance(value, dict):
+            value = value.get(name)
+        else:
+            return None
+    return value
+
+
+@contextmanager
+def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, Target]]:
+    """Give the real service as REST and a fake made like it, both as targets.
+
+    A Redis (``redis://``) is asked through the fake's own REST face with it as the engine. ``facts``
+    are what ``facts_of`` found.
+    """
+    with Cloud() as cloud:
+        if target.service == "kv":
+            fake = cloud.kv_server(dialect="redis" if target.is_redis else "vendor")
+            real = target
+            if target.is_redis:
+                face = cloud.kv_server(name="real", dialect="redis", engine=target.url)
+                real = Target("kv", face.url, face.token)
+            yield real, Target("kv", fake.url, fake.token)
+        elif target.service == "vector":
+            index = cloud.vector_index(
+                dimension=facts["dimension"], similarity=facts["similarityFunction"]
+            )
+            yield target, Target("vector", index.url, index.token)
+        elif target.service == "queue":
+            queue = cloud.queue(delivery="driven")
+            yield target, Target("queue", queue.url, queue.token)
+        else:
+            broker = cloud.broker(topics=dict(facts))
+            token = f"{broker.username}:{broker.password}"
+            yield target, Target("broker", broker.url, token, target.topic)
+
+
+def facts_of(side: Side) -> Mapping[str, Any]:
+    """Ask what a fake must be made with: an index' dimension and similarity, a broker's topic.
+
+    Raises ``Unreachable`` for a service that does not tell, or lacks what scenarios need.
+    """
+    target = side.target
+    if target.service == "vector":
+        found = _member(_told(side, "/info"), "result")
+        if found.get("indexType", "DENSE") != "DENSE":
+            raise Unreachable(
+                f"{target.url} is an index of {found['indexType']} vectors; scenarios need dense ones"
+            )
+        return dict(found)
+    if target.service == "broker":
+        topics = _told(side, "/topics")
+        if target.topic not in topics:
+            raise Unreachable(
+                f"{target.url} has no topic {target.topic!r}; it has: {', '.join(topics)}"
+            )
+        return {target.topic: topics[target.topic]}
+    return {}
+
+
+def _told(side: Side, path: str) -> dict[str, Any]:
+    reply = side.send(Step("GET", path))
+    if reply.status != 200 or not isinstance(reply.body, dict):
+        raise Unreachable(
+            f"{side.target.url}{path} answered {reply}: check the address and the credentials"
+        )
+    return reply.body

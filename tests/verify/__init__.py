@@ -1,0 +1,1 @@
+"""The comparison with real services, against ones that are at hand and ones that lie."""

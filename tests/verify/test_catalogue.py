@@ -1,0 +1,129 @@
+"""What the catalogue asks: every command and every endpoint, or a reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.http.routing import RouteTable
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.verify.run import plan
+from pytest_fakecloud.verify.scenario import COMPARISONS, Scenario
+from pytest_fakecloud.verify.sides import Target
+
+from .page import against_servers, page
+
+PAGE = Path(__file__).parent.parent.parent / "docs/reference/scenarios.md"
+TARGETS = {
+    "kv": Target("kv", "https://x.test", "t"),
+    "vector": Target("vector", "https://x.test", "t"),
+    "queue": Target("queue", "https://x.test", "t"),
+    "broker": Target("broker", "https://x.test", "u:p", "orders"),
+}
+DATA = {"string", "bitmap", "hash", "list", "set", "sorted-set", "geo", "hyperloglog", "stream"} | {
+    "json", "generic", "scripting"
+}  # fmt: skip
+NOT_ASKED = {
+    "RANDOMKEY": "names keys of others",
+    "MOVE": "needs a second database",
+    "MIGRATE": "needs a second server",
+    "WAIT": "is about replicas",
+    "WAITAOF": "is about persistence",
+    "PFDEBUG": "shows the inside of a server",
+    "PFSELFTEST": "shows the inside of a server",
+    "FUNCTION": "changes what every user of the server has",
+}
+MOST_REQUESTS = {"kv": 1000, "vector": 250, "queue": 150, "broker": 50}
+"""Free plans: 10,000 commands or queries a day, 1,000 messages, 10,000 records."""
+ENDPOINTS_NOT_ASKED = {
+    "kv": {"subscribe": "a stream", "psubscribe": "a stream", "monitor": "shows others' commands"},
+    "vector": {
+        "upsert-data": "needs an embedding model",
+        "query-data": "needs an embedding model",
+        "resumable-query-data": "needs an embedding model",
+        "list-namespaces": "names what others made",
+        "rename-namespace": "of the fake and newer services only",
+        "random": "chance decides",
+    },
+    "broker": {
+        "consumers": "names what others made",
+        "webhook": "writes what a third party sends",
+    },
+}
+
+
+def steps(service: str) -> Iterator[Any]:
+    for scenario in plan(TARGETS[service]):
+        yield from scenario.steps
+
+
+def test_every_data_command_is_asked() -> None:
+    asked = {step.subject.split()[0] for step in steps("kv") if step.path == "/"}
+    offered = {spec.name.split()[0] for spec in COMMANDS.values() if spec.group in DATA}
+    assert offered - asked == set(NOT_ASKED)
+
+
+@pytest.mark.parametrize("service", ["kv", "vector", "broker"])
+def test_every_endpoint_is_asked(service: str) -> None:
+    table, found = _table(service), set()
+    for step in steps(service):
+        path = step.path.partition("?")[0].replace("{", "").replace("}", "")
+        match = table.find(step.method, path)
+        if match is not None:
+            found.add(match[0].name)
+    names = {route.name for route in table.routes}
+    assert names - found == set(ENDPOINTS_NOT_ASKED[service])
+
+
+def _table(service: str) -> RouteTable:
+    with Cloud() as cloud:
+        fixture = {"kv": "kv_server", "vector": "vector_index"}.get(service, service)
+        handle: Any = cloud.start(fixture, {"dimension": 2} if service == "vector" else {})
+        table: RouteTable = handle._app.table
+        return table
+
+
+@pytest.mark.parametrize("service", TARGETS)
+def test_a_free_plan_is_enough(service: str) -> None:
+    scenarios = plan(TARGETS[service])
+    asked = sum(len(one.steps) + len(one.cleanup) for one in scenarios)
+    assert 20 < asked < MOST_REQUESTS[service]
+
+
+@pytest.mark.parametrize("service", TARGETS)
+def test_everything_has_the_prefix_of_the_run(service: str) -> None:
+    """What is written is recognised, and taken away, by its name alone."""
+    for scenario in plan(TARGETS[service]):
+        for step in scenario.steps:
+            assert step.compare in COMPARISONS
+            if service == "queue" and step.path.startswith("/v2/publish/"):
+                # "soon" is one that is refused: nothing is published without a delay.
+                assert step.headers["Upstash-Delay"] in ("1h", "soon"), step
+        _check_names(service, scenario)
+
+
+def _check_names(service: str, scenario: Scenario) -> None:
+    writes = {"SET", "MSET", "HSET", "RPUSH", "LPUSH", "SADD", "ZADD", "XADD", "JSON.SET", "PFADD"}
+    for step in scenario.steps:
+        if service == "kv" and step.path == "/" and step.subject in writes and len(step.json) > 2:
+            assert "{p}" in step.json[1], step
+        if service == "vector" and step.method != "GET" and step.path.count("/") == 2:
+            assert "{p}" in step.path, step
+
+
+@pytest.mark.slow
+def test_the_page_is_true() -> None:
+    found = against_servers()
+    text = PAGE.read_text(encoding="utf-8")
+    shown = {
+        line.split(" | ")[0][2:]
+        for line in text.splitlines()
+        if line.startswith(("| Redis ", "| Valkey "))
+    }
+    if set(found) != shown:
+        pytest.skip(f"the page was made with {', '.join(sorted(shown))}")
+    assert page(found) == text, "python -m tests.verify.page docs/reference/scenarios.md"

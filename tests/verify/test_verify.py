@@ -1,0 +1,241 @@
+"""Comparisons with served fakes, with fakes that lie, and with real servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.cli import main
+from pytest_fakecloud.verify import command
+from pytest_fakecloud.verify.report import as_html, as_json, as_text
+from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, verify
+from pytest_fakecloud.verify.sides import Target, Unreachable
+from tests.kv.comparison.servers import RealServer, available
+
+SERVERS = [pytest.param(name, binary, id=name) for name, binary in available()]
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(delivery="driven") as cloud:
+        yield cloud
+
+
+def kv_of(cloud: Cloud) -> tuple[Any, Target]:
+    real = cloud.kv_server()
+    return real, Target("kv", real.url, real.token)
+
+
+def vector_of(cloud: Cloud) -> tuple[Any, Target]:
+    real = cloud.vector_index(dimension=5, similarity="EUCLIDEAN")
+    return real, Target("vector", real.url, real.token)
+
+
+def queue_of(cloud: Cloud) -> tuple[Any, Target]:
+    real = cloud.queue()
+    return real, Target("queue", real.url, real.token)
+
+
+def broker_of(cloud: Cloud) -> tuple[Any, Target]:
+    real = cloud.broker(topics={"orders": 3})
+    return real, Target("broker", real.url, f"{real.username}:{real.password}", "orders")
+
+
+EACH = pytest.mark.parametrize("made", [kv_of, vector_of, queue_of, broker_of])
+
+
+@EACH
+def test_a_served_fake_is_the_same(cloud: Cloud, made: Any) -> None:
+    _, target = made(cloud)
+    titles: list[str] = []
+    result = verify(target, titles.append)
+    assert [str(one.step) for one in result.differing] == []
+    assert result.explained == []
+    assert len(titles) == result.scenarios > 3
+    assert len(result.compared) > 20
+    assert result.asked > len(result.compared)
+
+
+def test_nothing_is_left_behind(cloud: Cloud) -> None:
+    kv, target = kv_of(cloud)
+    kv.execute("SET", "of the user", "1")
+    verify(target)
+    assert kv.keys() == ["of the user"]
+    index, target = vector_of(cloud)
+    verify(target)
+    assert index.namespaces() == [""]
+    queue, target = queue_of(cloud)
+    verify(target)
+    assert [*queue.pending(), *queue.schedules()] == []
+    for path in ("/v2/queues", "/v2/topics"):
+        assert requests.get(queue.url + path, headers=queue.headers, timeout=5).json() == []
+
+
+def test_nothing_is_left_behind_by_what_is_interrupted(cloud: Cloud) -> None:
+    kv, target = kv_of(cloud)
+    kv.faults.drop(command="INCRBYFLOAT")
+    with pytest.raises(Unreachable, match="no answer from"):
+        verify(target)
+    assert kv.keys() == []
+
+
+PLANTED = [
+    (kv_of, {"command": "SCARD"}, 200, {"result": 99}, "result: 99, the fake 4"),
+    (kv_of, {"command": "HGETALL"}, 200, {"result": ["a", "9", "b", "2"]}, "the fake"),
+    (kv_of, {"command": "LINSERT"}, 400, {"error": "ERR no"}, "status 400, the fake 200"),
+    (kv_of, {"command": "JSON.TYPE"}, 200, {"result": []}, "has 0 members, the fake's 5"),
+    (kv_of, {"command": "TTL"}, 200, {"result": 5000}, "result: 5000, the fake 100"),
+    (kv_of, {"command": "TIME"}, 200, {"result": "now"}, "is a text, the fake's a list"),
+    (vector_of, {"route": "query"}, 200, {"result": []}, "has 0 members"),
+    (vector_of, {"route": "delete"}, 404, {"error": "x"}, "status 404"),
+    (
+        queue_of,
+        {"route": "get_queue"},
+        200,
+        {"name": "x"},
+        "name: 'x', the fake",
+    ),
+    (queue_of, {"route": "get_dead_letter"}, 404, {"error": "other words"}, "other words"),
+    (broker_of, {"route": "produce"}, 200, {"topic": "orders"}, "the fake"),
+]
+
+
+@pytest.mark.parametrize(("made", "where", "status", "body", "words"), PLANTED)
+def test_a_planted_difference_is_found(
+    cloud: Cloud, made: Any, where: dict[str, str], status: int, body: Any, words: str
+) -> None:
+    real, target = made(cloud)
+    real.faults.answer(status, body, **where)
+    result = verify(target)
+    assert any(words in str(one.differs) for one in result.differing), [
+        one.differs for one in result.differing
+    ]
+    text = as_text([result])
+    assert f"{len(result.differing)} DIFFER" in text
+    assert words in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "binary"), SERVERS)
+def test_real_servers(name: str, binary: str) -> None:
+    server = RealServer(name, binary)
+    try:
+        server.call([b"SET", b"of the user", b"1"])
+        result = verify(Target("kv", f"unix://{server._folder.name}/s"))
+        assert server.call([b"KEYS", b"*"]) == [b"of the user"]
+    finally:
+        server.close()
+    assert [(str(one.step), one.differs) for one in result.differing] == []
+    reasons = {one.reason for one in result.explained}
+    assert NOT_OFFERED in reasons
+    data = {"string", "bitmap", "list", "set", "sorted set", "geo", "hyperloglog", "stream", "keys"}
+    of_data = [one for one in result.explained if one.scenario.title.partition(":")[0] in data]
+    assert len(of_data) < 20, reasons
+    assert FOLLOWS in reasons or name == "valkey"
+
+
+def test_wrong_credentials_and_addresses(cloud: Cloud) -> None:
+    index, _ = vector_of(cloud)
+    with pytest.raises(Unreachable, match="check the address and the credentials"):
+        verify(Target("vector", index.url, "wrong"))
+    broker, target = broker_of(cloud)
+    with pytest.raises(Unreachable, match="has no topic 'none'; it has: orders"):
+        verify(Target("broker", broker.url, target.token, "none"))
+    sparse = cloud.vector_index(name="sparse", kind="sparse")
+    with pytest.raises(Unreachable, match="scenarios need dense ones"):
+        verify(Target("vector", sparse.url, sparse.token))
+
+
+def test_a_used_up_quota_ends_it(cloud: Cloud) -> None:
+    kv, target = kv_of(cloud)
+    kv.faults.answer(429, times=1, command="ZADD")
+    with pytest.raises(Unreachable, match=r"rate or quota is used up. Nothing more is asked"):
+        verify(target)
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Compare a little: what is compared is not what these tests are about."""
+        from pytest_fakecloud.verify import run
+
+        whole = run.plan
+        monkeypatch.setattr(run, "plan", lambda target, dimension=2: whole(target, dimension)[:2])
+
+    def test_text_json_and_page(
+        self, cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        kv, target = kv_of(cloud)
+        kv.faults.answer(200, {"result": "<b>planted</b>"}, command="GETDEL")
+        record, page = tmp_path / "found.json", tmp_path / "found.html"
+        line = ["verify", "--kv", target.url, "--token", target.token, "--yes"]
+        assert main([*line, "--json", str(record), "--html", str(page)]) == command.EXIT_DIFFERS
+        out, err = capsys.readouterr()
+        assert "kv: " in out
+        assert "2 DIFFER" in out
+        assert "GETDEL {p}b" in out.replace("'", "")
+        assert "sets, reads and deletes keys" in err
+        (found,) = json.loads(record.read_text())["services"]
+        assert found["differing"] == 2
+        assert [one["differs"] for one in found["steps"]].count(None) == found["compared"] - 2
+        text = page.read_text()
+        assert "&lt;b&gt;planted" in text
+        assert "<b>planted" not in text
+        for told in (out, err, record.read_text(), text):
+            assert target.token not in told
+
+    def test_the_same_is_exit_0(self, cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+        _, target = kv_of(cloud)
+        line = ["verify", "--kv", target.url, "--kv-token", target.token, "--yes", "--quiet"]
+        assert main([*line, "--json", "-"]) == 0
+        assert json.loads(capsys.readouterr().out)["services"][0]["differing"] == 0
+
+    def test_nothing_is_sent_unasked(
+        self, cloud: Cloud, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        _, target = kv_of(cloud)
+        line = ["verify", "--kv", target.url, "--token", target.token]
+        assert main([*line, "--dry-run"]) == 0
+        assert main(line) == command.EXIT_USAGE
+        assert "nothing was sent: say yes, or give --yes" in capsys.readouterr().err
+        assert len(cloud.journal.calls()) == 0
+
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ([], "nothing to compare with: give at least one of --kv URL"),
+            (["--kv", "ftp://x", "--token", "t"], "give an address with http, https, redis"),
+            (["--queue", "redis://x", "--token", "t"], "give an address with http, https"),
+            (["--queue", "http://x"], "--queue needs credentials: --queue-token TOKEN"),
+            (["--broker", "http://x", "--token", "u:p"], "--broker needs --broker-topic"),
+            (
+                ["--kv", "http://x", "--queue", "http://x", "--token", "t"],
+                "needs credentials: --kv-token",
+            ),
+        ],
+    )
+    def test_wrong_options(
+        self, line: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["verify", *line, "--yes"]) == command.EXIT_USAGE
+        assert words in capsys.readouterr().err
+
+    def test_nobody_answers(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with Cloud() as gone:
+            target = kv_of(gone)[1]
+        line = ["verify", "--kv", target.url, "--token", target.token, "--yes"]
+        assert main(line) == command.EXIT_UNREACHABLE
+        assert "no answer from" in capsys.readouterr().err
+
+
+def test_an_empty_comparison_can_be_shown() -> None:
+    nothing = Result(Target("kv", "http://x", "t"))
+    assert "0 of 0 replies agree" in as_text([nothing])
+    assert json.loads(as_json([nothing]))["services"][0]["steps"] == []
+    assert "<h2>" in as_html([nothing])
