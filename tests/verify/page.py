@@ -25,8 +25,9 @@ TARGETS = {
 }
 _HEAD = """# What is compared
 
-This page is generated: `python -m tests.verify.page docs/reference/scenarios.md`. What
-`pytest-fakecloud verify` sends to a real service and to a fake made like it; {doc}`../guides/verify` says how.
+This page is generated: `python -m tests.verify.page docs/reference/scenarios.md`. It lists what
+`pytest-fakecloud verify` sends to a real service and to a fake made like it; how to use it is told in
+{doc}`../guides/verify`.
 
 ## Against servers that run on the machine of the tests
 
