@@ -8,12 +8,15 @@ A recipe is a section (``##``) with at least one test. Its blocks say by their f
 - no such line: a file of tests. An ``ini`` block is ``pytest.ini``.
 
 ``Options: `…` `` in front of a block are options for pytest; ``-p name`` lets that plugin in.
+``Needs: …`` tells of something that no test can bring: the recipe is read and not run.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ from .harness import QUIET
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _PART = re.compile(r"^Options: `([^`\n]*)`$|^```(\w+)\n(.*?)^```$", re.M | re.S)
+_NEEDS = re.compile(r"^Needs: (.+)\.$", re.M)
 _NAME = re.compile(r"# (\w+\.\w+)(, with the bug)?\n")
 
 
@@ -40,6 +44,7 @@ class Recipe:
 
     page: str
     title: str
+    needs: str = ""
     options: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     tests: list[str] = field(default_factory=list)
@@ -53,6 +58,19 @@ class Recipe:
         """How many blocks of Python it is made of."""
         files = sum(name != "pytest.ini" for name in self.files)
         return files + len(self.tests) + len(self.bugs)
+
+    def missing(self) -> list[str]:
+        """The modules its blocks import that are not installed."""
+        files = [text for name, text in self.files.items() if name.endswith(".py")]
+        texts = [*files, *self.tests, *(bug.text for bug in self.bugs)]
+        nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+        names = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+        names |= {
+            alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+        }
+        own = {name.removesuffix(".py") for name in self.files}
+        roots = {name.partition(".")[0] for name in names} - own
+        return sorted(root for root in roots if find_spec(root) is None)
 
     def run(self, pytester: pytest.Pytester) -> None:
         """Run the tests, which pass, and once more with each bug, which they find."""
@@ -85,7 +103,8 @@ def recipes(page: Path) -> list[Recipe]:
     """The sections of a page that hold a test."""
     found = []
     for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
-        recipe = Recipe(page.stem, section.partition("\n")[0])
+        needs = _NEEDS.search(section)
+        recipe = Recipe(page.stem, section.partition("\n")[0], needs[1] if needs else "")
         for options, kind, text in _PART.findall(section):
             _add(recipe, options, kind, text)
         assert all(bug.says for bug in recipe.bugs), f"{recipe}: what does the failing test say?"

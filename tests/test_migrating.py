@@ -1,0 +1,39 @@
+"""What the pages of migrating show after a change passes, and before it where its library is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from .pages import DOCS, Recipe, recipes
+
+PAGES = sorted((DOCS / "migrating").glob("*.md"))
+RECIPES = [recipe for page in PAGES for recipe in recipes(page)]
+MAY_BE_MISSING = {"boto3", "fakeredis", "moto"}
+"""What only a test of the time before uses, and no extra of ours brings."""
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+def test_recipe(recipe: Recipe, pytester: pytest.Pytester) -> None:
+    if recipe.needs:
+        pytest.skip(f"it needs {recipe.needs}")
+    missing = recipe.missing()
+    assert recipe.title == "Before" or not missing
+    assert set(missing) <= MAY_BE_MISSING
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    recipe.run(pytester)
+
+
+def test_every_page_shows_before_and_after() -> None:
+    for page in PAGES:
+        if page.stem != "index":
+            titles = [recipe.title for recipe in recipes(page)]
+            assert titles[:2] == ["Before", "After"]
+            assert not [recipe for recipe in recipes(page) if recipe.needs][1:]
+            assert "\n|---|---|\n" in page.read_text(encoding="utf-8")
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = (DOCS / "migrating" / "index.md").read_text(encoding="utf-8")
+    contents = index.split("```{toctree}", 1)[1].split("```", 1)[0].split()
+    assert {page.stem for page in PAGES} - {"index"} <= set(contents)
