@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .core.errors import check_function
@@ -223,6 +224,21 @@ class AnyCloud(ABC):
         """
 
     # -- running code ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def autojump(self) -> AbstractContextManager[None]:
+        """A block in which sleeping moves the clock instead of taking real time.
+
+        In it the process's time follows the clock (extra ``time``), and ``time.sleep``,
+        ``asyncio.sleep`` and ``trio.sleep`` (so anyio's too) advance both, and with them
+        ``time.monotonic()``, ``time.perf_counter()`` and the timeouts of event loops. Several that
+        sleep at once share the time: it goes to the nearest end. Sleeps of test runners, of servers'
+        own loops and inside the standard library stay real, and so do waits for an answer. After it
+        all is as it was, and the clock goes on from where it is.
+
+        Raises ``ContractError`` without time-machine, inside another cloud's, and of a stand-alone
+        server, which is another process.
+        """
 
     @abstractmethod
     def every_failure(

@@ -6,7 +6,8 @@ import errno
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -28,6 +29,7 @@ from .transport.patches import changes
 
 if TYPE_CHECKING:
     from .failures import FailureOptions, Failures
+    from .process_time import ProcessTimeMode
     from .standalone.remote import RemoteCloud
     from .transport.intercept import Interception
     from .transport.tls import Authority
@@ -51,7 +53,8 @@ class Cloud(AnyCloud):
     when none is given); ``now`` and ``clock`` set up the clock; ``process_time=True`` makes
     ``time.time()`` and ``datetime.now()`` of this process follow it, and freezes it: both stand until
     the clock is told to move (decided here; ``clock="running"`` and ``resume()`` are refused then,
-    since a clock cannot follow the time that follows it). ``delivery`` says who delivers
+    since a clock cannot follow the time that follows it); ``process_time="autojump"`` also moves both
+    whenever this process sleeps (see ``autojump``). ``delivery`` says who delivers
     the queues' messages: ``"background"`` or ``"driven"``. ``transport="inprocess"`` lets requests of
     this process skip the socket; ``tls=True`` serves HTTPS with an authority made for the run (in
     ``authority``); ``share_tls_context=False`` leaves the cost of clients as it is. A with-block;
@@ -65,7 +68,7 @@ class Cloud(AnyCloud):
         seed: int | str | None = None,
         now: Instant | None = None,
         clock: Mode | None = None,
-        process_time: bool = False,
+        process_time: ProcessTimeMode = False,
         *,
         delivery: Delivery = "background",
         transport: Transport = "socket",
@@ -80,9 +83,13 @@ class Cloud(AnyCloud):
             raise ContractError(
                 f"delivery={shown(delivery)} is unknown: give 'background' or 'driven'"
             )
-        _check_switches(process_time=process_time, tls=tls, share_tls_context=share_tls_context)
-        if process_time and clock == "running":
-            raise ContractError(f"clock='running' is refused: {STANDS}")
+        _check_switches(tls=tls, share_tls_context=share_tls_context)
+        if process_time is not False:
+            from .process_time import check_process_time
+
+            check_process_time(process_time)
+            if clock == "running":
+                raise ContractError(f"clock='running' is refused: {STANDS}")
         super().__init__()
         self._seed = secrets.randbits(32) if seed is None else seed
         self._clock = Clock(now, clock)
@@ -112,13 +119,24 @@ class Cloud(AnyCloud):
             if process_time:
                 from .process_time import ProcessTime
 
-                steering = ProcessTime(self._clock)
+                steering = ProcessTime(self._clock, process_time)
                 steering.start()
                 self._exits.append(steering.stop)
         except BaseException:
             # A cloud that never was must not keep what it changed in the process.
             self._give_back()
             raise
+
+    @contextmanager
+    def autojump(self) -> Iterator[None]:
+        from .process_time import AUTOJUMP, ProcessTime
+
+        steering = ProcessTime(self._clock, AUTOJUMP)
+        steering.start()
+        try:
+            yield
+        finally:
+            steering.stop()
 
     def _give_back(self) -> None:
         exits, self._exits = self._exits, []

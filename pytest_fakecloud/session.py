@@ -35,14 +35,14 @@ __all__ = [
 
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
-SERVERS_OWN_SETTINGS = ("process_time", "tls")
+SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
 BECAUSE_OF_SESSION = (
     "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in the "
     "session fixture fakecloud_session_settings"
 )
 BECAUSE_OF_SERVER = (
     "the fakes are a stand-alone server's (--fakecloud-url), another process: start it with --tls, "
-    "and run tests of process time with fakes of their own"
+    "and run tests of process time or of another transport with fakes of their own"
 )
 BECAUSE_OF_WORKERS = (
     "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
@@ -50,6 +50,10 @@ BECAUSE_OF_WORKERS = (
     "fakes of the tests' own process, or give each worker a server (config.option.fakecloud_url)"
 )
 SETTINGS = "fakecloud_settings"
+BECAUSE_OF_INI = (
+    "process_time is refused beside fakecloud_clock = running: a clock cannot follow the time that "
+    "follows it. Leave that line out, which is how clocks are anyway, or give clock='frozen' with it"
+)
 CHOICES = {
     "fakecloud_clock": ("running", "frozen"),
     "fakecloud_scope": ("function", "session"),
@@ -77,6 +81,18 @@ def check_settings(config: pytest.Config) -> None:
         value = config.getini(name)
         if value not in known:
             raise pytest.UsageError(f"{name} = {value} is unknown: give {' or '.join(known)}")
+    if config.getini("fakecloud_early") and _says(config, "fakecloud_scope", "function"):
+        raise pytest.UsageError(
+            "fakecloud_early and fakecloud_scope = function contradict each other: what starts before "
+            "the first test lives as long as the run. Leave out one of them"
+        )
+    if config.getoption("--fakecloud-url", None) and (
+        config.getini("fakecloud_transport") == "inprocess"
+    ):
+        raise pytest.UsageError(
+            "fakecloud_transport = inprocess and --fakecloud-url contradict each other: the fakes are "
+            "another process's. Add -o fakecloud_transport=socket"
+        )
     for name in SWITCHES:
         try:
             config.getini(name)
@@ -99,6 +115,13 @@ def check_settings(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{option}={folder} can be no folder: {error}") from None
         if not place.is_dir():
             raise pytest.UsageError(f"{option}={folder} can be no folder: {place} is a file")
+
+
+def _says(config: pytest.Config, name: str, value: str) -> bool:
+    """Whether an ini file or ``-o`` says that itself, and it is not only the default."""
+    overridden = config.getoption("override_ini", None) or ()
+    given = name in config.inicfg or any(one.startswith(f"{name}=") for one in overridden)
+    return given and config.getini(name) == value
 
 
 def _nearest(place: Path) -> Path:
@@ -248,7 +271,17 @@ class Run:
         for layer in layers:
             for name, value in layer.items():
                 _merge(settings, name, value)
+        if settings.get("process_time"):
+            self._check_process_time(settings)
         return settings
+
+    def _check_process_time(self, settings: Mapping[str, Any]) -> None:
+        from .core.clock import STANDS
+
+        if settings["clock"] == "running":
+            raise misuse(f"clock='running' is refused: {STANDS}")
+        if settings["clock"] is None and _says(self.config, "fakecloud_clock", "running"):
+            raise misuse(BECAUSE_OF_INI)
 
     # -- the test's cloud ------------------------------------------------------------------------
 
@@ -385,7 +418,8 @@ class Run:
             if self._known is not None:
                 self._long._keep_only(self._known)
             self._known = None
-            self._long.begin()
+            # A server's clock begins as the server was started, unless the suite says otherwise.
+            self._long.begin(clock=self._defaults["clock"] if self._url is not None else None)
             self._long.reseed(self._seed)
 
     def _listen(self, cloud: AnyCloud | None) -> None:

@@ -135,6 +135,10 @@ class Broker(Handle):
             raise ContractError(f"username={username!r}: HTTP Basic allows no colon in it")
         _credential("password", password, optional=True)
         choice("isolation", isolation, "prefix", "none")
+        if engine is None and isolation != "prefix":
+            raise ContractError(
+                f"isolation={isolation!r} is a share of a real cluster: give engine= too"
+            )
         if isinstance(limits, str):
             limits = BrokerLimits.preset(limits)
         if topics is not None and not isinstance(topics, Mapping):

@@ -30,7 +30,7 @@ from .timers import LANES, Begin, Fired, Lane, Timer
 if TYPE_CHECKING:
     from .aio import AioClock
 
-__all__ = ["Clock", "Fired", "Lane", "Mode", "Signal", "Timer"]
+__all__ = ["Clock", "Fired", "Lane", "Mode", "Occupied", "Signal", "Timer"]
 
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
@@ -41,6 +41,11 @@ STANDS = (
 _COMPACT = 64  # timers of a lane below which cancelled ones are left alone
 _STANDS = 0.02  # real seconds after which an unmoved clock is seen to stand
 _PATIENCE = 10.0  # real seconds one who moves time waits for another to finish
+_COURTESY = 0.01  # and one who only sleeps, who can do without
+
+
+class Occupied(Exception):
+    """Another one moves this clock, or delivers by it, and does not end by itself."""
 
 
 class Signal:
@@ -203,16 +208,26 @@ class Clock:
                 self._frozen_us = self.now_us()
         self._moved()
 
-    def anchor(self) -> None:
-        """Stop the clock where it is for good, and make this what ``rewind()`` returns to.
+    def anchor(self) -> Callable[[], None]:
+        """Stop the clock where it is, and make this what ``rewind()`` returns to; return what ends it.
 
-        For a clock that the process's time follows, which then is nothing to run with: from now on it
-        moves when it is told, and refuses to run.
+        For a clock that the process's time follows, which then is nothing to run with: until the end
+        it moves when it is told, and refuses to run. After it a clock that ran runs on from where it
+        is.
         """
+        before = self.mode, self._anchored, self._start_us, self._starts_frozen
         self.freeze()
         with self._lock:
             self._start_us, self._starts_frozen = self.now_us(), True
             self._anchored = True
+
+        def weigh() -> None:
+            with self._lock:
+                mode, self._anchored, self._start_us, self._starts_frozen = before
+            if mode == "running":
+                self.resume()
+
+        return weigh
 
     def resume(self) -> None:
         """Let the clock run on from where it is.
@@ -240,6 +255,22 @@ class Clock:
         Raises ``ContractError`` for an instant in the past of this clock.
         """
         return self._run(self.until(instant))
+
+    def spend_until(self, instant_us: int) -> None:
+        """Let time pass without making what falls due on the way happen; that comes at its next chance.
+
+        For work within an advance, or within a delivery in the background, that takes time itself. A
+        clock that runs stays as it is.
+        """
+        _check_instant("instant_us", instant_us)
+        self._check_free()
+        self._within_reach(instant_us)
+        with self._lock:
+            if self._held_us is not None:
+                self._held_us = max(self._held_us, instant_us)
+            elif self._frozen_us is not None:
+                self._frozen_us = max(self._frozen_us, instant_us)
+        self._moved()
 
     def after(self, duration: Duration) -> Callable[[], int]:
         """The target of an advance: the instant that far from the moment it begins."""
@@ -468,17 +499,18 @@ class Clock:
     # -- driving ---------------------------------------------------------------------------------
 
     def steps(
-        self, target: Callable[[], int], lanes: Iterable[Lane] = LANES
+        self, target: Callable[[], int], lanes: Iterable[Lane] = LANES, *, yielding: bool = False
     ) -> Generator[Timer, None, None]:
         """The timers due on the way to an instant, one by one, time held at each one's due time.
 
         The driving loop itself: whoever iterates fires each timer before asking for the next, so a
         synchronous and an awaitable driver share the rules. Raises ``ContractError`` when another
-        advance is under way, and for an instant yet to come where time cannot be moved.
+        advance is under way (``yielding``: ``Occupied``, which does that advance no harm), and for an
+        instant yet to come where time cannot be moved.
         """
         check_function(target, "without arguments")
         lanes = _known(lanes)
-        with self._drive():
+        with self._drive(yielding):
             with self._lock:
                 now = self.now_us()
             target_us = self._within_reach(target())
@@ -494,7 +526,7 @@ class Clock:
                     if self._breach is not None:
                         break
                 else:
-                    if moved:
+                    if moved and target_us > self._held_us:
                         self._hold(target_us)
             finally:
                 self._release()
@@ -513,7 +545,7 @@ class Clock:
         return fired
 
     @contextmanager
-    def _drive(self) -> Iterator[None]:
+    def _drive(self, yielding: bool = False) -> Iterator[None]:
         me = threading.get_ident()
         with self._lock:
             delivering = _delivering.get() in self._carrying
@@ -521,10 +553,15 @@ class Clock:
             if not delivering and (in_background or self._carrying):
                 self._wanted += 1
                 try:
-                    self._wait_until(lambda: self._driver is None and not self._carrying)
+                    self._wait_until(
+                        lambda: self._driver is None and not self._carrying,
+                        _COURTESY if yielding else _PATIENCE,
+                    )
                 finally:
                     self._wanted -= 1
                     self._wake_idle()
+            if yielding and (self._driver is not None or delivering or self._carrying):
+                raise Occupied
             if self._driver is not None or delivering:
                 self._breach = ContractError(
                     "the clock is already being advanced: an advance cannot be called from inside "
@@ -547,10 +584,10 @@ class Clock:
             with self._lock:
                 self._go_idle()
 
-    def _wait_until(self, free: Callable[[], bool]) -> bool:
+    def _wait_until(self, free: Callable[[], bool], patience_s: float = _PATIENCE) -> bool:
         if self._idle is None:
             self._idle = threading.Condition(self._lock)
-        return self._idle.wait_for(free, _PATIENCE)
+        return self._idle.wait_for(free, patience_s)
 
     def _wake_idle(self) -> None:
         if self._idle is not None:

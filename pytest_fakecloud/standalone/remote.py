@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import parse_qs, urlsplit
 
@@ -500,6 +500,13 @@ class RemoteCloud(AnyCloud):
             _, handle = self._own.popitem()
             self._started.remove(handle)
             handle.close()
+
+    def autojump(self) -> AbstractContextManager[None]:
+        """Raise ``ContractError``: the sleeps are this process's, and the clock is another's."""
+        raise ContractError(
+            "autojump does not work over a stand-alone server, whose clock is another process's. Use "
+            "fakes in the test's own process for it"
+        )
 
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]

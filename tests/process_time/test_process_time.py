@@ -180,10 +180,15 @@ def test_the_marker_refuses_the_contradiction_too(run: Run, pytester: pytest.Pyt
     """
     result = run(source)
     result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines(["*ContractError: clock='running' is refused: *"])
-    # What is only the default contradicts nothing.
+    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is refused: *"])
+    # An ini file that says so is a word too, unless a nearer one takes it back.
     pytester.makeini("[pytest]\nfakecloud_clock = running")
-    run(source).assert_outcomes(errors=1, passed=1)
+    result = run(source)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*process_time is refused beside fakecloud_clock = running*"])
+    run(source.replace("process_time=True)", "process_time=True, clock='frozen')")).assert_outcomes(
+        errors=1, passed=1
+    )
 
 
 @pytest.mark.parametrize("now", ["9999-12-31T23:59:59.999999Z", "1970-01-01T00:00:00Z"])

@@ -1,0 +1,84 @@
+"""Process time that follows a cloud's clock (extra ``time``), and sleeps that move it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from ..core.clock import Clock
+from ..core.errors import ContractError, shown
+from .wall import Wall
+
+__all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode", "check_process_time"]
+
+ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
+"""Whether the process's time follows the clock; with ``"autojump"``, sleeps move the clock."""
+AUTOJUMP: Literal["autojump"] = "autojump"
+_lock = threading.Lock()
+_sleeping: list[ProcessTime] = []
+"""Who has the sleeps of this process: one at most."""
+
+
+def check_process_time(value: object) -> None:
+    """Raise ``ContractError`` for what is no mode of process time."""
+    if not isinstance(value, bool) and value != AUTOJUMP:
+        raise ContractError(
+            f"process_time={shown(value)} is unknown: give True, False or 'autojump'"
+        )
+
+
+class ProcessTime:
+    """What makes ``time.time()`` and ``datetime.now()`` of this process follow a clock.
+
+    Between ``start()`` and ``stop()`` the clock is frozen, since a process time that follows a clock
+    that follows process time has no anchor; both move when the clock is told to. With ``autojump``
+    they also move when the process sleeps (see ``sleepers``). Raises ``ContractError`` without
+    time-machine, and where the sleeps of this process move another cloud's clock already.
+    """
+
+    def __init__(self, clock: Clock, mode: ProcessTimeMode = True) -> None:
+        self._clock = clock
+        self._autojump = mode == AUTOJUMP
+        self._ends: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Begin to steer process time."""
+        try:
+            if self._autojump:
+                self._claim()
+            wall = Wall(self._clock)
+            self._ends.append(self._clock.anchor())
+            wall.start()
+            self._ends.append(wall.stop)
+            if self._autojump:
+                from .patches import Patches
+                from .sleepers import Sleepers
+
+                sleepers = Sleepers(self._clock)
+                self._ends.append(sleepers.stop)
+                patches = Patches(sleepers)
+                patches.start()
+                self._ends.append(patches.stop)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _claim(self) -> None:
+        with _lock:
+            if _sleeping:
+                raise ContractError(
+                    "the sleeps of this process move the clock of another cloud already, and they "
+                    "can move only one: end that one's autojump first"
+                )
+            _sleeping.append(self)
+
+    def stop(self) -> None:
+        """Give process time back; a clock that ran before runs on from where it is."""
+        try:
+            while self._ends:
+                self._ends.pop()()
+        finally:
+            with _lock:
+                if self in _sleeping:
+                    _sleeping.remove(self)

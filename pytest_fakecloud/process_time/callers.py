@@ -1,0 +1,43 @@
+"""Who reads or sleeps: code under test, or what carries it."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+__all__ = ["INFRASTRUCTURE", "is_infrastructure", "is_infrastructure_module", "sleeps_really"]
+
+INFRASTRUCTURE = frozenset(
+    {
+        "IPython", "_pydevd_bundle", "_pytest", "coverage", "debugpy", "execnet", "freezegun",
+        "hypercorn", "hypothesis", "playwright", "pluggy", "pydevd", "pytest", "pytest_asyncio",
+        "pytest_benchmark", "pytest_fakecloud", "pytest_httpserver", "pytest_timeout", "pytest_trio",
+        "selenium", "time_machine", "trio", "uvicorn", "uvloop", "werkzeug", "xdist",
+    }
+)  # fmt: skip
+"""What keeps real time besides the standard library: test runners, servers' own loops, debuggers."""
+CARRIERS = frozenset({"asyncio", "concurrent", "contextvars", "functools", "threading", "trio"})
+"""What calls a sleep on another's behalf, as ``Thread(target=time.sleep)`` does."""
+
+_known: dict[str, bool] = {}
+
+
+def is_infrastructure_module(name: str) -> bool:
+    """Whether a module's sleeps and clocks stay real."""
+    found = _known.get(name)
+    if found is None:
+        top = name.partition(".")[0]
+        found = top in INFRASTRUCTURE or top in sys.stdlib_module_names
+        _known[name] = found
+    return found
+
+
+def is_infrastructure(frame: FrameType) -> bool:
+    """Whether a frame is of such a module."""
+    return is_infrastructure_module(str(frame.f_globals.get("__name__", "")))
+
+
+def sleeps_really(frame: FrameType) -> bool:
+    """Whether a sleep asked for in a frame is one of infrastructure."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return is_infrastructure_module(name) and name.partition(".")[0] not in CARRIERS

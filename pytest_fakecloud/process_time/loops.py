@@ -1,0 +1,270 @@
+"""Sleeps in event loops: asyncio's own and trio; anyio follows, for it sleeps by them.
+
+A loop's own time goes with the clock, so timeouts (``wait_for``, ``asyncio.timeout``,
+``move_on_after``) end when they would. The first sleeper of a loop waits until nothing else in it
+can run; where an answer may still come from outside (a socket is being read, a worker thread is
+busy), it gives that ``PATIENCE`` real seconds. Then the clock goes to the next end of a sleep, or
+to a timeout that ends before it. A loop's time never goes back: what it is ahead, it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..core.aio import drive
+from ..core.clock import Occupied
+from ..core.errors import ContractError, shown
+from ..core.timeparse import monotonic
+from .sleepers import GRACE, Sleeper, Sleepers
+
+__all__ = ["AsyncioLoop", "Loop", "TrioRun", "sleep_in"]
+
+PATIENCE = 0.05
+"""Real seconds that an answer from outside may take before the clock goes on without it."""
+_CALM = 3  # turns of a loop in which nothing else ran
+_NOISE = 0.25  # real seconds a loop that never rests is waited for
+_NAP = 0.002
+
+
+class Loop(Protocol):
+    """What a sleep needs of the event loop it is in; ``key`` is the loop's own."""
+
+    @property
+    def key(self) -> object: ...
+
+    async def rest(self) -> None:
+        """Return when nothing else in the loop can run."""
+
+    def next_timeout(self) -> float | None:
+        """In how many seconds of the loop's time its next own timeout ends."""
+
+    def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
+        """What ends a wait, from any thread, and what waits."""
+
+    async def nap(self, seconds: float) -> None:
+        """Let some real time pass."""
+
+
+async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
+    """Sleep in an event loop; what is left when all is over is slept in real time."""
+    until_us = sleepers.until_us(seconds)
+    with sleepers.asleep(until_us, loop.key) as sleeper:
+        while not sleepers.over and sleepers.clock.now_us() < until_us:
+            if sleepers.first_of(loop.key) is not sleeper:
+                await _wait(loop, sleepers, sleeper)
+                continue
+            await loop.rest()
+            sleepers.settle(sleeper)
+            try:
+                await _go_on(loop, sleepers, sleeper)
+            finally:
+                sleeper.settled = False
+    # Also a sleep that is over at once lets the others run.
+    await loop.nap(sleepers.left(until_us))
+
+
+async def _wait(loop: Loop, sleepers: Sleepers, sleeper: Sleeper) -> None:
+    sleeper.wake, wait = loop.event()
+    if not sleepers.over and sleepers.first_of(loop.key) is not sleeper:
+        await wait()
+
+
+async def _go_on(loop: Loop, sleepers: Sleepers, sleeper: Sleeper) -> None:
+    clock = sleepers.clock
+    now_us, give_up = clock.now_us(), monotonic() + GRACE
+    while not sleepers.is_turn(sleeper) and monotonic() < give_up:
+        await loop.nap(_NAP)
+        if sleepers.over or clock.now_us() != now_us:
+            return
+    if sleepers.first_of(loop.key) is not sleeper:
+        return
+    target_us = sleepers.next_us(sleeper)
+    timeout = loop.next_timeout()
+    if timeout is not None:
+        target_us = min(target_us, now_us + max(0, round(timeout * 1_000_000)))
+    if target_us <= now_us:
+        # A timeout has come already; its task is to hear of it.
+        await loop.nap(0 if timeout is not None and timeout <= 0 else 1e-6)
+        return
+    sleeper.moving = True
+    try:
+        await drive(sleepers.yielding, lambda: max(target_us, clock.now_us()))
+    except Occupied:
+        clock.spend_until(target_us)
+    finally:
+        sleeper.moving = False
+
+
+_loops: weakref.WeakKeyDictionary[Any, AsyncioLoop] = weakref.WeakKeyDictionary()
+"""The loops of asyncio whose time has been moved."""
+
+
+class AsyncioLoop:
+    """A loop of asyncio."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, really: Callable[[float], Any]) -> None:
+        self.key = object()
+        self._loop: Any = weakref.proxy(loop)
+        self._really = really
+        self._ahead = 0.0
+        read, me = type(loop).time, weakref.ref(loop)
+
+        def time() -> float:
+            running = me()
+            return read(running) + self._ahead if running is not None else self._ahead
+
+        try:
+            loop.time = time  # type: ignore[method-assign]
+        except AttributeError:
+            raise ContractError(
+                f"the sleeps of a {type(loop).__module__}.{type(loop).__name__} cannot move the "
+                "clock, because its time cannot be moved: run the test in asyncio's own loop"
+            ) from None
+
+    @classmethod
+    def running(cls, sleepers: Sleepers, really: Callable[[float], Any]) -> AsyncioLoop:
+        """The loop that runs in this thread."""
+        loop = asyncio.get_running_loop()
+        found = _loops.get(loop)
+        if found is None:
+            found = _loops[loop] = cls(loop, really)
+        sleepers.carry(found.key, found.move)
+        return found
+
+    def move(self, moved_us: int) -> None:
+        """Move the loop's time, and have it look."""
+        self._ahead += moved_us / 1e6
+        self._call(lambda: None)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        # It may be closed, or gone.
+        with contextlib.suppress(ReferenceError, RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
+    async def rest(self) -> None:
+        """Return when nothing else in the loop can run."""
+        calm, began = 0, monotonic()
+        patient_since = began
+        while calm < _CALM:
+            await self._really(0)
+            if self._loop._ready:
+                calm, patient_since = 0, monotonic()
+                if patient_since - began > _NOISE:
+                    return
+                continue
+            calm += 1
+            if calm == _CALM and self._awaits_others() and monotonic() - patient_since < PATIENCE:
+                await self._really(_NAP)
+                calm = _CALM - 1
+
+    def _awaits_others(self) -> bool:
+        """Whether an answer may come from outside: by a socket, or from a worker thread."""
+        executor = getattr(self._loop, "_default_executor", None)
+        threads = getattr(executor, "_threads", ())
+        idle = getattr(getattr(executor, "_idle_semaphore", None), "_value", 0)
+        if len(threads) > idle:
+            return True
+        if any(thread.name.startswith("AnyIO worker") for thread in threading.enumerate()):
+            return True
+        selector: Any = getattr(self._loop, "_selector", None)
+        own = getattr(self._loop, "_ssock", None)
+        if not hasattr(selector, "get_map") or own is None:
+            return True
+        return any(fd != own.fileno() for fd in list(selector.get_map()))
+
+    def next_timeout(self) -> float | None:
+        """In how many seconds of the loop's time its next own timeout ends."""
+        ends = [one.when() for one in self._loop._scheduled if not one.cancelled()]
+        return min(ends) - self._loop.time() if ends else None
+
+    def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
+        """What ends a wait, from any thread, and what waits."""
+        event = asyncio.Event()
+        return (lambda: self._call(event.set)), event.wait
+
+    async def nap(self, seconds: float) -> None:
+        """Let some real time pass."""
+        await self._really(seconds)
+
+
+class TrioRun:
+    """A run of trio."""
+
+    def __init__(self, trio: Any, really: Callable[[float], Any]) -> None:
+        self._trio = trio
+        self._really = really
+        self._token = trio.lowlevel.current_trio_token()
+        self._clock = trio.lowlevel.current_clock()
+        self.key = self._token
+        if not hasattr(self._clock, "offset") and not hasattr(self._clock, "jump"):
+            raise ContractError(
+                f"the sleeps of this trio run cannot move the fakes' clock, because its own, "
+                f"{shown(self._clock)}, cannot be moved: run the test with trio's own clock"
+            )
+
+    @classmethod
+    def running(cls, sleepers: Sleepers, really: Callable[[float], Any]) -> TrioRun:
+        """The run of this thread."""
+        found = cls(sys.modules["trio"], really)
+        sleepers.carry(found.key, found.move)
+        return found
+
+    def move(self, moved_us: int) -> None:
+        """Move the run's time, and have it look."""
+        self._call(lambda: self._jump(moved_us / 1e6))
+
+    def _jump(self, seconds: float) -> None:
+        if hasattr(self._clock, "offset"):
+            # The class is frozen for users; every read of the time takes the field anew.
+            object.__setattr__(self._clock, "offset", self._clock.offset + seconds)
+        else:
+            self._clock.jump(seconds)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        if self._is_here():
+            function()
+            return
+        with contextlib.suppress(self._trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+    def _is_here(self) -> bool:
+        try:
+            return self._trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:
+            return False
+
+    async def rest(self) -> None:
+        """Return when nothing else in the run can run."""
+        import trio.testing
+
+        with self._trio.move_on_after(_NOISE):
+            await trio.testing.wait_all_tasks_blocked(0.0)
+            if self._awaits_others():
+                await trio.testing.wait_all_tasks_blocked(PATIENCE)
+
+    def _awaits_others(self) -> bool:
+        io = self._trio.lowlevel.current_statistics().io_statistics
+        waiting = getattr(io, "tasks_waiting_read", 1) + getattr(io, "tasks_waiting_write", 1)
+        # One of them is what wakes the run from other threads.
+        limiter = self._trio.to_thread.current_default_thread_limiter()
+        return waiting > 1 or limiter.borrowed_tokens > 0
+
+    def next_timeout(self) -> float | None:
+        """In how many seconds of the run's time its next own timeout ends."""
+        left: float = self._trio.lowlevel.current_statistics().seconds_to_next_deadline
+        return None if left == float("inf") else left
+
+    def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
+        """What ends a wait, from any thread, and what waits."""
+        event = self._trio.Event()
+        return (lambda: self._call(event.set)), event.wait
+
+    async def nap(self, seconds: float) -> None:
+        """Let some real time pass."""
+        await self._really(seconds)

@@ -1,0 +1,228 @@
+"""The names by which a process sleeps and measures, replaced for as long as sleeps move the clock.
+
+``time.sleep``, ``asyncio.sleep``, ``trio.sleep`` and ``trio.sleep_until``; with them
+``time.monotonic`` and ``time.perf_counter`` (and their ``_ns``), which are ahead of the real ones by
+what was slept. Names that a module took by ``from time import sleep`` are replaced too. The standard
+library's own waits, test runners and servers' own loops keep real time (see ``callers``).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import math
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from ..core.timeparse import LAST_US
+from .callers import is_infrastructure, is_infrastructure_module, sleeps_really
+from .loops import AsyncioLoop, TrioRun, sleep_in
+from .sleepers import Sleepers
+
+__all__ = ["Patches"]
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "asyncio": ("asyncio", "asyncio.tasks"),
+    "trio": ("trio",),
+    "time": ("time",),
+}
+_REPLACES = "_fakecloud_replaces"
+
+
+class Patches:
+    """What is replaced in this process, between ``start()`` and ``stop()``.
+
+    What somebody else has put in a name's place meanwhile stays there. A function of ours that is
+    left behind somewhere does after the end what the one it replaced does.
+    """
+
+    def __init__(self, sleepers: Sleepers) -> None:
+        self._sleepers = sleepers
+        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
+        self._ours: dict[int, tuple[Any, Any]] = {}
+        self._finder = _Late(self._late)
+        self._trio_moving: Callable[[float], Any] = lambda seconds: None
+
+    def start(self) -> None:
+        """Replace the names."""
+        self._replace("time", {
+            "sleep": self._sleep,
+            **{name: partial(self._clock_of, 1) for name in ("monotonic", "perf_counter")},
+            **{
+                name: partial(self._clock_of, 1_000_000_000)
+                for name in ("monotonic_ns", "perf_counter_ns")
+            },
+        })  # fmt: skip
+        self._replace("asyncio", {"sleep": self._asyncio_sleep})
+        if "trio" in sys.modules:
+            self._late()
+        else:
+            sys.meta_path.insert(0, self._finder)
+        self._everywhere()
+
+    def _late(self) -> None:
+        self._replace("trio", {"sleep": self._trio_sleep, "sleep_until": self._trio_sleep_until})
+
+    def _replace(self, module: str, made: dict[str, Callable[[Any], Any]]) -> None:
+        for name, make in made.items():
+            homes = [vars(sys.modules[home]) for home in _HOMES[module] if home in sys.modules]
+            for names in homes:
+                # Left behind by a tool that put it back after the end.
+                names[name] = getattr(names[name], _REPLACES, names[name])
+            original = homes[0][name]
+            ours = make(original)
+            setattr(ours, _REPLACES, original)
+            self._ours[id(original)] = (original, ours)
+            for names in homes:
+                self._put(names, name, original, ours)
+
+    def _put(self, names: dict[str, Any], name: str, original: Any, ours: Any) -> None:
+        if names.get(name) is original:
+            names[name] = ours
+            self._replaced.append((names, name, original, ours))
+
+    def _everywhere(self) -> None:
+        """Replace what modules have taken by ``from … import``."""
+        for module_name, module in list(sys.modules.items()):
+            if not isinstance(module, ModuleType) or is_infrastructure_module(module_name):
+                continue
+            for name, value in list(vars(module).items()):
+                found = self._ours.get(id(value))
+                if found is not None:
+                    self._put(vars(module), name, *found)
+
+    def stop(self) -> None:
+        """Put back what was there, wherever ours still is."""
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        while self._replaced:
+            names, name, original, ours = self._replaced.pop()
+            if names.get(name) is ours:
+                names[name] = original
+        mine = {id(ours): original for original, ours in self._ours.values()}
+        # Modules that were imported meanwhile.
+        for module in list(sys.modules.values()):
+            if isinstance(module, ModuleType):
+                for name, value in list(vars(module).items()):
+                    if id(value) in mine:
+                        vars(module)[name] = mine[id(value)]
+
+    # -- what stands in for them -----------------------------------------------------------------
+
+    def _sleep(self, really: Callable[[float], None]) -> Callable[[float], None]:
+        sleepers = self._sleepers
+
+        @functools.wraps(really)
+        def sleep(seconds: float, /) -> None:
+            if _is_plain(sleepers, seconds) or sleeps_really(sys._getframe(1)):
+                really(seconds)
+            else:
+                sleepers.sleep(seconds, really)
+
+        return sleep
+
+    def _clock_of(self, per_second: int, really: Callable[[], Any]) -> Callable[[], Any]:
+        sleepers, per_us = self._sleepers, per_second / 1_000_000
+
+        @functools.wraps(really)
+        def read() -> Any:
+            if sleepers.over or is_infrastructure(sys._getframe(1)):
+                return really()
+            ahead = sleepers.ahead_us * per_us
+            return really() + (ahead if per_second == 1 else int(ahead))
+
+        return read
+
+    def _asyncio_sleep(self, really: Any) -> Any:
+        sleepers = self._sleepers
+
+        async def moving(delay: float, result: Any = None) -> Any:
+            await sleep_in(AsyncioLoop.running(sleepers, really), sleepers, delay)
+            return result
+
+        @functools.wraps(really)
+        def sleep(delay: float, result: Any = None) -> Any:
+            if _is_plain(sleepers, delay) or sleeps_really(sys._getframe(1)):
+                return really(delay, result)
+            return moving(delay, result)
+
+        return _marked(sleep)
+
+    def _trio_sleep(self, really: Any) -> Any:
+        sleepers = self._sleepers
+        self._trio_moving = moving = partial(_trio_moving, sleepers, really)
+
+        @functools.wraps(really)
+        def sleep(seconds: float) -> Any:
+            if _is_plain(sleepers, seconds) or sleeps_really(sys._getframe(1)):
+                return really(seconds)
+            return moving(seconds)
+
+        return _marked(sleep)
+
+    def _trio_sleep_until(self, really: Any) -> Any:
+        sleepers = self._sleepers
+
+        async def moving(deadline: float) -> None:
+            seconds = deadline - sys.modules["trio"].current_time()
+            await (really(deadline) if _is_plain(sleepers, seconds) else self._trio_moving(seconds))
+
+        @functools.wraps(really)
+        def sleep_until(deadline: float) -> Any:
+            if sleeps_really(sys._getframe(1)):
+                return really(deadline)
+            return moving(deadline)
+
+        return _marked(sleep_until)
+
+
+async def _trio_moving(sleepers: Sleepers, really: Any, seconds: float) -> None:
+    await sleep_in(TrioRun.running(sleepers, really), sleepers, seconds)
+
+
+def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
+    """Whether a sleep is none that time can pass over: of nothing, for ever, or no number at all."""
+    return (
+        sleepers.over
+        or not isinstance(seconds, int | float)
+        or not 0 < seconds < math.inf
+        or sleepers.clock.now_us() + seconds * 1e6 >= LAST_US
+    )
+
+
+def _marked(function: Any) -> Any:
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    return function
+
+
+class _Late(importlib.abc.MetaPathFinder):
+    """Tell when trio has been imported, should that come later."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of trio, whose loader tells; None for all other modules."""
+        if name != "trio":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        load, tell = spec.loader.exec_module, self._tell
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            tell()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

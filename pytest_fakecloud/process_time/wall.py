@@ -1,0 +1,163 @@
+"""The wall clock of the process, moved by time-machine or by a freezegun that is at it already."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from ..core.clock import Clock
+from ..core.errors import ContractError
+from ..core.timeparse import monotonic
+from .callers import is_infrastructure
+
+__all__ = ["Wall"]
+
+POLLS = 20
+"""How many times in a row one place may read a time that stands before it is asked for how long."""
+STANDING_SECONDS = 20.0
+"""And for how many real seconds."""
+_AS_IT_IS_US = 1_000_000
+
+
+class Wall:
+    """``time.time()``, ``datetime.now()`` and their like, as a clock has them.
+
+    A loop that does nothing but read a time that stands would never end: after some real time the
+    read raises ``ContractError``, which says where and why.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._shown_us = 0
+        self._travel: Any = None
+        self._traveller: Any = None
+        self._frozen_by_other = False
+        self._unlisten: Callable[[], None] = lambda: None
+        self._place: tuple[object, int] | None = None
+        self._reads = 0
+        self._since = 0.0
+
+    def start(self) -> None:
+        """Begin to steer; the clock stands by now."""
+        if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
+            self._check_same()
+            self._frozen_by_other = True
+        else:
+            try:
+                import time_machine
+            except ModuleNotFoundError as error:
+                raise ContractError(
+                    "process_time needs time-machine: pip install 'pytest-fakecloud[time]'"
+                ) from error
+            self._travel = time_machine.travel(self._clock.now(), tick=False)
+            self._traveller = self._travel.start()
+            self._watch(self._traveller)
+        self._shown_us = self._clock.now_us()
+        self._unlisten = self._clock.on_move(self._follow)
+
+    def _check_same(self) -> None:
+        shown = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
+        if abs(shown - self._clock.now_us()) > _AS_IT_IS_US:
+            raise ContractError(
+                "freezegun has this process's time, and it is not the time of this clock: leave out "
+                "now=, or freezegun; with process_time the clock steers the process's time itself"
+            )
+
+    def _watch(self, traveller: Any) -> None:
+        read = traveller.time_ns
+
+        def time_ns() -> int:
+            self._seen(sys._getframe(1))
+            instant: int = read()
+            return instant
+
+        traveller.time_ns = time_ns
+
+    def _seen(self, frame: FrameType | None) -> None:
+        while frame is not None and is_infrastructure(frame):
+            frame = frame.f_back
+        if frame is None:
+            return
+        place = frame.f_code, frame.f_lineno
+        if place != self._place:
+            self._place, self._reads, self._since = place, 0, monotonic()
+        self._reads += 1
+        if self._reads >= POLLS and (stood := monotonic() - self._since) >= STANDING_SECONDS:
+            self._since = monotonic()
+            raise ContractError(
+                f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {self._reads} times "
+                f"within {stood:.0f} s of real time, and it stands: with process_time it moves only "
+                "with the clock, so a loop that waits for it never ends. Let sleeps move it "
+                "(process_time='autojump'), move the clock from another thread, or leave out "
+                "process_time"
+            )
+
+    def _follow(self) -> None:
+        with self._lock:
+            now_us = self._clock.now_us()
+            moved = datetime.timedelta(microseconds=now_us - self._shown_us)
+            self._shown_us, self._place = now_us, None
+            if not moved:
+                return
+            if self._traveller is not None:
+                self._traveller.move_to(self._clock.now(), tick=False)
+            _move_others(self._traveller, moved)
+
+    def stop(self) -> None:
+        """Give the wall clock back, whoever else has begun to steer it meanwhile."""
+        self._unlisten()
+        with self._lock:
+            traveller, self._traveller = self._traveller, None
+            if traveller is None:
+                return
+            stack = _travellers()
+            if stack[-1:] == [traveller]:
+                self._travel.stop()
+            elif traveller in stack:
+                # Another travel began in between and goes on; it ends at what was before this one.
+                above = stack[stack.index(traveller) + 1]
+                if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
+                    above._orig_tz = traveller._orig_tz
+                elif hasattr(traveller, "_orig_tz"):
+                    _set_zone(traveller._orig_tz)
+                stack.remove(traveller)
+
+
+def _set_zone(name: str | None) -> None:
+    if name is None:
+        os.environ.pop("TZ", None)
+    else:
+        os.environ["TZ"] = name
+    if sys.platform != "win32":
+        import time
+
+        time.tzset()
+
+
+def _travellers() -> list[Any]:
+    """The travels of time-machine, the innermost last; the name of the list depends on its version."""
+    import time_machine
+
+    for name in ("traveller_stack", "coordinates_stack"):
+        found = getattr(time_machine, name, None)
+        if found is not None:
+            stack: list[Any] = found
+            return stack
+    return []
+
+
+def _move_others(own: Any, span: datetime.timedelta) -> None:
+    """Move what a test steers with tools of its own, inside of ours, by the same span."""
+    if own is not None:
+        top = _travellers()[-1:]
+        if top and top[0] is not own:
+            top[0].shift(span)
+    freezegun = sys.modules.get("freezegun.api")
+    if freezegun is not None and freezegun.freeze_factories:
+        freezegun.freeze_factories[-1].tick(span)

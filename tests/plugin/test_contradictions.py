@@ -1,0 +1,107 @@
+"""Settings that contradict each other are refused wherever they come from, never half obeyed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+
+from ..harness import Run
+
+TEST = """
+    def test_it(kv_server):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (
+            "fakecloud_early = kv_server\nfakecloud_scope = function",
+            "*fakecloud_early and fakecloud_scope = function contradict each other*",
+        ),
+        (
+            "fakecloud_clock = frosen",
+            "*fakecloud_clock = frosen is unknown: give running or frozen*",
+        ),
+    ],
+)
+def test_ini_settings(run: Run, pytester: pytest.Pytester, lines: str, text: str) -> None:
+    pytester.makeini(f"[pytest]\n{lines}")
+    result = run(TEST)
+    result.stderr.fnmatch_lines([text])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_another_processes_fakes_are_reached_by_no_shortcut(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_transport = inprocess")
+    result = run(TEST, "--fakecloud-url=http://127.0.0.1:1/")
+    result.stderr.fnmatch_lines(
+        ["*fakecloud_transport = inprocess and --fakecloud-url contradict*"]
+    )
+
+
+@pytest.mark.parametrize("scope", ["function", "session"])
+@pytest.mark.parametrize("mode", ["True", "'autojump'"])
+def test_process_time_and_a_running_clock(
+    run: Run, pytester: pytest.Pytester, scope: str, mode: str
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    fixture = "fakecloud_settings" if scope == "function" else "fakecloud_session_settings"
+    result = run(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def {fixture}():
+            return {{"process_time": {mode}, "clock": "running"}}
+
+        def test_it(kv_server):
+            pass
+        """
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is refused: *"])
+
+
+def test_class_and_function_together(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(clock="running")
+        class TestIt:
+            @pytest.mark.fakecloud(process_time="autojump")
+            def test_it(self):
+                pass
+        """
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is refused: *"])
+
+
+@pytest.mark.parametrize("fixture", ["kv_server", "broker"])
+def test_a_share_of_nothing(fixture: str) -> None:
+    with Cloud() as cloud, pytest.raises(ContractError, match="give engine= too"):
+        cloud.start(fixture, {"isolation": "none"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"process_time": True}, {"clock": "frozen"}, {"now": "2026-01-01T00:00:00Z"}],
+    ids=lambda one: next(iter(one)),
+)
+@pytest.mark.parametrize(
+    ("fixture", "engine"),
+    [("kv_server", "redis://127.0.0.1:1"), ("broker", "kafka://127.0.0.1:1")],
+)
+def test_a_real_server_and_a_clock_that_stands(
+    settings: dict[str, Any], fixture: str, engine: str
+) -> None:
+    with Cloud(**settings) as cloud, pytest.raises(ContractError, match="lives in real time"):
+        cloud.start(fixture, {"engine": engine})

@@ -1,0 +1,666 @@
+"""Sleeps that move the clock: in threads and loops, with clients and tools, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from time import monotonic as took_monotonic
+from time import sleep as took_sleep
+from typing import Any
+
+import anyio
+import freezegun
+import httpx
+import pytest
+import qstash
+import requests
+import time_machine
+import trio
+import upstash_redis
+import upstash_redis.asyncio
+import upstash_vector
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.core.timeparse import monotonic
+
+from ..harness import Run
+
+NOON = "2026-01-01T12:00:00Z"
+NAMES = ("sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+
+
+@contextmanager
+def in_no_time(most: float = 5.0) -> Iterator[None]:
+    """Fail what takes more real seconds than that; what is slept in it would take far more."""
+    began = monotonic()
+    yield
+    assert monotonic() - began < most
+
+
+@contextmanager
+def jumping(**settings: Any) -> Iterator[Cloud]:
+    with in_no_time(), Cloud(seed=1, now=NOON, process_time="autojump", **settings) as cloud:
+        yield cloud
+
+
+def since_noon(cloud: Cloud) -> float:
+    return (cloud.clock.now() - datetime(2026, 1, 1, 12, tzinfo=UTC)).total_seconds()
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+def test_a_sleep_moves_all_time_there_is() -> None:
+    with jumping() as cloud:
+        wall, mono, counter = time.time(), time.monotonic(), time.perf_counter_ns()
+        time.sleep(40)
+        took_sleep(20)
+        assert since_noon(cloud) == 60
+        assert time.time() - wall == 60
+        assert datetime.now(UTC) == cloud.clock.now()
+        assert 60 <= time.monotonic() - mono < 65
+        assert 60 <= took_monotonic() - mono < 65
+        assert 60e9 <= time.perf_counter_ns() - counter < 65e9
+
+
+def test_expiries_and_deliveries_happen_while_the_application_sleeps() -> None:
+    with jumping(delivery="driven") as cloud:
+        kv, queue = cloud.kv_server(), cloud.queue()
+        arrived: list[float] = []
+        queue.destinations.call("https://app.test", lambda _: arrived.append(since_noon(cloud)))
+        queue.publish("https://app.test/hook", delay="10s")
+        kv.client().set("lock", "mine", ex=30)
+        time.sleep(29)
+        assert arrived == [10.0]
+        assert kv.client().get("lock") == "mine"
+        time.sleep(1)
+        assert kv.client().get("lock") is None
+
+
+def test_a_loop_that_polls_ends() -> None:
+    with jumping() as cloud:
+        for read in (time.time, time.monotonic, time.perf_counter):
+            end = read() + 30
+            while read() < end:
+                time.sleep(0.5)
+        assert 89 <= since_noon(cloud) <= 91
+
+
+def test_sleeps_at_the_same_time_share_it_in_their_order() -> None:
+    with jumping() as cloud:
+        seen: list[tuple[float, str]] = []
+
+        def work(name: str, seconds: float) -> None:
+            for _ in range(3):
+                time.sleep(seconds)
+                seen.append((since_noon(cloud), name))
+
+        threads = [threading.Thread(target=work, args=one) for one in (("a", 10), ("b", 25))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # What is sure, however the system schedules threads: each its own span, no time twice.
+        assert {name: [at for at, one in seen if one == name] for name in "ab"}["b"][-1] >= 75
+        assert [at for at, _ in seen] == sorted(at for at, _ in seen)
+        assert 75 <= since_noon(cloud) <= 105
+
+
+def test_many_threads_wait_for_nobody() -> None:
+    with jumping() as cloud, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(time.sleep, 60) for _ in range(40)]:
+            future.result(10)
+        assert since_noon(cloud) >= 300
+
+
+def test_a_thread_that_sleeps_while_the_first_one_waits_for_it() -> None:
+    with jumping() as cloud:
+        thread = threading.Thread(target=time.sleep, args=(3600,))
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert since_noon(cloud) == 3600
+
+
+def test_a_sleep_that_the_test_moves_over() -> None:
+    with jumping() as cloud:
+        woke = []
+        thread = threading.Thread(target=lambda: (time.sleep(60), woke.append(since_noon(cloud))))
+        thread.start()
+        cloud.clock.advance("1h")
+        thread.join(10)
+        assert woke
+        assert woke[0] >= 60
+
+
+def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
+    with Cloud(seed=1, now=NOON) as cloud:
+        entered, release = threading.Event(), threading.Event()
+        slept: list[float] = []
+
+        def really(seconds: float) -> None:
+            slept.append(seconds)
+
+        with cloud.autojump():
+            import pytest_fakecloud.process_time.patches as patches
+
+            assert patches is not None
+            sleepers = _present_sleepers()
+
+            def work() -> None:
+                # Somebody else is always first: this one sleeps until the end.
+                sleepers.is_turn = lambda sleeper: entered.set() and False
+                sleepers._move = lambda sleeper: release.wait(0.001)
+                sleepers.sleep(50, really)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            assert entered.wait(10)
+        thread.join(10)
+        assert slept == [50.0]
+
+
+def _present_sleepers() -> Any:
+    return time.sleep.__closure__[1].cell_contents  # type: ignore[attr-defined]
+
+
+def test_what_is_no_span_is_left_to_the_real_sleep() -> None:
+    with jumping() as cloud:
+        time.sleep(0)
+        with pytest.raises(ValueError, match="non-negative"):
+            time.sleep(-1)
+        with pytest.raises(TypeError):
+            time.sleep("1")  # type: ignore[arg-type]
+        assert since_noon(cloud) == 0
+
+
+def test_the_standard_librarys_own_waits_stay_real() -> None:
+    with jumping() as cloud:
+        # Waits with a timeout by sleeping in small steps.
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.05)
+        child.communicate(b"\n", timeout=60)
+        assert not threading.Event().wait(0.001)
+        assert since_noon(cloud) == 0
+
+
+# -- event loops -----------------------------------------------------------------------------------
+
+
+def test_asyncio_sleeps_share_the_time() -> None:
+    async def main(cloud: Cloud) -> list[float]:
+        async def one(seconds: float) -> float:
+            await asyncio.sleep(seconds)
+            return since_noon(cloud)
+
+        return list(await asyncio.gather(*map(one, (30, 10, 20, 10))))
+
+    with jumping() as cloud:
+        assert asyncio.run(main(cloud)) == [30, 10, 20, 10]
+
+
+def test_timeouts_of_asyncio_end_when_they_would() -> None:
+    async def main(cloud: Cloud) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.sleep(100), 5)
+        assert since_noon(cloud) == pytest.approx(5, abs=0.5)
+        assert await asyncio.wait_for(asyncio.sleep(5, "done"), 100) == "done"
+
+        async def tick() -> None:
+            while True:
+                await asyncio.sleep(2)
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(tick(), 7)
+        assert since_noon(cloud) == pytest.approx(17, abs=0.5)
+        task = asyncio.create_task(asyncio.sleep(1000))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert since_noon(cloud) == pytest.approx(18, abs=0.5)
+
+    with jumping() as cloud:
+        asyncio.run(main(cloud))
+
+
+def test_a_loops_time_goes_with_the_clock_and_never_back() -> None:
+    async def main() -> None:
+        with in_no_time(), Cloud(now=NOON) as cloud:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            with cloud.autojump():
+                await asyncio.sleep(50)
+            end = loop.time()
+            assert 50 <= end - began < 55
+            # The next one in the same loop goes on from there.
+            with cloud.autojump():
+                await asyncio.sleep(50)
+            assert 100 <= loop.time() - began < 105
+
+    asyncio.run(main())
+
+
+def test_trio_sleeps_and_timeouts() -> None:
+    async def main(cloud: Cloud) -> None:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 10)
+            nursery.start_soon(trio.sleep, 20)
+            nursery.start_soon(trio.sleep_until, trio.current_time() + 30)
+        assert since_noon(cloud) == pytest.approx(30, abs=0.5)
+        with trio.move_on_after(5) as scope:
+            await trio.sleep(100)
+        assert scope.cancelled_caught
+        assert since_noon(cloud) == pytest.approx(35, abs=0.5)
+        await trio.sleep_until(began)
+        assert 34 < trio.current_time() - began < 40
+
+    with jumping() as cloud:
+        trio.run(main, cloud)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_anyio_follows(backend: str) -> None:
+    async def main(cloud: Cloud) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, 10)
+            group.start_soon(anyio.sleep, 25)
+        assert since_noon(cloud) == pytest.approx(25, abs=0.5)
+        with pytest.raises(TimeoutError):
+            with anyio.fail_after(5):
+                await anyio.sleep(60)
+        assert since_noon(cloud) == pytest.approx(30, abs=0.5)
+
+    with jumping() as cloud:
+        anyio.run(main, cloud, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_answer_under_way_is_not_overtaken(backend: str) -> None:
+    async def main(cloud: Cloud) -> None:
+        kv = cloud.kv_server()
+        done: list[str] = []
+
+        async def call(client: httpx.AsyncClient) -> None:
+            for number in range(20):
+                answer = await client.post(
+                    kv.url,
+                    json=["SET", f"k{number}", "v"],
+                    headers={"Authorization": f"Bearer {kv.token}"},
+                )
+                assert answer.json() == {"result": "OK"}
+            done.append("calls")
+
+        async def heartbeat() -> None:
+            await anyio.sleep(60)
+            done.append("heartbeat")
+
+        async with (
+            httpx.AsyncClient(timeout=5, trust_env=False) as client,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(call, client)
+            group.start_soon(heartbeat)
+        assert sorted(done) == ["calls", "heartbeat"]
+
+    with jumping() as cloud:
+        anyio.run(main, cloud, backend=backend)
+
+
+def test_threads_and_loops_together() -> None:
+    async def main(cloud: Cloud) -> None:
+        sleeping = asyncio.to_thread(time.sleep, 20)
+        await asyncio.gather(sleeping, asyncio.sleep(10), asyncio.sleep(40))
+        assert since_noon(cloud) == pytest.approx(40, abs=21)
+        # The loop is blocked by a thread it waits for, whose sleep is the longer one.
+        task = asyncio.create_task(asyncio.sleep(5))
+        await asyncio.sleep(0)
+        thread = threading.Thread(target=time.sleep, args=(90,))
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        await task
+
+    with jumping() as cloud:
+        asyncio.run(main(cloud))
+
+
+def test_a_loop_that_never_rests_does_not_keep_a_sleeper() -> None:
+    async def main() -> None:
+        sleeping = asyncio.create_task(asyncio.sleep(60))
+        while not sleeping.done():
+            await asyncio.sleep(0)
+
+    with jumping():
+        asyncio.run(main())
+
+
+# -- within deliveries -----------------------------------------------------------------------------
+
+
+def test_a_handler_that_sleeps_takes_that_long() -> None:
+    with jumping(delivery="driven") as cloud:
+        queue = cloud.queue()
+        seen = []
+
+        def slow(_: object) -> int:
+            time.sleep(20)
+            seen.append(since_noon(cloud))
+            return 200
+
+        async def slow_too(_: object) -> int:
+            await asyncio.sleep(20)
+            seen.append(since_noon(cloud))
+            return 200
+
+        queue.destinations.call("https://app.test/sync", slow)
+        queue.destinations.call("https://app.test/async", slow_too)
+        queue.publish("https://app.test/sync", delay="10s")
+        queue.publish("https://app.test/async", delay="10s")
+        time.sleep(100)
+        assert seen == [30.0, pytest.approx(50.0, abs=0.5)]
+        assert since_noon(cloud) == 100
+        queue.publish("https://app.test/sync")
+        queue.run_until_idle()
+        assert since_noon(cloud) == 120
+
+
+def test_a_handler_that_sleeps_in_the_background() -> None:
+    with jumping(delivery="background") as cloud:
+        queue = cloud.queue()
+        done = threading.Event()
+
+        def slow(_: object) -> int:
+            time.sleep(20)
+            done.set()
+            return 200
+
+        queue.destinations.call("https://app.test", slow)
+        queue.publish("https://app.test")
+        time.sleep(1)
+        assert done.wait(10)
+        assert since_noon(cloud) >= 20
+
+
+def test_a_handler_in_the_running_loop_sleeps() -> None:
+    async def main(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        seen = []
+
+        async def slow(_: object) -> int:
+            await asyncio.sleep(20)
+            seen.append(since_noon(cloud))
+            return 200
+
+        queue.destinations.call("https://app.test", slow)
+        queue.publish("https://app.test", delay="10s")
+        await asyncio.sleep(60)
+        assert seen == [30]
+        queue.publish("https://app.test")
+        await queue.aio.run_until_idle()
+        assert seen == [30, 80]
+
+    with jumping(delivery="driven") as cloud:
+        asyncio.run(main(cloud))
+
+
+# -- clients ---------------------------------------------------------------------------------------
+
+
+def test_client_side_retries_take_no_time() -> None:
+    with jumping() as cloud:
+        kv, vector, queue = cloud.kv_server(), cloud.vector_index(), cloud.queue()
+        for handle in (kv, vector, queue):
+            handle.faults.down()
+        with pytest.raises(Exception, match=r"refused|failed"):
+            qstash.QStash(queue.token, base_url=queue.url).message.publish(
+                url="https://app.test", body="x"
+            )
+        with pytest.raises(Exception, match=r"refused|failed"):
+            upstash_redis.Redis(kv.url, kv.token, rest_retries=5, rest_retry_interval=3).get("k")
+        with pytest.raises(Exception, match=r"refused|failed"):
+            upstash_vector.Index(vector.url, vector.token, retries=5, retry_interval=3).info()
+        assert since_noon(cloud) > 60
+
+
+def test_client_side_retries_of_async_clients_take_no_time() -> None:
+    async def main(cloud: Cloud) -> None:
+        kv, queue = cloud.kv_server(), cloud.queue()
+        kv.faults.down()
+        queue.faults.down()
+        with pytest.raises(Exception, match=r"refused|failed"):
+            await qstash.AsyncQStash(queue.token, base_url=queue.url).message.publish(
+                url="https://app.test", body="x"
+            )
+        with pytest.raises(Exception, match=r"refused|failed"):
+            await upstash_redis.asyncio.Redis(
+                kv.url, kv.token, rest_retries=5, rest_retry_interval=3
+            ).get("k")
+        assert since_noon(cloud) > 45
+
+    with jumping() as cloud:
+        asyncio.run(main(cloud))
+
+
+def test_every_failure_of_many_calls_takes_no_time() -> None:
+    with in_no_time(10), Cloud(seed=1, now=NOON, process_time="autojump") as cloud:
+        kv = cloud.kv_server()
+        client = kv.client()
+
+        def run() -> None:
+            for number in range(11):
+                client.set(f"k{number}", "v")
+
+        failures = cloud.every_failure(run)
+        assert len(failures) == 33
+        failures.assert_held()
+        assert since_noon(cloud) > 60
+
+
+def test_until_ready_takes_no_time() -> None:
+    with jumping() as cloud:
+        kv = cloud.kv_server()
+        limit = pytest.importorskip("upstash_ratelimit")
+        limiter = limit.Ratelimit(redis=kv.client(), limiter=limit.FixedWindow(1, 20, "s"))
+        assert limiter.block_until_ready("user", 60).allowed
+        assert limiter.block_until_ready("user", 60).allowed
+        assert 0 < since_noon(cloud) <= 20
+
+
+def retrying(call: Callable[[], Any], *, stop_after: float) -> Any:
+    """A loop as retry libraries have it: backoff that doubles, until a monotonic time is over."""
+    began, wait = time.monotonic(), 0.5
+    while True:
+        try:
+            return call()
+        except requests.RequestException:
+            if time.monotonic() - began + wait > stop_after:
+                raise
+            time.sleep(wait)
+            wait *= 2
+
+
+def test_a_retry_library_gives_up_when_it_would() -> None:
+    with jumping() as cloud:
+        kv = cloud.kv_server()
+        kv.faults.answer(503)
+
+        def call() -> None:
+            requests.get(f"{kv.url}/ping", timeout=5).raise_for_status()
+
+        with pytest.raises(requests.HTTPError):
+            retrying(call, stop_after=120)
+        assert 60 <= since_noon(cloud) <= 120
+
+
+# -- beside other tools ----------------------------------------------------------------------------
+
+
+def test_a_travel_of_time_machine_inside_goes_along() -> None:
+    with jumping() as cloud:
+        with time_machine.travel("2030-01-01T00:00:00Z", tick=False):
+            time.sleep(60)
+            assert datetime.now(UTC) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
+        assert datetime.now(UTC) == cloud.clock.now()
+        assert since_noon(cloud) == 60
+
+
+def test_a_travel_that_ends_later_keeps_its_time() -> None:
+    real = time.time()
+    travel = time_machine.travel("2030-01-01T00:00:00Z", tick=False)
+    with Cloud(now=NOON, process_time="autojump"):
+        travel.start()
+        time.sleep(60)
+    assert datetime.now(UTC) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
+    travel.stop()
+    assert abs(time.time() - real) < 60
+
+
+def test_freezegun_around_it_is_ticked() -> None:
+    with freezegun.freeze_time("2026-01-01T12:00:00Z") as frozen, in_no_time():
+        with Cloud(seed=1, process_time="autojump") as cloud:
+            time.sleep(90)
+            assert datetime.now(UTC) == datetime(2026, 1, 1, 12, 1, 30, tzinfo=UTC)
+            assert cloud.clock.now() == datetime.now(UTC)
+        assert frozen() == datetime(2026, 1, 1, 12, 1, 30)
+        with pytest.raises(ContractError, match="freezegun has this process's time"):
+            Cloud(now="2030-01-01T00:00:00Z", process_time=True)
+
+
+def test_freezegun_inside_it_is_ticked() -> None:
+    with jumping() as cloud:
+        with freezegun.freeze_time("2030-01-01T00:00:00Z"):
+            time.sleep(60)
+            assert datetime.now(UTC) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
+        time.sleep(1)
+        assert since_noon(cloud) == 61
+
+
+def test_what_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    with jumping() as cloud:
+        ours = time.sleep
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "sleep", slept.append)
+            time.sleep(30)
+        assert time.sleep is ours
+        monkeypatch.setattr(time, "sleep", slept.append)
+    time.sleep(20)
+    assert slept == [30, 20]
+    assert cloud.closed
+    monkeypatch.undo()
+    # What is put back late is ours, and does what the real one does.
+    assert time.sleep is ours
+    time.sleep(0.001)
+    assert cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    with jumping() as cloud:
+        time.sleep(30)
+        assert since_noon(cloud) == 30
+    assert "built-in" in repr(time.sleep)
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+def test_all_names_are_given_back() -> None:
+    def names() -> list[object]:
+        here = sys.modules[__name__]
+        return [
+            *(getattr(time, name) for name in NAMES),
+            asyncio.sleep, asyncio.tasks.sleep, trio.sleep, trio.sleep_until,
+            here.took_sleep, here.took_monotonic,  # type: ignore[attr-defined]
+        ]  # fmt: skip
+
+    before = names()
+    with Cloud(now=NOON, process_time="autojump"):
+        assert not set(map(id, names())) & set(map(id, before))
+    assert names() == before
+    with Cloud(now=NOON) as cloud:
+        assert names() == before
+        with pytest.raises(ZeroDivisionError), cloud.autojump():
+            1 / 0  # noqa: B018
+        assert names() == before
+
+
+def test_a_block_leaves_a_running_clock_running_from_where_it_is() -> None:
+    with in_no_time(), Cloud() as cloud:
+        began = cloud.clock.now()
+        with cloud.autojump():
+            assert cloud.clock.mode == "frozen"
+            time.sleep(3600)
+        assert cloud.clock.mode == "running"
+        assert timedelta(hours=1) <= cloud.clock.now() - began < timedelta(hours=1, minutes=1)
+        cloud.clock.freeze()
+        cloud.clock.resume()
+
+
+def test_a_block_within_process_time() -> None:
+    with in_no_time(), Cloud(now=NOON, process_time=True) as cloud:
+        with cloud.autojump():
+            time.sleep(60)
+            assert since_noon(cloud) == 60
+        assert datetime.now(UTC) == cloud.clock.now()
+        with pytest.raises(ContractError, match="cannot run"):
+            cloud.clock.resume()
+        cloud.clock.advance("60s")
+        assert datetime.now(UTC) == cloud.clock.now()
+
+
+def test_one_cloud_has_the_sleeps_of_a_process() -> None:
+    with Cloud(process_time="autojump"):
+        with pytest.raises(ContractError, match="move only one"):
+            Cloud(process_time="autojump")
+        with (
+            Cloud() as other,
+            pytest.raises(ContractError, match="move only one"),
+            other.autojump(),
+        ):
+            raise AssertionError
+        assert datetime.now(UTC)
+    with Cloud(process_time="autojump"):
+        pass
+
+
+@pytest.mark.parametrize("wrong", ["jump", 1, None, [], "running"])
+def test_what_is_no_mode_is_refused(wrong: Any) -> None:
+    with pytest.raises(ContractError, match="give True, False or 'autojump'"):
+        Cloud(process_time=wrong)
+
+
+def test_as_a_marker(run: Run) -> None:
+    run(
+        """
+        import time
+        from time import sleep
+        import pytest
+
+        real = time.sleep
+
+        @pytest.mark.fakecloud(process_time="autojump", now="2026-01-01T00:00:00Z")
+        def test_slept_over(fakecloud, kv_server):
+            kv_server.client().set("k", "v", ex=3600)
+            sleep(3599)
+            time.sleep(2)
+            assert kv_server.client().get("k") is None
+            assert time.gmtime()[:5] == (2026, 1, 1, 1, 0)
+
+        def test_given_back(kv_server):
+            assert time.sleep is real is sleep
+
+        def test_in_a_block(fakecloud, kv_server):
+            kv_server.client().set("k", "v", ex=3600)
+            with fakecloud.autojump():
+                sleep(3601)
+            assert kv_server.client().get("k") is None
+            assert time.sleep is real is sleep
+        """
+    ).assert_outcomes(passed=3)

@@ -1,0 +1,73 @@
+"""The process's wall clock under process time: loops that wait for it, and travels that cross."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from typing import Literal
+
+import pytest
+import time_machine
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.process_time import wall
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+@pytest.mark.parametrize("mode", [True, "autojump"])
+def test_a_loop_that_waits_for_a_time_that_stands_is_broken(
+    mode: Literal[True, "autojump"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wall, "STANDING_SECONDS", 0.05)
+    with Cloud(now=NOON, process_time=mode):
+        end = time.time() + 60
+
+        def wait() -> None:
+            while time.time() < end:
+                pass
+
+        with pytest.raises(ContractError, match=r"test_wall.py:\d+ has read the time .* stands"):
+            wait()
+
+
+def test_many_reads_of_a_time_that_stands_are_no_loop_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wall, "STANDING_SECONDS", 0.0)
+    with Cloud(now=NOON, process_time=True) as cloud:
+        # From two places in turn, as code does that works.
+        for _ in range(100):
+            time.time()
+            datetime.now(UTC)
+        # Or with moves in between.
+        for _ in range(100):
+            time.time()
+            cloud.clock.advance(1)
+
+
+def test_reads_by_the_standard_library_are_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    import logging
+
+    monkeypatch.setattr(wall, "STANDING_SECONDS", 0.0)
+
+    def log() -> None:
+        for _ in range(wall.POLLS):
+            logging.getLogger("quiet").makeRecord("n", 10, "f", 1, "m", (), None)
+
+    with Cloud(now=NOON, process_time=True), pytest.raises(ContractError, match=r"test_wall\.py"):
+        log()
+
+
+def test_a_travel_that_crosses_its_end_leaves_the_zone_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    travel = time_machine.travel(datetime(2030, 1, 1, tzinfo=UTC), tick=False)
+    with Cloud(now=NOON, process_time=True):
+        travel.start()
+    assert time.time() == datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+    travel.stop()
+    assert os.environ["TZ"] == "Europe/Berlin"
+    assert abs(time.time() - datetime(2030, 1, 1, tzinfo=UTC).timestamp()) > 60
