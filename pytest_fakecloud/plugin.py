@@ -54,6 +54,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "keep the calls of each test as an HTTP archive (HAR) in this folder",
     },
 }
+
+
+class Default(str):
+    """The value of a setting that nobody has set."""
+
+    __slots__ = ()
+
+
 SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "fakecloud_strict": (
         "what fails a passing test: true, false, or names out of "
@@ -61,7 +69,7 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
         None,
         "true",
     ),
-    "fakecloud_clock": ("the clock's mode: running or frozen", None, "running"),
+    "fakecloud_clock": ("the clock's mode: running or frozen", None, Default("running")),
     "fakecloud_env": (
         "set the official clients' environment variables in every test that uses a fake",
         "bool",
@@ -83,7 +91,7 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
         "how long the fixtures' fakes live: function, or session (same address and credentials "
         "for all tests, back to the baseline before each)",
         None,
-        "function",
+        Default("function"),
     ),
     "fakecloud_early": (
         "fakes to start, with their environment variables, before conftests and the settings of "

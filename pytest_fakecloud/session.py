@@ -118,10 +118,9 @@ def check_settings(config: pytest.Config) -> None:
 
 
 def _says(config: pytest.Config, name: str, value: str) -> bool:
-    """Whether an ini file or ``-o`` says that itself, and it is not only the default."""
-    overridden = config.getoption("override_ini", None) or ()
-    given = name in config.inicfg or any(one.startswith(f"{name}=") for one in overridden)
-    return given and config.getini(name) == value
+    """Whether somebody has set that, and it is not only the default, which has a type of its own."""
+    found = config.getini(name)
+    return found == value and type(found) is str
 
 
 def _nearest(place: Path) -> Path:
