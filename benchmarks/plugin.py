@@ -1,4 +1,4 @@
-"""What a test with fakes costs: fixtures, clients, transports, start-up, and suites of a thousand.
+"""What a test with fakes costs: fixtures, clients, transports, and suites of a thousand.
 
 Run from the repository: ``python -m benchmarks.plugin``. Exits with 1 when a limit is missed.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
@@ -222,33 +221,6 @@ def transports() -> list[bool]:
     ]
 
 
-# -- start-up --------------------------------------------------------------------------------------
-
-
-def start_up(folder: Path) -> list[bool]:
-    """``pytest --collect-only`` in an empty folder, with and without the plugin."""
-    empty = folder / "empty"
-    empty.mkdir()
-    command = [sys.executable, "-m", "pytest", "--collect-only", *QUIET]
-    choices = {"without": ["-p", "no:fakecloud"], "with": []}
-    environment = dict(os.environ)
-    # A module without its compiled form costs what no installed package does.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    taken: dict[str, list[float]] = {name: [] for name in choices}
-    for turn in range(24):
-        for name in sorted(choices, reverse=bool(turn % 2)):
-            started = perf_counter()
-            subprocess.run(
-                [*command, *choices[name]], cwd=empty, env=environment, capture_output=True
-            )
-            taken[name].append((perf_counter() - started) * 1e3)
-    typical = {name: median(times) for name, times in taken.items()}
-    print(f"\ncollect-only: without {typical['without']:.1f} ms, with {typical['with']:.1f} ms")
-    # Of neighbours in time, because a machine's slow minutes are longer than what is looked for.
-    more = median(a - b for a, b in zip(taken["with"], taken["without"], strict=True))
-    return [limit("--collect-only with the plugin more than without, ms", more, 5)]
-
-
 # -- two days in a moment --------------------------------------------------------------------------
 
 
@@ -378,7 +350,6 @@ def main() -> int:
             *whole_tests(),
             *transports(),
             *ladder(),
-            *start_up(folder),
             *suites(folder),
         ]
     return 0 if all(holds) else 1

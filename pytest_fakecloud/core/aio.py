@@ -1,8 +1,10 @@
-"""Awaitable twins of calls that wait or drive, for asyncio and trio alike."""
+"""Awaitable twins of calls that wait or drive, for asyncio and trio alike.
+
+asyncio is imported in functions: who has a running loop has it, and others need not wait for it.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import sys
@@ -50,6 +52,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     if trio is not None and _in_trio(trio):
         result: T = await trio.to_thread.run_sync(call)
         return result
+    import asyncio
+
     return await asyncio.to_thread(call)
 
 
@@ -59,6 +63,8 @@ async def checkpoint() -> None:
     if trio is not None and _in_trio(trio):
         await trio.lowlevel.checkpoint()
     else:
+        import asyncio
+
         await asyncio.sleep(0)
 
 

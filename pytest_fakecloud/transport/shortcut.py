@@ -15,8 +15,8 @@ from http import HTTPStatus
 from http.client import HTTPMessage
 from typing import TYPE_CHECKING, Any
 
+from ..http.encoding import http_date
 from ..http.messages import Answer, Request
-from ..http.server import http_date
 
 if TYPE_CHECKING:
     from ..http.mount import Mount

@@ -18,7 +18,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import SKIP_HEADER, Retry
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.http.server import _status_line
+from pytest_fakecloud.http.encoding import status_line
 from pytest_fakecloud.transport.inprocess import _is_plain
 from pytest_fakecloud.transport.shortcut import phrase
 
@@ -379,4 +379,4 @@ def test_a_cancelled_task_sends_nothing() -> None:
 def test_the_phrase_of_a_status_is_the_servers() -> None:
     for status in (*HTTPStatus, 299, 599):
         if status >= 200:
-            assert _status_line(int(status)) == f"HTTP/1.1 {int(status)} {phrase(int(status))}\r\n"
+            assert status_line(int(status)) == f"HTTP/1.1 {int(status)} {phrase(int(status))}\r\n"

@@ -117,8 +117,11 @@ class CommandSpec:
 
     ``name`` is upper case with a space before the sub-command (``XGROUP CREATE``); ``arity``,
     ``group``, ``since``, ``flags``, ``categories``, ``keys`` and ``options`` are as in the table;
-    ``subcommands`` is None unless the command is only a container of some; ``function`` runs it.
+    ``subcommands`` is None unless the command is only a container of some; ``function`` runs it,
+    and is None where nothing does.
     """
+
+    function: Function | None
 
     __slots__ = (
         "arity",
@@ -172,7 +175,6 @@ class CommandSpec:
         self.skip = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
-        self.function: Function | None = None
         self.categories = self._categories(words)
 
     def _categories(self, words: list[str]) -> frozenset[str]:
@@ -196,8 +198,27 @@ class CommandSpec:
             found.extend((place, spec) for place in positions or ())
         return found
 
+    def __getattr__(self, name: str) -> Any:
+        # A slot without a value: only the function's, until its module is imported.
+        if name != "function":
+            raise AttributeError(f"a command has no {name!r}")
+        for bind in _binders:
+            bind(self)
+        if self.name not in _bound:
+            self.function = None
+        return self.function
+
     def __repr__(self) -> str:
         return f"<CommandSpec {self.name}>"
+
+
+_binders: list[Callable[[CommandSpec], None]] = []
+_bound: set[str] = set()
+
+
+def bind_with(binder: Callable[[CommandSpec], None]) -> None:
+    """Have a command's function looked for when it is first asked for: it imports its module."""
+    _binders.append(binder)
 
 
 COMMANDS: dict[str, CommandSpec] = {}
@@ -235,8 +256,9 @@ def command(*names: str) -> Callable[[F], F]:
     def bind(function: F) -> F:
         for name in names:
             spec = COMMANDS[name]
-            if spec.function is not None:
+            if name in _bound:
                 raise KeyError(f"{name} is bound twice")
+            _bound.add(name)
             spec.function = function
         return function
 

@@ -6,7 +6,6 @@ started daemon thread serves all attempts of a sender.
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import itertools
 import sys
@@ -88,6 +87,8 @@ class Deadlines:
         """Await in the running loop (asyncio or trio); None when the cap was exceeded."""
         if not _asyncio_is_running():
             return await self._within_cap_trio(work)
+        import asyncio
+
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
         # The loop's own timers stand still where a tool has frozen time.monotonic.
@@ -139,6 +140,10 @@ class Deadlines:
 
 
 def _asyncio_is_running() -> bool:
+    # Who has a loop has imported it; nobody else need wait for it.
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError, shown
@@ -26,10 +26,8 @@ from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.named import named_url
 from ..wire.signing import published_text
-from .asgi import AsgiRunner, call_asgi
 from .deadlines import Deadlines
 from .handled import Handled, failed
-from .lifespans import AsgiApp
 from .replies import (
     Answer,
     DeliveredRequest,
@@ -40,6 +38,10 @@ from .replies import (
     timed_out,
 )
 from .wsgi import WsgiApp, call_wsgi
+
+if TYPE_CHECKING:
+    from .asgi import AsgiRunner
+    from .lifespans import AsgiApp
 
 __all__ = [
     "Answer",
@@ -142,6 +144,8 @@ class _Asgi(DestinationRoute):
     _lifespan: LifespanMode
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        from .asgi import call_asgi
+
         runner = self._table._loop_runner()
         elsewhere = None if self._lifespan is True else runner.elsewhere(self._app)
 
@@ -160,6 +164,8 @@ class _Asgi(DestinationRoute):
         return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        from .asgi import call_asgi
+
         handled = await deadlines.within_cap(call_asgi(self._app, delivery, {}))
         return _outcome(handled, self.where) if handled else _late(delivery, deadlines, self.where)
 
@@ -395,6 +401,9 @@ class Destinations:
         """The loop for coroutines that are not driven from a running loop; started on first use."""
         with self._lock:
             if self._runner is None:
+                # It imports asyncio, which nobody else of a queue needs.
+                from .asgi import AsgiRunner
+
                 self._runner = AsgiRunner()
             return self._runner
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
@@ -132,6 +131,9 @@ class Cron:
         name = found.group(1)
         if name.upper() == "UTC":
             return found.group(2).strip(), UTC
+        # It reads the build's configuration when it is imported, and few schedules have a zone.
+        from zoneinfo import ZoneInfo
+
         try:
             return found.group(2).strip(), ZoneInfo(name)
         except (KeyError, ValueError, OSError):

@@ -1,1 +1,5 @@
 """Keys of any type: names, copies, expiry, sorting."""
+
+from . import expiry, generic, sort
+
+__all__ = ["expiry", "generic", "sort"]

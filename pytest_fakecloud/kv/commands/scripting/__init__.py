@@ -1,1 +1,5 @@
 """Scripts and function libraries."""
+
+from . import functions, scripts
+
+__all__ = ["functions", "scripts"]

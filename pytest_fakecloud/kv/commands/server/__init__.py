@@ -1,1 +1,14 @@
 """The server and its connections: ACL, CLIENT, COMMAND, CONFIG, INFO and their kin."""
+
+from . import acl, client, configuration, connection, introspection, process, server, statistics
+
+__all__ = [
+    "acl",
+    "client",
+    "configuration",
+    "connection",
+    "introspection",
+    "process",
+    "server",
+    "statistics",
+]

@@ -1,1 +1,5 @@
 """Streams, consumer groups and pending entries."""
+
+from . import entries, groups, info, pending
+
+__all__ = ["entries", "groups", "info", "pending"]

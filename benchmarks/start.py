@@ -1,0 +1,251 @@
+"""What a run pays for the plugin without a fake, and for its first fake: processor time.
+
+Run from the repository: ``python -m benchmarks.start``, with ``--python`` of an environment that has
+more (fakeredis, moto) or less. Every figure is of processes of their own, in interleaved rounds;
+``bytecode`` has it written by an earlier round, ``no bytecode`` runs with ``PYTHONDONTWRITEBYTECODE``
+and finds what the installer compiled, if it did. Exits with 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+QUIET = ["-q", "-p", "no:cacheprovider", "--no-header"]
+
+# -- without a fake --------------------------------------------------------------------------------
+
+PARTS = '''
+"""Collect with pytest, and print the milliseconds that two plugins took of the process."""
+import functools, importlib.metadata, sys, time
+import pluggy
+
+taken = {"fakecloud": 0, "pytest_httpserver": 0}
+
+
+def timed(name, function):
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        started = time.process_time_ns()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            taken[name] += time.process_time_ns() - started
+
+    return run
+
+
+def name_of(module):
+    return {"pytest_fakecloud": "fakecloud"}.get(module.partition(".")[0], module.partition(".")[0])
+
+
+load = importlib.metadata.EntryPoint.load
+
+
+def loading(self):
+    name = name_of(self.module)
+    return timed(name, load)(self) if name in taken else load(self)
+
+
+importlib.metadata.EntryPoint.load = loading
+import _pytest.config
+
+manager = _pytest.config.PytestPluginManager
+register = manager.register
+
+
+def registering(self, plugin, name=None):
+    return timed(name, register)(self, plugin, name) if name in taken else register(self, plugin, name)
+
+
+manager.register = registering
+add = pluggy._hooks.HookCaller._add_hookimpl
+
+
+def adding(self, hook):
+    name = name_of(getattr(hook.plugin, "__name__", ""))
+    if name in taken and not hook.wrapper and hook.function.__name__ != "pytest_addoption":
+        hook.function = timed(name, hook.function)
+    return add(self, hook)
+
+
+pluggy._hooks.HookCaller._add_hookimpl = adding
+import pytest
+
+pytest.main(sys.argv[1:])
+print("taken", *(f"{name}={ns / 1e6}" for name, ns in taken.items()))
+'''
+"""Parts inside a run, because what a process takes as a whole differs more from run to run."""
+
+
+def limit(label: str, value: float, most: float | None = None) -> bool:
+    """Print a figure that is no ratio, with its limit."""
+    if most is None:
+        print(f"     {value:8.1f}                 {label}")
+        return True
+    holds = value <= most
+    print(f"{'ok  ' if holds else 'MISS'} {value:8.1f}   (at most {most:g})  {label}", flush=True)
+    return holds
+
+
+def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> tuple[float, str]:
+    """The processor time of a process and its children, in milliseconds, and what it printed."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"{command} failed: {done.stdout}{done.stderr}")
+    seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return seconds * 1e3, done.stdout
+
+
+def environments(folder: Path) -> dict[str, dict[str, str]]:
+    """The two kinds of run, by whether bytecode may be written."""
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {
+        "bytecode": {**plain, "PYTHONPYCACHEPREFIX": str(folder / "compiled")},
+        "no bytecode": {**plain, "PYTHONDONTWRITEBYTECODE": "1"},
+    }
+
+
+def collecting(python: str, rounds: int, folder: Path) -> list[bool]:
+    """``pytest --collect-only`` of one test, by which of the two plugins are there."""
+    (folder / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    parts = folder / "parts.py"
+    parts.write_text(PARTS)
+    choices = {
+        "neither": ["-p", "no:fakecloud", "-p", "no:pytest_httpserver"],
+        "ours": ["-p", "no:pytest_httpserver"],
+        "pytest-httpserver": ["-p", "no:fakecloud"],
+        "both": [],
+    }
+    holds = []
+    for kind, environment in environments(folder).items():
+        whole: dict[str, list[float]] = {name: [] for name in choices}
+        ours: list[float] = []
+        theirs: list[float] = []
+        for turn in range(rounds + 1):
+            for name in sorted(choices, reverse=bool(turn % 2)):
+                command = [python, "-m", "pytest", "--collect-only", *QUIET, *choices[name]]
+                taken, _ = cpu_ms(command, folder, environment)
+                if turn:
+                    whole[name].append(taken)
+            _, told = cpu_ms([python, str(parts), "--collect-only", *QUIET], folder, environment)
+            figures = dict(word.split("=") for word in told.split("taken ")[1].split())
+            if turn:
+                ours.append(float(figures["fakecloud"]))
+                theirs.append(float(figures["pytest_httpserver"]))
+        print(f"\npytest --collect-only, {kind}, {rounds} interleaved rounds, processor time in ms")
+        for name, times in whole.items():
+            more = median(a - b for a, b in zip(times, whole["neither"], strict=True))
+            print(f"  {name:18} median {median(times):7.1f}   over neither {more:6.1f}")
+        holds.append(limit(f"our plugin's part of such a run, {kind}, ms", median(ours), 2))
+        limit(f"pytest-httpserver's part, {kind}, ms", median(theirs))
+    return holds
+
+
+# -- the first fake --------------------------------------------------------------------------------
+
+ASK = """
+import json, socket
+
+def ask(fake, path, body):
+    host, port = fake.url.split("//")[1].split("/")[0].split(":")
+    data = json.dumps(body).encode()
+    with socket.create_connection((host, int(port))) as sock:
+        sock.sendall(
+            (f"POST {path} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n"
+             f"Authorization: {fake.headers['Authorization']}\\r\\n"
+             f"Content-Length: {len(data)}\\r\\n\\r\\n").encode() + data)
+        answer = sock.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 20"), answer
+
+from pytest_fakecloud import Cloud
+
+cloud = Cloud(1, delivery="driven")
+"""
+FIRSTS = {
+    "kv_server, SET": ASK + "ask(cloud.kv_server(), '/', ['SET', 'key', 'value'])",
+    "queue, publish": ASK + "ask(cloud.queue(), '/v2/publish/https://app.test/hook', {'n': 1})",
+    "broker, produce": ASK
+    + "broker = cloud.broker()\nbroker.create_topic('t')\nbroker.produce('t', 'value')",
+    "vector_index, upsert": ASK
+    + "ask(cloud.vector_index(dimension=2), '/upsert', {'id': 'a', 'vector': [1, 2]})",
+    "numpy, import": "import numpy",
+    "fakeredis, SET": "import fakeredis\nassert fakeredis.FakeRedis().set('key', 'value')",
+    "moto, SQS send_message": """
+import os
+os.environ.update(AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x", AWS_DEFAULT_REGION="us-east-1")
+import boto3, moto
+with moto.mock_aws():
+    sqs = boto3.client("sqs")
+    sqs.send_message(QueueUrl=sqs.create_queue(QueueName="q")["QueueUrl"], MessageBody="1")
+""",
+}
+CLOCKED = """
+import os, time
+{before}
+started = time.process_time()
+{source}
+print("taken", (time.process_time() - started) * 1e3, flush=True)
+os._exit(0)
+"""
+NEEDS = {"fakeredis, SET": "fakeredis", "moto, SQS send_message": "moto, boto3"}
+
+
+def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
+    """From the import to the first answer, in a fresh interpreter and in one that runs pytest."""
+    environment = environments(folder)["bytecode"]
+    there = dict(FIRSTS)
+    for name, modules in NEEDS.items():
+        if subprocess.run([python, "-c", f"import {modules}"], capture_output=True).returncode:
+            print(f"{name}: not installed")
+            del there[name]
+    holds = []
+    for kind, before in {"a fresh interpreter": "", "a run of pytest": "import pytest"}.items():
+        taken: dict[str, list[float]] = {name: [] for name in there}
+        for turn in range(rounds + 1):
+            for name in sorted(there, reverse=bool(turn % 2)):
+                code = CLOCKED.format(before=before, source=there[name])
+                _, told = cpu_ms([python, "-c", code], folder, environment)
+                if turn:
+                    taken[name].append(float(told.split()[1]))
+        typical = {name: median(times) for name, times in taken.items()}
+        print(
+            f"\nimport to first answer in {kind}, {rounds} interleaved rounds, processor time in ms"
+        )
+        for name, times in taken.items():
+            print(f"  {name:24} median {typical[name]:7.1f}   least {min(times):7.1f}")
+        for name in ("kv_server, SET", "queue, publish", "broker, produce"):
+            holds.append(limit(f"{name}, in {kind}, ms", typical[name], 50))
+        more = typical["vector_index, upsert"] - typical["numpy, import"]
+        holds.append(limit(f"vector_index, upsert over numpy's import, in {kind}, ms", more, 40))
+    return holds
+
+
+def main() -> int:
+    """Run all of it; 0 when every limit holds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", default=sys.executable, help="the interpreter to measure")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--only", choices=("collect", "first"))
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        holds = []
+        if given.only != "first":
+            holds += collecting(given.python, given.rounds, Path(name))
+        if given.only != "collect":
+            holds += firsts(given.python, given.rounds, Path(name))
+    return 0 if all(holds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Answers as bytes of HTTP/1.1."""
+
+from __future__ import annotations
+
+import http
+import time
+from collections.abc import Iterable
+
+from .messages import Answer
+from .parsing import Message
+
+__all__ = [
+    "LAST_CHUNK",
+    "chunk",
+    "connection_header",
+    "encode",
+    "head_bytes",
+    "header",
+    "http_date",
+    "status_line",
+]
+
+LAST_CHUNK = b"0\r\n\r\n"
+_BODILESS = frozenset({204, 304})
+_FRAMES = frozenset({"content-length", "transfer-encoding", "date"})
+_CLEAN = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in http.HTTPStatus
+}
+
+
+def encode(message: Message, answer: Answer) -> bytes:
+    """The bytes of a whole answer, framed for the request it answers."""
+    body = answer.body
+    assert isinstance(body, bytes)
+    status = answer.status
+    head = _opening(status)
+    if answer.headers:
+        head += _own_headers(message, answer.headers)
+    if answer.content_type is not None:
+        head += f"Content-Type: {answer.content_type}\r\n"
+    if status not in _BODILESS:
+        head += f"Content-Length: {len(body)}\r\n"
+    if status in _BODILESS or message.method == "HEAD":
+        body = b""
+    if not message.keep_alive or message.version != "1.1":
+        head += connection_header(message)
+    return head_bytes(head + "\r\n") + body
+
+
+def _own_headers(message: Message, headers: Iterable[tuple[str, str]]) -> str:
+    """The headers an answer brings along; how it is framed is not theirs to say."""
+    lines = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "connection":
+            message.keep_alive = message.keep_alive and "close" not in value.lower()
+        elif lower not in _FRAMES:
+            lines.append(header(name, value))
+    return "".join(lines)
+
+
+def chunk(part: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(part), part)
+
+
+def connection_header(message: Message) -> str:
+    if not message.keep_alive:
+        return "Connection: close\r\n"
+    return "" if message.version == "1.1" else "Connection: keep-alive\r\n"
+
+
+def header(name: str, value: str) -> str:
+    # What a service echoes must not become a header of its own.
+    return f"{name}: {value.translate(_CLEAN)}\r\n"
+
+
+def status_line(status: int) -> str:
+    return _STATUS_LINES.get(status) or f"HTTP/1.1 {status} Status {status}\r\n"
+
+
+def head_bytes(head: str) -> bytes:
+    try:
+        return head.encode("latin-1")
+    except UnicodeEncodeError:
+        return head.encode("utf-8", "surrogateescape")
+
+
+# Of the present second: the openings of answers, by status.
+_openings: tuple[int, str, dict[int, str]] = (-1, "", {})
+
+
+def _opening(status: int) -> str:
+    """Status line and Date header, made once a second for each status."""
+    now = int(time.time())
+    second, _, made = _openings
+    found = made.get(status) if second == now else None
+    if found is None:
+        date = http_date()
+        found = f"{status_line(status)}Date: {date}\r\n"
+        _, present, made = _openings
+        if present == date:
+            made[status] = found
+    return found
+
+
+def http_date() -> str:
+    """The present second of the process's clock as a Date header has it."""
+    global _openings
+    now = int(time.time())
+    second, date, _ = _openings
+    if second != now:
+        # Not by email.utils: its datetime fails at the end of the year 9999 in frozen process time.
+        t = time.gmtime(now)
+        date = (
+            f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "
+            f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
+        )
+        _openings = (now, date, {})
+    return date
