@@ -15,6 +15,7 @@ import re
 import socket
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 from pytest_fakecloud.http.parsing import RequestReader
 
@@ -183,9 +184,13 @@ def attempt(luck: random.Random) -> str:
     return "served" if status is None else str(status)
 
 
-def attempt_port(address: tuple[str, int], luck: random.Random) -> str:
+def attempt_port(
+    address: tuple[str, int],
+    luck: random.Random,
+    change: Callable[[bytes], bytes] = lambda data: data,
+) -> str:
     """Try one connection on a server: it ends within ten seconds, and without a 500."""
-    data = wire(luck)
+    data = change(wire(luck))
     got = b""
     with socket.create_connection(address, 10) as client, contextlib.suppress(ConnectionError):
         client.sendall(data)

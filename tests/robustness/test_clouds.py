@@ -1,0 +1,96 @@
+"""Thousands of clouds, one after the other: memory, threads and descriptors stay where they are."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc to count in")
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def resident_kb() -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+
+def live(luck: random.Random) -> None:
+    """A cloud of some fakes that are used, and go without a word."""
+    with Cloud(seed=1, delivery=luck.choice(["driven", "background"])) as cloud:
+        made: list[Any] = []
+        for fixture in luck.sample(
+            ["kv_server", "vector_index", "broker", "queue"], luck.choice([1, 1, 2, 4])
+        ):
+            made.append(cloud.start(fixture, {"dimension": 2} if fixture == "vector_index" else {}))
+        for handle in made:
+            answer = requests.get(f"{handle.url}/nothing", headers=handle.headers, timeout=10)
+            assert answer.status_code < 500
+        if luck.random() < 0.2:
+            made[0].faults.drop()
+            with pytest.raises(requests.ConnectionError):
+                requests.get(made[0].url, headers=made[0].headers, timeout=10)
+        if luck.random() < 0.2:
+            made[0].close()
+
+
+def measure() -> tuple[int, int, int]:
+    gc.collect()
+    return resident_kb(), threading.active_count(), open_files()
+
+
+def live_many(count: int, warm: int) -> None:
+    luck = random.Random(7)
+    for _ in range(warm):
+        live(luck)
+    before = measure()
+    for _ in range(count):
+        live(luck)
+    after = measure()
+    grown = after[0] - before[0]
+    assert grown < 6_000 + count * 0.2, f"{grown} KB more after {count} clouds"
+    assert after[1] <= before[1] + 8, f"{before[1]} threads became {after[1]}"
+    assert after[2] <= before[2] + 8, f"{before[2]} descriptors became {after[2]}"
+
+
+@needs_proc
+@pytest.mark.slow
+def test_clouds_leave_nothing_behind() -> None:
+    live_many(150, 60)
+
+
+@needs_proc
+@pytest.mark.long
+def test_ten_thousand_clouds_leave_nothing_behind() -> None:
+    live_many(10_000, 300)
+
+
+@needs_proc
+@pytest.mark.slow
+def test_what_is_left_behind_is_found() -> None:
+    """The measure can fail."""
+    kept: list[Any] = []
+    before = measure()
+    try:
+        for _ in range(20):
+            cloud = Cloud()
+            cloud.kv_server().execute("PING")
+            kept.append(cloud)
+        assert measure()[2] > before[2] + 8
+    finally:
+        for cloud in kept:
+            cloud.close()
+    assert measure()[2] <= before[2] + 8
+    assert sys.getrefcount(kept) > 0

@@ -1,0 +1,115 @@
+"""Hostile HTTP at every door: each connection ends, no door answers 500, and all stay open."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import requests
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.standalone.api import ControlApp
+from pytest_fakecloud.standalone.hosts import Hosts
+from tests.http.fuzzing import attempt_port
+
+DOORS = (
+    "kv_server",
+    "vector_index",
+    "broker",
+    "queue",
+    "callback_capture",
+    "destination",
+    "control",
+)
+
+
+PATHS = {
+    "kv_server": "/ /set/k/v /get/k /pipeline /multi-exec /subscribe/c",
+    "vector_index": "/upsert /query /fetch/ns /range /delete /info /resumable-query",
+    "broker": "/produce/t /produce/t/v /fetch /consume/g/i/t /commit/g/i /topics /webhook",
+    "queue": "/v2/publish/http://x /v2/batch /v2/queues /v2/dlq /v2/logs /v2/schedules/http://x",
+    "callback_capture": "/callback /failure /x",
+    "destination": "/x",
+    "control": "/ /__control__/state /__control__/clock /__control__/call /__control__/problems",
+}
+"""Where requests go that get past the credentials."""
+
+
+@dataclass
+class House:
+    """A cloud with every door, where they are, and what opens them."""
+
+    cloud: Cloud
+    addresses: dict[str, tuple[str, int]]
+    keys: dict[str, str]
+
+    def change(self, door: str, data: bytes, luck: random.Random) -> bytes:
+        """Give some of the requests credentials and a path that leads somewhere."""
+        if luck.random() < 0.3:
+            return data
+        path = luck.choice(PATHS[door].split()).encode()
+        login = f"Host: 127.0.0.1\r\nAuthorization: {self.keys[door]}\r\n".encode()
+        return data.replace(b"Host: h\r\n", login).replace(b" /a ", b" " + path + b" ")
+
+    def check(self) -> None:
+        """Every service still works, and nothing was a mistake of ours."""
+        assert not [one for one in self.cloud.problems if one.kind == "bug"]
+        kv = self.cloud.kv_server(name="after")
+        assert kv.execute("SET", "a", "1") == "OK"
+        for name, (host, port) in self.addresses.items():
+            answer = requests.get(f"http://{host}:{port}/nothing-here", timeout=10)
+            assert answer.status_code < 500, name
+
+
+@contextmanager
+def house() -> Iterator[House]:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        handles: dict[str, Any] = {
+            name: cloud.start(name, {"dimension": 2} if name == "vector_index" else {})
+            for name in DOORS[:-1]
+        }
+        # What no handler is for is a 500 of pytest-httpserver's own.
+        for name in ("callback_capture", "destination"):
+            handles[name].expect_request(re.compile(".*")).respond_with_data("fine")
+        control = cloud._context.mount(ControlApp(cloud, "token", hosts=Hosts("127.0.0.1", [])))
+        addresses = {name: handle._mount.address for name, handle in handles.items()}
+        keys = {name: handle.headers.get("Authorization", "x") for name, handle in handles.items()}
+        yield House(
+            cloud, {**addresses, "control": control.address}, {**keys, "control": "Bearer token"}
+        )
+        control.close()
+
+
+def attack(seed: int, rounds: int) -> dict[str, Counter[str]]:
+    """So many connections at each door; how they ended."""
+    with house() as found:
+        ended = {}
+        for name, address in found.addresses.items():
+            luck = random.Random(f"{seed} {name}")
+            change = partial(found.change, name, luck=luck)
+            ended[name] = Counter(attempt_port(address, luck, change) for _ in range(rounds))
+        found.check()
+    return ended
+
+
+@pytest.mark.slow
+def test_hostile_requests_at_every_door() -> None:
+    """More than 5,000 requests: a connection has two and a half."""
+    ended = attack(1, 320)
+    assert set(ended) == set(DOORS)
+    for name, found in ended.items():
+        assert found["400"] > 50, (name, found)
+        assert found["401"] < 200, (name, found)
+        assert len(found) > 4, (name, found)
+
+
+@pytest.mark.long
+def test_hostile_requests_at_every_door_for_long() -> None:
+    attack(random.randrange(2**32), 12_000)

@@ -1,0 +1,130 @@
+"""Two readers of HTTP/1.1 read the same requests: ours, and h11, which nobody here wrote.
+
+A disagreement about where a request ends is how requests are smuggled. What both serve is compared
+whole; what only one serves is counted by its reason, and every reason must be known.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import h11
+import pytest
+
+from tests.http.fuzzing import Seen, read, wire
+
+STRICTER = "ours refuses, h11 serves"
+LOOSER = "h11 refuses, ours serves"
+
+
+def read_by_h11(data: bytes) -> tuple[list[Seen], str | None]:
+    """The requests h11 reads, and why it read no more."""
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=4000)
+    connection.receive_data(data)
+    seen: list[Seen] = []
+    head: h11.Request | None = None
+    body = b""
+    while True:
+        try:
+            event = connection.next_event()
+        except h11.RemoteProtocolError as error:
+            return seen, str(error)
+        if event in (h11.NEED_DATA, h11.PAUSED):
+            if event is h11.NEED_DATA or connection.their_state is h11.MUST_CLOSE:
+                return seen, None
+            _answer(connection)
+            continue
+        if isinstance(event, h11.Request):
+            head, body = event, b""
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage):
+            assert head is not None
+            seen.append(_seen(head, body))
+            if connection.their_state is h11.MUST_CLOSE:
+                return seen, None
+            _answer(connection)
+        else:
+            return seen, None
+
+
+def _answer(connection: h11.Connection) -> None:
+    """Serve the request, so that the next one can be read."""
+    if connection.our_state in (h11.SEND_RESPONSE, h11.IDLE):
+        connection.send(h11.Response(status_code=404, headers=[("Content-Length", "0")]))
+        connection.send(h11.EndOfMessage())
+    if connection.our_state is h11.DONE and connection.their_state is h11.DONE:
+        connection.start_next_cycle()
+
+
+def _seen(head: h11.Request, body: bytes) -> Seen:
+    pairs = tuple(
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in head.headers.raw_items()
+    )
+    return head.method.decode(), head.target.decode("latin-1"), pairs, body
+
+
+def plain(seen: Seen) -> tuple[str, str, bytes, tuple[tuple[str, str], ...]]:
+    """What must agree: method, target, body, and the fields without the framing's own and trailers."""
+    method, target, fields, body = seen
+    kept = [(name.lower(), value.strip()) for name, value in fields if name.lower() not in FRAMING]
+    return method, target, body, tuple(sorted(kept))
+
+
+FRAMING = {"content-length", "transfer-encoding", "t", "connection", "upgrade", "expect"}
+
+
+def compare(data: bytes) -> str:
+    """Read the bytes both ways; how they agree. ``AssertionError`` where what was served differs."""
+    ours, status, _ = read([data])
+    theirs, reason = read_by_h11(data)
+    for one, other in zip(ours, theirs, strict=False):
+        assert plain(one) == plain(other), (data, one, other)
+    if len(ours) == len(theirs):
+        return "both refuse" if status and reason else "the same"
+    if len(ours) > len(theirs):
+        return f"{LOOSER}: {_group(reason)}"
+    return f"{STRICTER}: {status}"
+
+
+def _group(reason: str | None) -> str:
+    return re.sub(r"\d+|b?['\"].*", "", reason or "waits for more").strip()
+
+
+KNOWN = {
+    # A reader that refuses more can be trusted more.
+    *(f"{STRICTER}: {status}" for status in (400, 405, 413, 417, 431, 501, 505)),
+    # Two spaces before the version, and an empty line before the request: RFC 9112 allows both
+    # (sections 3 and 2.2), and neither moves the end of a request.
+    f"{LOOSER}: illegal request line: bytearray(",
+    f"{LOOSER}: no request line received",
+}
+
+
+def run(seed: int, rounds: int) -> None:
+    luck = random.Random(seed)
+    found = Counter(compare(wire(luck)) for _ in range(rounds))
+    assert found["the same"] > rounds / 5
+    assert found["both refuse"] > rounds / 10
+    assert set(found) - {"the same", "both refuse"} <= KNOWN, found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_read_the_same(seed: int) -> None:
+    run(seed, 2500)
+
+
+@pytest.mark.long
+def test_both_read_the_same_for_long() -> None:
+    run(random.randrange(2**32), 200_000)
+
+
+def test_a_disagreement_is_found() -> None:
+    """The oracle can fail: a reader that takes a length with a sign ends elsewhere."""
+    head = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
+    honest = head + b"helloGET /b HTTP/1.1\r\nHost: h\r\n\r\n"
+    assert compare(honest) == "the same"
+    assert plain(read([honest])[0][0]) != plain(read_by_h11(honest.replace(b"5", b"4", 1))[0][0])
