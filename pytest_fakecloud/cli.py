@@ -187,7 +187,7 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
     def text(name: str) -> Any:
         value, where = found(name)
         if value is not None and not isinstance(value, str):
-            raise Usage(f"{where}={value!r} is no text")
+            raise Usage(f"{where}={value!r} is not text")
         if name.endswith("token"):
             _check_token(value, where)
         return value
@@ -252,12 +252,12 @@ def _names(value: Any, where: str) -> list[str]:
         return list(services)
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Usage(f"{where}={value!r} is no list of names")
+        raise Usage(f"{where}={value!r} is not a list of names")
     names = [word.strip() for word in words if word.strip()]
     unknown = [name for name in names if name not in services]
     known = ", ".join(services)
     if unknown:
-        raise Usage(f"{', '.join(unknown)} is no service; the services are: {known}")
+        raise Usage(f"{', '.join(unknown)} is not a service; the services are: {known}")
     if not names:
         raise Usage(f"{where}={value!r} names no service; the services are: {known}")
     return names
@@ -267,7 +267,7 @@ def _hosts(value: Any, where: str) -> list[str]:
     """The names of a list, or of a text with spaces or commas."""
     words = value.replace(",", " ").split() if isinstance(value, str) else (value or [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Usage(f"{where}={value!r} is no list of host names")
+        raise Usage(f"{where}={value!r} is not a list of host names")
     return words
 
 
@@ -294,7 +294,7 @@ def _seed(value: Any, where: str) -> int | str | None:
     if value is None or type(value) in (int, str):
         found: int | str | None = value
         return found
-    raise Usage(f"{where}={value!r} is no seed: give a number or a text")
+    raise Usage(f"{where}={value!r} is not a seed: give a number or a text")
 
 
 def _flag(value: Any, where: str) -> bool:
@@ -340,7 +340,7 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
         name, sign, text = word.partition("=")
         if not sign or not name:
             hint = "" if where.startswith("--") else " (a value in a variable holds no spaces)"
-            raise Usage(f"{where}: {brief(word)} is no SETTING=VALUE{hint}")
+            raise Usage(f"{where}: {brief(word)} is not a SETTING=VALUE{hint}")
         try:
             settings[name] = json.loads(text)
         except RecursionError:

@@ -223,7 +223,7 @@ class Cloud(AnyCloud):
         made_by = handle_class(service)
         if not isinstance(settings, Mapping):
             raise ContractError(
-                f"{shown(settings)} are no settings of {fixture}: give a dict, empty for none"
+                f"{shown(settings)} are not settings of {fixture}: give a dict, empty for none"
             )
         if settings:
             check_settings(fixture, made_by, settings)
@@ -253,7 +253,7 @@ class Cloud(AnyCloud):
         if handle is None:
             if not isinstance(self._fixture_settings, Mapping):
                 raise ContractError(
-                    f"{shown(self._fixture_settings)} are no settings of fixtures: give a dict of "
+                    f"{shown(self._fixture_settings)} are not settings of fixtures: give a dict of "
                     "dicts, by fixture name"
                 )
             handle = self.start(fixture, self._fixture_settings.get(fixture, {}))
@@ -296,7 +296,7 @@ class Cloud(AnyCloud):
         if not isinstance(kind, str) or kind not in PROBLEM_KINDS:
             near = nearest(kind, PROBLEM_KINDS) if isinstance(kind, str) else ""
             raise ContractError(
-                f"{shown(kind)} is no kind of problem{near}; "
+                f"{shown(kind)} is not a kind of problem{near}; "
                 f"the kinds are: {', '.join(PROBLEM_KINDS)}"
             )
         query = Query(where, PROBLEM_KINDS[kind], f"the problem {kind!r}")
@@ -313,7 +313,7 @@ class Cloud(AnyCloud):
 
     def restore(self, snapshot: CloudSnapshot) -> None:
         if not isinstance(snapshot, CloudSnapshot):
-            raise ContractError(f"{shown(snapshot)} is no snapshot of a cloud")
+            raise ContractError(f"{shown(snapshot)} is not a snapshot of a cloud")
         for handle in self._context.handles:
             if handle.name in snapshot.handles:
                 handle.restore(snapshot.handles[handle.name])
@@ -332,7 +332,7 @@ class Cloud(AnyCloud):
         )
         if strange := [each for each in known if not isinstance(each, Handle)]:
             raise ContractError(
-                f"{', '.join(map(shown, strange))} are no handles: give those that are to stay open"
+                f"{', '.join(map(shown, strange))} are not handles: give those that are to stay open"
             )
         kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
         for handle in self.handles:
@@ -405,4 +405,4 @@ def _call_all(ends: Iterable[Callable[[], object]]) -> None:
 def _check_switches(**switches: object) -> None:
     for name, value in switches.items():
         if not isinstance(value, bool):
-            raise ContractError(f"{name}={shown(value)} is no switch: give True or False")
+            raise ContractError(f"{name}={shown(value)} is not a switch: give True or False")

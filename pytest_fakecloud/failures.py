@@ -155,7 +155,7 @@ def _driven(plan: _Plan) -> Failures:
                 error = raised
             else:
                 if never_awaited(result):
-                    raise ContractError("the code is to be awaited: use cloud.aio.every_failure")
+                    raise ContractError("the code has to be awaited: use cloud.aio.every_failure")
             step = plan.send(error)
     except StopIteration as end:
         found: Failures = end.value
@@ -177,11 +177,13 @@ def _plan(
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(
-            f"{shown(unknown)} is no failure: give names out of {', '.join(FAILURES)}"
+            f"{shown(unknown)} is not a failure: give names out of {', '.join(FAILURES)}"
         )
     for name, given in (("run", run), ("check", check)):
         if given is not None and not callable(given):
-            raise ContractError(f"{name}={shown(given)} is no function: give one without arguments")
+            raise ContractError(
+                f"{name}={shown(given)} is not a function: give one without arguments"
+            )
     handles = _chosen(cloud, services)
     start = cloud.snapshot()
     before = _count(handles)
@@ -269,7 +271,7 @@ def _names(what: str, given: str | Iterable[str]) -> list[str]:
         return [given]
     names = list(given) if isinstance(given, Iterable) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise ContractError(f"{what}={shown(given)} are no names: give one or a list of them")
+        raise ContractError(f"{what}={shown(given)} are not names: give one or a list of them")
     return names
 
 

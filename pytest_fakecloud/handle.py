@@ -315,7 +315,7 @@ class Handle:
         """Put the data of a snapshot back; journal, faults, credentials and clock stay."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
-                f"{shown(snapshot)} is no snapshot of a {self.fixture}: "
+                f"{shown(snapshot)} is not a snapshot of a {self.fixture}: "
                 "give what its snapshot() returned"
             )
         self._engine.restore(snapshot.data)

@@ -181,7 +181,7 @@ def replay(
     """
     __tracebackhide__ = True
     if not isinstance(file, str | Path):
-        raise ContractError(f"{shown(file)} is no file: give the path of an HTTP archive (HAR)")
+        raise ContractError(f"{shown(file)} is not a file: give the path of an HTTP archive (HAR)")
     _check_takers(into)
     volatile = VOLATILE | _names(ignore)
     entries = _entries(Path(file))
@@ -279,11 +279,11 @@ def _entries(path: Path) -> list[dict[str, Any]]:
         if not isinstance(entries, list):
             raise TypeError(f"log.entries is {entries!r:.100}, not a list")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ContractError(f"{path} is no HTTP archive (HAR): {error!r}") from error
+        raise ContractError(f"{path} is not an HTTP archive (HAR): {error!r}") from error
     for number, entry in enumerate(entries, 1):
         wrong = _wrong_in(entry)
         if wrong:
-            raise ContractError(f"{path} is no HTTP archive (HAR): entry {number}: {wrong}")
+            raise ContractError(f"{path} is not an HTTP archive (HAR): entry {number}: {wrong}")
     return entries
 
 

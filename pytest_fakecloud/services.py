@@ -94,7 +94,7 @@ def find(fixture: object) -> Service:
 
     near = nearest(fixture, SERVICES) if isinstance(fixture, str) else ""
     raise ContractError(
-        f"{shown(fixture)} is no service{near}; the services are: {', '.join(SERVICES)}"
+        f"{shown(fixture)} is not a service{near}; the services are: {', '.join(SERVICES)}"
     )
 
 

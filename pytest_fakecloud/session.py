@@ -112,9 +112,9 @@ def check_settings(config: pytest.Config) -> None:
         try:
             place = _nearest(folder)
         except (OSError, ValueError) as error:
-            raise pytest.UsageError(f"{option}={folder} can be no folder: {error}") from None
+            raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
         if not place.is_dir():
-            raise pytest.UsageError(f"{option}={folder} can be no folder: {place} is a file")
+            raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
 
 
 def _says(config: pytest.Config, name: str, value: str) -> bool:
@@ -147,7 +147,7 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise pytest.UsageError(
-            f"fakecloud_early: {', '.join(unknown)} is no service; "
+            f"fakecloud_early: {', '.join(unknown)} is not a service; "
             f"the services are: {', '.join(known)}"
         )
     # Without a configured run, as where a conftest cannot be imported, there is no other end.
@@ -504,7 +504,7 @@ def _merge(settings: dict[str, Any], name: str, value: Any) -> None:
             f"the settings are: {', '.join(known)}"
         )
     if name == "env" and not isinstance(value, bool):
-        raise misuse(f"env={value!r} is no switch: give True or False")
+        raise misuse(f"env={value!r} is not a switch: give True or False")
     if name not in SERVICES:
         settings[name] = value
     elif isinstance(value, Mapping):
@@ -556,7 +556,7 @@ def _kinds(value: object) -> tuple[str, ...]:
     unknown = [kind for kind in kinds if kind not in PROBLEM_KINDS]
     if unknown:
         raise misuse(
-            f"strict={value!r}: {', '.join(map(repr, unknown))} is no kind of problem; "
+            f"strict={value!r}: {', '.join(map(repr, unknown))} is not a kind of problem; "
             f"give a bool or names out of: {', '.join(PROBLEM_KINDS)}"
         )
     return kinds

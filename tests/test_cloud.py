@@ -23,11 +23,11 @@ from pytest_fakecloud.core.dispatch import Dispatcher
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"process_time": "no"}, "process_time='no' is no switch: give True or False"),
-        ({"tls": "x"}, "tls='x' is no switch"),
-        ({"share_tls_context": None}, "share_tls_context=None is no switch"),
-        ({"seed": []}, r"seed=\[\] is no seed: give a whole number or a text"),
-        ({"seed": 1.5}, "seed=1.5 is no seed"),
+        ({"process_time": "no"}, "process_time='no' is not a switch: give True or False"),
+        ({"tls": "x"}, "tls='x' is not a switch"),
+        ({"share_tls_context": None}, "share_tls_context=None is not a switch"),
+        ({"seed": []}, r"seed=\[\] is not a seed: give a whole number or a text"),
+        ({"seed": 1.5}, "seed=1.5 is not a seed"),
         ({"clock": []}, r"clock=\[\] is not a mode"),
         ({"now": 5}, "5 is not an instant"),
         ({"transport": None}, "transport=None is unknown"),
@@ -43,9 +43,9 @@ def test_calls_without_meaning() -> None:
     with Cloud(seed=1) as cloud:
         kv = cloud.kv_server()
         for call, told in (
-            (lambda: cloud._on_start(5), "5 is no function: give one that takes a handle"),  # type: ignore[arg-type]
-            (lambda: kv.on_close(5), "5 is no function: give one without arguments"),  # type: ignore[arg-type]
-            (lambda: cloud.replay(5), "5 is no file"),  # type: ignore[arg-type]
+            (lambda: cloud._on_start(5), "5 is not a function: give one that takes a handle"),  # type: ignore[arg-type]
+            (lambda: kv.on_close(5), "5 is not a function: give one without arguments"),  # type: ignore[arg-type]
+            (lambda: cloud.replay(5), "5 is not a file"),  # type: ignore[arg-type]
         ):
             with pytest.raises(ContractError, match=told):
                 call()
@@ -199,8 +199,8 @@ def test_what_is_allowed_is_asked_as_everywhere(wanted: Any, covers: bool) -> No
 @pytest.mark.parametrize(
     ("kind", "where", "told"),
     [
-        ("unruted", {}, "'unruted' is no kind of problem, did you mean 'unrouted'"),
-        (5, {}, "5 is no kind of problem; the kinds are: unrouted, "),
+        ("unruted", {}, "'unruted' is not a kind of problem, did you mean 'unrouted'"),
+        (5, {}, "5 is not a kind of problem; the kinds are: unrouted, "),
         ("unrouted", {"paht": "/x"}, "the problem 'unrouted' has no field 'paht', did you mean 'p"),
         ("unmet", {"path": "/x"}, "the problem 'unmet' has no field 'path'; there are: handle"),
         ("unrouted", {"method": "get"}, "methods have capital letters"),

@@ -211,7 +211,7 @@ def test_what_cannot_even_be_shown_is_refused_in_words(shared: Cloud, call: str)
 
 def test_a_number_beyond_all_printing_is_refused_in_words() -> None:
     for call in (lambda: Cloud(seed=10**5000), lambda: Clock().advance(10**5000)):
-        with pytest.raises(ContractError, match=r"bits is no seed|above 100 years"):
+        with pytest.raises(ContractError, match=r"bits is not a seed|above 100 years"):
             call()
 
 

@@ -108,14 +108,14 @@ def test_misuse_is_named(cloud: Cloud, orders: Broker) -> None:
         cloud.every_failure(lambda: None)
     with pytest.raises(ContractError, match="give names out of answer, drop, lose_answer"):
         cloud.every_failure(lambda: None, faults=["explode"])
-    with pytest.raises(ContractError, match="check=3 is no function"):
+    with pytest.raises(ContractError, match="check=3 is not a function"):
         cloud.every_failure(lambda: None, check=3)
-    with pytest.raises(ContractError, match="run='send' is no function"):
+    with pytest.raises(ContractError, match="run='send' is not a function"):
         cloud.every_failure("send")  # type: ignore[arg-type]
     for wrong in (5, [], [5]):
-        with pytest.raises(ContractError, match=r"services=.* are no names: give one or a list"):
+        with pytest.raises(ContractError, match=r"services=.* are not names: give one or a list"):
             cloud.every_failure(lambda: None, services=wrong)
-        with pytest.raises(ContractError, match=r"faults=.* are no names"):
+        with pytest.raises(ContractError, match=r"faults=.* are not names"):
             cloud.every_failure(lambda: None, faults=wrong)
     with pytest.raises(ContractError, match="made no call"):
         cloud.every_failure(lambda: None, faults="drop")

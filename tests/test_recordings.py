@@ -92,7 +92,7 @@ def test_an_entry_that_is_none_is_said(
     kv = cloud.kv_server()
     with pytest.raises(ContractError) as caught:
         cloud.replay(file, into=kv)
-    assert "is no HTTP archive (HAR): entry 2: " in str(caught.value)
+    assert "is not an HTTP archive (HAR): entry 2: " in str(caught.value)
     assert text in str(caught.value)
     kv.assert_not_called("PING")
 
@@ -118,7 +118,7 @@ def test_a_request_that_cannot_be_sent_is_said(
 def test_a_file_that_is_none_is_said(cloud: Cloud, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "x.har"
     file.write_bytes(content)
-    with pytest.raises(ContractError, match="is no HTTP archive"):
+    with pytest.raises(ContractError, match="is not an HTTP archive"):
         cloud.replay(file)
 
 

@@ -134,7 +134,7 @@ def test_a_cloud_starts_it(toy: str) -> None:
         assert cloud.fixture_handle("toy").name == "toy_2"
         with pytest.raises(ContractError, match="toy has no setting 'fist'; it has: name, first"):
             cloud.start("toy", {"fist": 1})
-        with pytest.raises(ContractError, match=r"'toi' is no service, did you mean 'toy'\?"):
+        with pytest.raises(ContractError, match=r"'toi' is not a service, did you mean 'toy'\?"):
             cloud.start("toi", {})
 
 

@@ -147,7 +147,7 @@ def _message(item: Any, topic: str | None) -> ProducerRecord:
         return item
     if not isinstance(item, Mapping) or "value" not in item:
         if topic is None:
-            raise ContractError(f"{item!r} is no message: give a mapping with topic and value")
+            raise ContractError(f"{item!r} is not a message: give a mapping with topic and value")
         return ProducerRecord(topic, text(item))
     unknown = set(item) - set(ProducerRecord._fields)
     if unknown:

@@ -169,7 +169,7 @@ class Clock:
         For whatever lives in real time and cannot follow: engines that are real servers.
         """
         if not isinstance(reason, str):
-            raise ContractError(f"reason={shown(reason)} is no text: say why time cannot be moved")
+            raise ContractError(f"reason={shown(reason)} is not text: say why time cannot be moved")
         with self._lock:
             self._ties = (*self._ties, reason)
 
@@ -432,7 +432,9 @@ class Clock:
         """
         _check_instant("due_us", due_us)
         if not callable(callback):
-            raise ContractError(f"{shown(callback)} is no function: give one that takes an instant")
+            raise ContractError(
+                f"{shown(callback)} is not a function: give one that takes an instant"
+            )
         (lane,) = _known((lane,))
         with self._lock:
             self._sequence += 1
@@ -469,7 +471,7 @@ class Clock:
         frozen or held, after ``wait_cap`` real seconds. ``poll`` is called without any lock held.
         """
         if not isinstance(signal, Signal):
-            raise ContractError(f"{shown(signal)} is no signal: give what signal() returned")
+            raise ContractError(f"{shown(signal)} is not a signal: give what signal() returned")
         check_function(poll, "without arguments")
         _check_instant("deadline_us", deadline_us)
         # Even a running clock never waits longer than the span that was left at the start: the
@@ -662,7 +664,7 @@ def _known(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
     for lane in lanes:
         if lane not in LANES:
             raise ContractError(
-                f"{shown(lane)} is no lane of a clock; there are: {', '.join(LANES)}"
+                f"{shown(lane)} is not a lane of a clock; there are: {', '.join(LANES)}"
             )
     return lanes
 
@@ -670,7 +672,7 @@ def _known(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
 def _check_instant(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ContractError(
-            f"{name}={shown(value)} is no instant: give whole microseconds since the Unix epoch"
+            f"{name}={shown(value)} is not an instant: give whole microseconds since the Unix epoch"
         )
 
 

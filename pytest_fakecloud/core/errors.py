@@ -63,10 +63,10 @@ def check_function(value: object, kind: str) -> None:
     ``kind`` ends the sentence "give one ...".
     """
     if not callable(value):
-        raise ContractError(f"{shown(value)} is no function: give one {kind}")
+        raise ContractError(f"{shown(value)} is not a function: give one {kind}")
     if only_begins(value):
         raise ContractError(
-            f"{shown(value)} is to be awaited or gone through, and nobody would: "
+            f"{shown(value)} has to be awaited or iterated, which does not happen here: "
             f"give a function {kind}"
         )
 

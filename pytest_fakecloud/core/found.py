@@ -108,7 +108,7 @@ def check_predicate(predicate: object) -> None:
     """Raise ``ContractError`` for what is no function, or a function that is to be awaited."""
     if predicate is not None and not callable(predicate):
         raise ContractError(
-            f"{predicate!r} is no function: give a predicate, or fields by name such as "
+            f"{predicate!r} is not a function: give a predicate, or fields by name such as "
             "command='SET', path='/get/k' or status=200"
         )
     ANYTHING.check("predicate", predicate)

@@ -25,10 +25,10 @@ def check_seed(seed: object) -> None:
     """Raise ``ContractError`` for a seed that is not a whole number or a text."""
     whole = isinstance(seed, int) and not isinstance(seed, bool)
     if not whole and not isinstance(seed, str):
-        raise ContractError(f"seed={shown(seed)} is no seed: give a whole number or a text")
+        raise ContractError(f"seed={shown(seed)} is not a seed: give a whole number or a text")
     if isinstance(seed, int) and seed.bit_length() > _MOST_BITS:
         raise ContractError(
-            f"a whole number of {seed.bit_length()} bits is no seed: give one of at most {_MOST_BITS}"
+            f"a whole number of {seed.bit_length()} bits is not a seed: give one of at most {_MOST_BITS}"
         )
 
 

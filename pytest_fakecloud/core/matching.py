@@ -15,7 +15,7 @@ Bytes are asked with texts and text patterns as the UTF-8 text they hold.
 
 What could never agree is a ``ContractError`` that says what can be asked: in an assertion that
 something did not happen it would prove nothing. So is a function that raises, or whose result says
-nothing because it is to be awaited or gone through first. Decided here.
+nothing because it has to be awaited or iterated first. Decided here.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Sort:
         if _is_predicate(wanted, self.samples):
             if only_begins(wanted):
                 raise ContractError(
-                    f"{name}={brief(wanted)} is to be awaited or gone through, so it would hold for "
+                    f"{name}={brief(wanted)} has to be awaited or iterated, so it would hold for "
                     "everything: give a plain function"
                 )
         elif not (wanted is None or self.accepts(wanted) or _compares(wanted, self.samples)):
@@ -237,8 +237,9 @@ class _OneOf(Sort):
         else:
             return
         if not known:
+            article = "an" if self.what[0] in "aeiou" else "a"
             raise ContractError(
-                f"{name}={brief(wanted)} is no {self.what}{near}; "
+                f"{name}={brief(wanted)} is not {article} {self.what}{near}; "
                 f"there are: {', '.join(self.words[:40])}"
             )
 
@@ -258,7 +259,7 @@ class _Method(_Text):
         super().check(name, wanted)
         if isinstance(wanted, str) and wanted not in _METHODS and wanted.upper() in _METHODS:
             raise ContractError(
-                f"{name}={wanted!r} is no HTTP method: methods have capital letters, "
+                f"{name}={wanted!r} is not an HTTP method: methods have capital letters, "
                 f"give {wanted.upper()!r}"
             )
 
@@ -387,7 +388,7 @@ class _Pairs(Sort):
         if isinstance(wanted, Mapping):
             for key, value in wanted.items():
                 if not isinstance(key, str):
-                    raise ContractError(f"{name}: {key!r} is no name of a header: give a text")
+                    raise ContractError(f"{name}: {key!r} is not a name of a header: give a text")
                 if value is None:
                     raise ContractError(
                         f"{name}[{key!r}]=None: give a text, a pattern or a function"
@@ -622,7 +623,7 @@ class Question:
             ) from error
         if never_awaited(answer) or inspect.isgenerator(answer):
             raise ContractError(
-                f"what {self.name}={brief(self.wanted)} returns is to be awaited or gone through: "
+                f"what {self.name}={brief(self.wanted)} returns has to be awaited or iterated: "
                 "give a function that answers at once"
             )
         return holds

@@ -84,7 +84,7 @@ def check_seconds(name: str, value: object) -> None:
     """Raise ``ContractError`` for anything but a number of real seconds from 0 up."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not value >= 0:  # type: ignore[operator]
-        raise ContractError(f"{name}={shown(value)} are no seconds: give a number from 0 up")
+        raise ContractError(f"{name}={shown(value)} are not seconds: give a number from 0 up")
 
 
 def instant_us(value: Instant) -> int:

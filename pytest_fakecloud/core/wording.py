@@ -29,7 +29,7 @@ def brief(value: object, length: int = SHOWN) -> str:
 def check_times(times: object) -> None:
     """Raise ``ContractError`` for a ``times=`` that is not a whole number from 0 up."""
     if times is not None and (type(times) is not int or times < 0):
-        raise ContractError(f"times={brief(times)} is no count: give a whole number from 0 up")
+        raise ContractError(f"times={brief(times)} is not a count: give a whole number from 0 up")
 
 
 def never_awaited(result: object) -> bool:

@@ -17,7 +17,7 @@ def checked_status(status: object) -> int:
     """A status from 200 to 599; raises ``ContractError``."""
     if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
         raise ContractError(
-            f"{shown(status)} is no status of an answer: give a number from 200 to 599"
+            f"{shown(status)} is not a status of an answer: give a number from 200 to 599"
         )
     return status
 
@@ -36,7 +36,7 @@ def checked_headers(headers: object) -> Headers:
             value = str(value)
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(value, str):
             raise ContractError(
-                f"{shown(name)}: {shown(value)} is no header: give a name without spaces and a text"
+                f"{shown(name)}: {shown(value)} is not a header: give a name without spaces and a text"
             )
         listed.append((name, _sendable(value)))
     return tuple(listed)
@@ -64,7 +64,7 @@ def checked_type(content_type: object) -> str | None:
         return None
     if not isinstance(content_type, str) or not content_type.isprintable():
         raise ContractError(
-            f"content_type={shown(content_type)} is none: give a text such as 'text/html'"
+            f"content_type={shown(content_type)} is not one: give a text such as 'text/html'"
         )
     return _sendable(content_type)
 

@@ -93,7 +93,7 @@ class Fault:
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):
             raise ContractError(
-                f"when={shown(self.when)} is no function: give a predicate on the request"
+                f"when={shown(self.when)} is not a function: give a predicate on the request"
             )
         self.facts = {
             name: wanted
@@ -173,7 +173,7 @@ def count(name: str, value: object, least: int) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ContractError(
-            f"{name}={shown(value)} is no count: give a whole number from {least} up"
+            f"{name}={shown(value)} is not a count: give a whole number from {least} up"
         )
     return value
 

@@ -242,7 +242,9 @@ class CallFault(Fault):
             raise ContractError(f"the function of {shown(self)} failed: {shown(error)}") from error
         if inspect.iscoroutine(result):
             result.close()
-            raise ContractError(f"the function of {shown(self)} is to be awaited: give a plain one")
+            raise ContractError(
+                f"the function of {shown(self)} has to be awaited: give a plain one"
+            )
         if isinstance(result, Answer):
             try:
                 return self._dumped(result)

@@ -164,7 +164,7 @@ class FaultPlan:
         limit = count("requests", requests, 0) or 0
         per_us = duration_us(per)
         if not per_us:
-            raise ContractError(f"per={shown(per)} is no span: give one that lasts")
+            raise ContractError(f"per={shown(per)} is not a span: give one that lasts")
         self._answer_maker(status, body, headers or (), None)
 
         def make(usual: Headers) -> Answer:
@@ -180,7 +180,7 @@ class FaultPlan:
         """
         if isinstance(steps, str | bytes) or not isinstance(steps, Iterable):
             raise ContractError(
-                f"{shown(steps)} are no steps: give a list such as [503, None, 429]"
+                f"{shown(steps)} are not steps: give a list such as [503, None, 429]"
             )
         listed = list(steps)
         if not listed:
@@ -192,7 +192,7 @@ class FaultPlan:
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
         """Do the step to this share of the matching requests, drawn from the test's seed."""
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-            raise ContractError(f"rate={shown(rate)} is no share: give a number from 0 to 1")
+            raise ContractError(f"rate={shown(rate)} is not a share: give a number from 0 to 1")
         taken = self._step(step)
         told = f"random {step} at {rate:g}"
         return self.add(RandomFault(self, rate, taken, self._stream, told, matchers))
@@ -212,8 +212,8 @@ class FaultPlan:
             raise ContractError(f"call() needs a function, got {shown(function)}")
         if only_begins(function):
             raise ContractError(
-                f"{shown(function)} is to be awaited or gone through, and nobody would: give call() "
-                "a plain function"
+                f"{shown(function)} has to be awaited or iterated, and a fault does neither: "
+                "give call() a plain function"
             )
         if moment not in ("before", "after"):
             raise ContractError(f"call() runs a function 'before' or 'after', not {shown(moment)}")
@@ -384,7 +384,7 @@ class FaultPlan:
             make = self._answer_maker(step, None, (), None)
         else:
             raise ContractError(
-                f"{shown(step)} is no step: give a status, None, (status, body), an Answer, "
+                f"{shown(step)} is not a step: give a status, None, (status, body), an Answer, "
                 "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
             )
         return lambda serve: make()
@@ -420,7 +420,7 @@ class FaultPlan:
 
 def _switch(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise ContractError(f"{name}={shown(value)} is no switch: give True or False")
+        raise ContractError(f"{name}={shown(value)} is not a switch: give True or False")
     return value
 
 
@@ -437,4 +437,4 @@ def _plain_error(error: ServiceError) -> Answer:
 
 def _check_fault(fault: object) -> None:
     if not isinstance(fault, Fault):
-        raise ContractError(f"{shown(fault)} is no fault: give what a method of faults returned")
+        raise ContractError(f"{shown(fault)} is not a fault: give what a method of faults returned")

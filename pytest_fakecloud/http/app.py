@@ -211,7 +211,7 @@ class App:
     def refused(self, status: int, reason: str) -> None:
         """Take down that the server has refused what was no request of the service yet."""
         shown = shortened(reason)
-        self.journal.add_event("refused", f"{status} to what is no request: {shown}")
+        self.journal.add_event("refused", f"{status} to what is not a request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
         """The answer to a method no path takes, of which nothing but method and target was read.

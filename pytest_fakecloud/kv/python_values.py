@@ -69,7 +69,7 @@ def encode(word: Scalar) -> bytes:
             return word.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise ContractError(
-                f"{word!r} is no text that UTF-8 can write ({error.reason} at {error.start}): "
+                f"{word!r} is not text that UTF-8 can write ({error.reason} at {error.start}): "
                 "give the bytes that are meant"
             ) from None
     if isinstance(word, int):
@@ -77,7 +77,7 @@ def encode(word: Scalar) -> bytes:
     if isinstance(word, float):
         return format_double(word)
     raise ContractError(
-        f"{word!r} is no argument of a command: give text, bytes or a number "
+        f"{word!r} is not an argument of a command: give text, bytes or a number "
         "(for a nested value, its JSON text)"
     )
 
@@ -138,7 +138,7 @@ def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterat
         for line in data:
             if not isinstance(line, list | tuple) or not line:
                 raise ContractError(
-                    f"{line!r} is no command: give a list such as ['SET', 'k', 'v']"
+                    f"{line!r} is not a command: give a list such as ['SET', 'k', 'v']"
                 )
             yield list(map(encode, line))
         return

@@ -142,5 +142,5 @@ class QueueActions:
         if found is None:
             state = message.state
             why = "was retried, deleted or expired" if state == "dead_lettered" else f"is {state}"
-            raise ContractError(f"{message!r} is no dead letter: it {why}")
+            raise ContractError(f"{message!r} is not a dead letter: it {why}")
         return found

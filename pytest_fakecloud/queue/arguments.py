@@ -61,7 +61,7 @@ def bytes_of(name: str, value: object) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise ContractError(f"{name}={value!r} is no text that UTF-8 can write") from None
+        raise ContractError(f"{name}={value!r} is not text that UTF-8 can write") from None
 
 
 def json_bytes(name: str, value: object) -> bytes:
@@ -83,7 +83,7 @@ def setting_pairs(settings: object) -> Headers:
     for name, _ in pairs:
         if unprefixed(name) is None and name.lower() != "content-type":
             raise ContractError(
-                f"settings={{{name!r}: ...}} is no header of the service: give"
+                f"settings={{{name!r}: ...}} is not a header of the service: give"
                 f" 'Upstash-{name}', or headers= for what the destination shall get"
             )
     return pairs

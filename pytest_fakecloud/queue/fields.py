@@ -71,7 +71,7 @@ def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callabl
         try:
             return read(item)
         except (ValueError, RecursionError):
-            return Absent(f"no JSON ({brief(body(item))})")
+            return Absent(f"not JSON ({brief(body(item))})")
 
     return value
 

@@ -168,7 +168,7 @@ def _unconnected(cloud: Fakes, names: Iterable[object], error: BaseException | N
             continue
         found += _of_earlier(cloud, address) or [
             f"the test has {type(client).__name__} of {type(client).__module__.partition('.')[0]} "
-            f"for {address or 'no address'}, which is none of its fakes: the fixture fakecloud_env "
+            f"for {address or 'no address'}, which is not one of its fakes: the fixture fakecloud_env "
             "(or fakecloud_env = true in pytest.ini) sets the variables such a client reads, before "
             "the application makes it"
         ]

@@ -338,7 +338,9 @@ class ControlApp(App):
         action = body.get("action")
         if not isinstance(action, str) or action not in _MOVES:
             near = _near(action, _MOVES)
-            raise Refused(422, f"{action!r} is no action{near}: give one of {', '.join(_MOVES)}")
+            raise Refused(
+                422, f"{action!r} is not an action{near}: give one of {', '.join(_MOVES)}"
+            )
         wanted = _MOVES[action]
         if body.keys() - {"action"} != ({wanted} if wanted else set()):
             form = {"action": action, **({wanted: "…"} if wanted else {})}
@@ -491,7 +493,7 @@ class ControlApp(App):
         kinds = _fault_kinds(type(plan))
         if not isinstance(kind, str) or kind not in kinds:
             near = _near(kind, kinds)
-            raise Refused(422, f"{kind!r} is no fault{near}: give one of {', '.join(kinds)}")
+            raise Refused(422, f"{kind!r} is not a fault{near}: give one of {', '.join(kinds)}")
         if not isinstance(arguments, list):
             raise Refused(422, f"args is a list, not {arguments!r}")
         prepare = getattr(plan, kind)
@@ -521,7 +523,7 @@ class ControlApp(App):
     def _queue(self, request: Request) -> Any:
         handle = self._named(request)
         if handle.service != "queue" or not hasattr(handle, "dead_letters"):
-            raise Refused(422, f"{handle.name} is no queue")
+            raise Refused(422, f"{handle.name} is not a queue")
         return handle
 
     def get_attempts(self, request: Request) -> object:
@@ -708,7 +710,7 @@ def _object(request: Request, *known: str) -> dict[str, Any]:
     try:
         body = json_value(request.body)
     except ValueError as error:
-        raise Refused(400, f"the body is no JSON: {error}") from None
+        raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise Refused(422, f"the body is a JSON object, not {body!r}")
     unknown = [name for name in body if known and name not in known]

@@ -225,14 +225,14 @@ def _decoded(value: Any, refer: Refer) -> Any:
     tag = value[TAG]
     reader = _READERS.get(tag) if isinstance(tag, str) else None
     if reader is None:
-        raise Unreadable(f"{tag!r:.100} is no kind of value")
+        raise Unreadable(f"{tag!r:.100} is not a kind of value")
     return reader(value, refer)
 
 
 def _content(value: Mapping[str, Any], *kinds: type) -> Any:
     """The ``v`` of a value, which has nothing else and is of one of the kinds."""
     if value.keys() != {TAG, "v"} or type(value["v"]) not in kinds:
-        raise Unreadable(f"{value!r:.200} is no {value[TAG]}")
+        raise Unreadable(f"{value!r:.200} is not a {value[TAG]}")
     return value["v"]
 
 
@@ -250,7 +250,7 @@ def _read_path(value: Mapping[str, Any], _: Refer) -> Path:
 def _read_pattern(value: Mapping[str, Any], _: Refer) -> re.Pattern[str]:
     text, flags = _content(value, list)
     if not isinstance(text, str) or type(flags) is not int or flags & ~_FLAGS:
-        raise Unreadable(f"{value!r:.200} is no pattern")
+        raise Unreadable(f"{value!r:.200} is not a pattern")
     return re.compile(text, flags)
 
 
@@ -276,9 +276,9 @@ def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
     items, of, names = value["v"], value.get("of", "item"), value.get("f")
     told = value.get("told", {})
     if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f", "told"}:
-        raise Unreadable(f"{value['c']!r:.100} is no list that is known here")
+        raise Unreadable(f"{value['c']!r:.100} is not a list that is known here")
     if not isinstance(items, list) or not isinstance(of, str) or not _are_names(names):
-        raise Unreadable(f"{value!r:.200} is no list of what was found")
+        raise Unreadable(f"{value!r:.200} is not a list of what was found")
     if not isinstance(told, dict) or not all(
         name in _TOLD and hasattr(kind, name) and isinstance(text, str)
         for name, text in told.items()
@@ -311,14 +311,14 @@ def _field(of: str, name: str) -> Field:
 def _read_data(value: Mapping[str, Any], refer: Refer) -> Any:
     kind, content = value_type(value["c"]), value["v"]
     if kind is None or value.keys() != {TAG, "v", "c"} or not isinstance(content, dict):
-        raise Unreadable(f"{value['c']!r:.100} is no value that is known here")
+        raise Unreadable(f"{value['c']!r:.100} is not a value that is known here")
     return kind.make({key: _decoded(item, refer) for key, item in content.items()})
 
 
 def _read_object(value: Mapping[str, Any], refer: Refer) -> Any:
     number, name, text = value["id"], value["c"], value["repr"]
     if type(number) is not int or not isinstance(name, str) or not isinstance(text, str):
-        raise Unreadable(f"{value!r:.200} is no object")
+        raise Unreadable(f"{value!r:.200} is not an object")
     return refer(number, name, text)
 
 
@@ -363,10 +363,10 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
     Raises ``Unreadable`` for what is no exception's data.
     """
     if not isinstance(data, dict) or data.keys() != {"c", "text", "fields"}:
-        raise Unreadable(f"{data!r:.200} is no error")
+        raise Unreadable(f"{data!r:.200} is not an error")
     name, text, given = data["c"], data["text"], data["fields"]
     if not isinstance(name, str) or not isinstance(text, str) or not isinstance(given, dict):
-        raise Unreadable(f"{data!r:.200} is no error")
+        raise Unreadable(f"{data!r:.200} is not an error")
     fields = {
         key: decode(item, lambda *_: None) for key, item in given.items() if _may_be_field(key)
     }

@@ -90,7 +90,7 @@ class Connection:
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ContractError(
                 f"{self.url} gave an answer that cannot be read ({type(error).__name__}: {error}): "
-                "it is no control API of pytest-fakecloud, or one of another version"
+                "it is not a control API of pytest-fakecloud, or one of another version"
             ) from error
 
     def refer(self, number: int, class_name: str, text: str) -> RemoteObject:
@@ -135,9 +135,9 @@ class Connection:
         try:
             content = json.loads(answer.data)
         except (ValueError, RecursionError):
-            raise ContractError(f"{self.url} is no control API: it answered no JSON") from None
+            raise ContractError(f"{self.url} is not a control API: it answered no JSON") from None
         if not isinstance(content, dict):
-            raise ContractError(f"{self.url} is no control API: it answered {content!r:.100}")
+            raise ContractError(f"{self.url} is not a control API: it answered {content!r:.100}")
         if answer.status >= 400:
             message = content.get("error", content)
             text = message.get("message", message) if isinstance(message, dict) else message
@@ -350,16 +350,16 @@ class RemoteCloud(AnyCloud):
 
     def __init__(self, url: str, token: str | None = None) -> None:
         if not isinstance(url, str):
-            raise ContractError(f"{url!r} is no URL of a stand-alone server: give a text")
+            raise ContractError(f"{url!r} is not a URL of a stand-alone server: give a text")
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
         except ValueError as error:
-            raise ContractError(f"{url!r} is no URL: {error}") from error
+            raise ContractError(f"{url!r} is not a URL: {error}") from error
         given = token or parse_qs(parts.query).get("token", [""])[0]
         given = given or os.environ.get(TOKEN_VARIABLE, "")
         if not isinstance(given, str) or not (given.isascii() and given.isprintable()):
             raise ContractError(
-                f"{given!r} can be no control token: the token is a text of printable ASCII, "
+                f"{given!r} cannot be a control token: the token is a text of printable ASCII, "
                 "as the server said it when it started"
             )
         if not given:

@@ -36,7 +36,7 @@ def parse_origin(text: str) -> Origin:
         or parts.fragment
     ):
         raise ContractError(
-            f"{text!r} is no origin: give scheme and host, such as 'https://kv.example.com'"
+            f"{text!r} is not an origin: give scheme and host, such as 'https://kv.example.com'"
         )
     return parts.scheme, (parts.hostname or "").rstrip("."), port or _PORTS[parts.scheme]
 

@@ -149,7 +149,7 @@ class Embedder:
         if isinstance(setting, str):
             if setting not in MODELS:
                 raise ContractError(
-                    f"embedding={setting!r} is no known model; the models are {', '.join(MODELS)}"
+                    f"embedding={setting!r} is not a known model; the models are {', '.join(MODELS)}"
                 )
             if kind is Kind.SPARSE and setting not in SPARSE_MODELS:
                 raise ContractError(f"embedding={setting!r} makes no sparse vectors")

@@ -362,13 +362,13 @@ def _choice(name: str, value: str, choices: type[Choice]) -> Choice:
 def _check_namespace(name: object) -> None:
     if not isinstance(name, str):
         raise ContractError(
-            f'{name!r:.80} is no name of a namespace: give a text; the default one is ""'
+            f'{name!r:.80} is not a name of a namespace: give a text; the default one is ""'
         )
     try:
         name.encode()
     except UnicodeEncodeError:
         raise ContractError(
-            f"{name!r:.80} is no name of a namespace: no client can send half a surrogate pair"
+            f"{name!r:.80} is not a name of a namespace: no client can send half a surrogate pair"
         ) from None
 
 

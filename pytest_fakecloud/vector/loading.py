@@ -122,7 +122,7 @@ def as_json(value: object, what: str) -> Any:
         raise ContractError(f"{what} has no JSON form: {reason}") from None
     plain = orjson.loads(text)
     if b"null" in text and (place := _not_finite(value, plain)) is not None:
-        raise ContractError(f"{what} has no JSON form: {place} is no finite number")
+        raise ContractError(f"{what} has no JSON form: {place} is not a finite number")
     return plain
 
 
@@ -266,7 +266,7 @@ def _arrays(path: Path) -> dict[str, Any]:
     except Exception as error:
         # A broken archive fails in any of its layers; an .npy is an array, no context manager.
         raise ContractError(
-            f"{path.name} is no .npz file of plain arrays (numpy.savez): {error}"
+            f"{path.name} is not an .npz file of plain arrays (numpy.savez): {error}"
         ) from None
 
 
@@ -299,7 +299,7 @@ def _from_npz(path: Path) -> Iterator[tuple[str, Raw]]:
         if "metadata" in columns and (text := columns["metadata"][number].item()):
             where = f"{path.name} metadata {number}"
             if not isinstance(text, str | bytes):
-                raise ContractError(f"{where} is no JSON text, got {text!r}")
+                raise ContractError(f"{where} is not a JSON text, got {text!r}")
             raw["metadata"] = _json(text.encode() if isinstance(text, str) else text, where)
         if "data" in columns:
             raw["data"] = columns["data"][number].item()

@@ -754,14 +754,14 @@ def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
         (lambda b: b.partial_produce(1, times=2**70), "partial_produce's times must be .* at most"),
         (lambda b: b.assert_caught_up(["g"]), "group must be text"),
         (lambda b: b.assert_committed(["g"]), "group must be text"),
-        (lambda b: b.assert_committed("g", times="1"), "times='1' is no count: give a whole"),
+        (lambda b: b.assert_committed("g", times="1"), "times='1' is not a count: give a whole"),
         (lambda b: b.assert_produced(5), "topic must be text, got 5"),
-        (lambda b: b.assert_produced("orders", times=-1), "times=-1 is no count: give a whole"),
+        (lambda b: b.assert_produced("orders", times=-1), "times=-1 is not a count: give a whole"),
         (lambda b: b.assert_produced("orders", headers=5), "headers=5 can never be"),
         (lambda b: b.assert_produced("orders", headers=["abc"]), "headers=.* is not understood"),
         (
             lambda b: b.wait_for_record("orders", "x"),
-            "'x' is no function: give a predicate, or fields",
+            "'x' is not a function: give a predicate, or fields",
         ),
         (lambda b: b.wait_for_record("orders", timeout="5s"), "timeout='5s' must be real seconds"),
         (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 must be real seconds"),
@@ -1042,5 +1042,5 @@ def test_a_predicate_to_be_awaited_is_refused(broker: Broker, rest: Rest) -> Non
         lambda: broker.wait_for_record("orders", is_a, timeout=0),
         lambda: broker.wait_for_record("orders", lambda r: is_a(r), timeout=0),
     ):
-        with pytest.raises(ContractError, match="is to be awaited"):
+        with pytest.raises(ContractError, match="has to be awaited"):
             ask()  # type: ignore[no-untyped-call]

@@ -236,7 +236,7 @@ def test_advance_to_next_and_run_due(clock: Clock) -> None:
     clock.call_at(NOON_US + 5 * SECOND, seen.append, lane="driven")
     assert len(clock.run_due(["background"])) == 1
     assert len(clock.run_due()) == 1
-    with pytest.raises(ContractError, match="'fast' is no lane of a clock; there are: state"):
+    with pytest.raises(ContractError, match="'fast' is not a lane of a clock; there are: state"):
         clock.run_due(["fast"])  # type: ignore[list-item]
     assert clock.now_us() == NOON_US + 5 * SECOND
     assert len(clock.advance_to_next()) == 1

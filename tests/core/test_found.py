@@ -91,9 +91,9 @@ def test_where(things: Found[Item], asked: dict[str, Any], expected: list[Item])
         (None, {"nam": "a"}, r"a thing has no field 'nam', did you mean 'name'\?; there are: name"),
         (None, {"size": "1"}, "size='1' can never be: give a number"),
         (None, {"name": 5}, "name=5 can never be: give a text"),
-        ("a", {}, "'a' is no function: give a predicate, or fields by name"),
+        ("a", {}, "'a' is not a function: give a predicate, or fields by name"),
         (lambda item: item.nope, {}, "predicate=<lambda> raised AttributeError"),
-        (lambda item: (one for one in [item]), {}, "to be awaited or gone through"),
+        (lambda item: (one for one in [item]), {}, "to be awaited or iterated"),
     ],
 )
 def test_where_refuses_what_says_nothing(predicate: Any, asked: Any, text: str) -> None:
@@ -253,7 +253,7 @@ def test_what_fits_is_shown_whole() -> None:
 
 @pytest.mark.parametrize("times", [-1, True, "1", 1.0])
 def test_what_is_no_count_is_refused_before_anything_else(times: Any) -> None:
-    with pytest.raises(ContractError, match="is no count"):
+    with pytest.raises(ContractError, match="is not a count"):
         check([A], times=times, name="a")
 
 

@@ -302,12 +302,15 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        (lambda journal: journal.calls("SET"), "'SET' is no function: give a predicate, or fields"),
-        (lambda journal: journal.calls().where(5), "5 is no function"),
+        (
+            lambda journal: journal.calls("SET"),
+            "'SET' is not a function: give a predicate, or fields",
+        ),
+        (lambda journal: journal.calls().where(5), "5 is not a function"),
         (lambda journal: journal.assert_called(["SET"]), r"\['SET'\] names no call: give 'POST"),
-        (lambda journal: journal.assert_called("SET", times="2"), "times='2' is no count"),
-        (lambda journal: journal.assert_called(times=-1), "times=-1 is no count"),
-        (lambda journal: journal.assert_called(times=True), "times=True is no count"),
+        (lambda journal: journal.assert_called("SET", times="2"), "times='2' is not a count"),
+        (lambda journal: journal.assert_called(times=-1), "times=-1 is not a count"),
+        (lambda journal: journal.assert_called(times=True), "times=True is not a count"),
         (lambda journal: journal.assert_not_called(5), "5 names no call"),
     ],
 )

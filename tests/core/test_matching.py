@@ -304,22 +304,22 @@ NEVER: list[tuple[Sort, Any, str]] = [
     (DOCUMENT, b"{}", "give what JSON can hold"),
     *((MAPPING, wanted, "give a dict") for wanted in ("a", [("a", 1)], 5, re.compile("a"))),
     *((HEADERS, wanted, "give a dict") for wanted in ("a", [("a", "1")], 5, re.compile("a"))),
-    (HEADERS, {1: "a"}, "x: 1 is no name of a header"),
+    (HEADERS, {1: "a"}, "x: 1 is not a name of a header"),
     (HEADERS, {"a": None}, r"x\['a'\]=None: give a text"),
     (HEADERS, {"a": 1}, r"x\['a'\]=1 can never be: give a text"),
-    (HEADERS, {"a": awaited}, r"x\['a'\]=awaited is to be awaited"),
+    (HEADERS, {"a": awaited}, r"x\['a'\]=awaited has to be awaited"),
     *((INSTANT, wanted, "give an instant") for wanted in (5, True, b"a", re.compile("2026"))),
     (INSTANT, "soon", "'soon' is not"),
     (INSTANT, datetime(2026, 1, 1), "offset"),
-    (METHOD, "get", "'get' is no HTTP method: .* give 'GET'"),
+    (METHOD, "get", "'get' is not an HTTP method: .* give 'GET'"),
     (METHOD, 5, "give a text"),
-    (STATE, "DOEN", r"x='DOEN' is no state, did you mean 'DONE'\?; there are: ACTIVE, DONE"),
-    (STATE, "X*", r"x='X\*' is no state; there are"),
-    (STATE, re.compile("^E"), "is no state; there are"),
+    (STATE, "DOEN", r"x='DOEN' is not a state, did you mean 'DONE'\?; there are: ACTIVE, DONE"),
+    (STATE, "X*", r"x='X\*' is not a state; there are"),
+    (STATE, re.compile("^E"), "is not a state; there are"),
     (STATE, 5, "give one of ACTIVE, DONE"),
-    (WORD, "pet", "x='pet' is no word"),
+    (WORD, "pet", "x='pet' is not a word"),
     *(
-        (sort, function, "is to be awaited or gone through")
+        (sort, function, "has to be awaited or iterated")
         for sort in (TEXT, NUMBER, JSON, HEADERS, INSTANT, ANYTHING)
         for function in (
             awaited,
@@ -359,8 +359,8 @@ class NoTruth:
         (raises(KeyError("typo")), r"x=broken raised KeyError\('typo'\) for 'a': give a function"),
         (lambda found: NoTruth(), "x=<lambda> raised ValueError"),
         (lambda: True, "x=<lambda> raised TypeError"),
-        (lambda found: asyncio.sleep(0), "what x=<lambda> returns is to be awaited"),
-        (lambda found: (one for one in found), "what x=<lambda> returns is to be .*gone through"),
+        (lambda found: asyncio.sleep(0), "what x=<lambda> returns has to be awaited"),
+        (lambda found: (one for one in found), "what x=<lambda> returns has to be .*iterated"),
     ],
 )
 def test_a_function_that_does_not_answer_is_the_tests_mistake(wanted: Any, text: str) -> None:
@@ -417,7 +417,7 @@ class TestSeveral:
 
     @pytest.mark.parametrize("wanted", [["SET", "nope"], [5], "nope"])
     def test_each_that_is_asked_for_is_checked(self, wanted: Any) -> None:
-        with pytest.raises(ContractError, match=r"is no command|give one of"):
+        with pytest.raises(ContractError, match=r"is not a command|give one of"):
             Question("x", wanted, self.SORT, several=True)
 
 
@@ -628,9 +628,9 @@ def test_the_fields_of_a_class() -> None:
         "twice": NUMBER,
         "unknown": ANYTHING,
     }
-    with pytest.raises(ContractError, match="state='NWE' is no state, did you mean 'NEW'"):
+    with pytest.raises(ContractError, match="state='NWE' is not a state, did you mean 'NEW'"):
         state.check("state", "NWE")
-    with pytest.raises(ContractError, match="either='b' is no either; there are: a"):
+    with pytest.raises(ContractError, match="either='b' is not an either; there are: a"):
         either.check("either", "b")
     either.check("either", None)
     assert {*fields_of(Slotted)} == {"one"}

@@ -612,26 +612,26 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
         lambda f: f.answer(503, tpoic="x"),
         "a fault has no field 'tpoic'; there are: command, route, skip, times, when",
     ),  # type: ignore[call-arg]
-    "status": (lambda f: f.answer(99), "99 is no status"),
-    "status text": (lambda f: f.answer("503"), "'503' is no status"),  # type: ignore[arg-type]
-    "status bool": (lambda f: f.answer(True), "True is no status"),
-    "times": (lambda f: f.drop(times=0), "times=0 is no count"),
-    "skip": (lambda f: f.drop(skip=-1), "skip=-1 is no count"),
-    "when": (lambda f: f.drop(when="x"), "when='x' is no function"),  # type: ignore[arg-type]
+    "status": (lambda f: f.answer(99), "99 is not a status"),
+    "status text": (lambda f: f.answer("503"), "'503' is not a status"),  # type: ignore[arg-type]
+    "status bool": (lambda f: f.answer(True), "True is not a status"),
+    "times": (lambda f: f.drop(times=0), "times=0 is not a count"),
+    "skip": (lambda f: f.drop(skip=-1), "skip=-1 is not a count"),
+    "when": (lambda f: f.drop(when="x"), "when='x' is not a function"),  # type: ignore[arg-type]
     "delay": (lambda f: f.delay("soon"), "'soon' is not a duration"),
     "empty": (lambda f: f.sequence([]), "got no steps"),
-    "step": (lambda f: f.sequence(["explode"]), "'explode' is no step"),  # type: ignore[list-item]
-    "step status": (lambda f: f.sequence([42]), "42 is no status"),
-    "rate": (lambda f: f.random(2), "rate=2 is no share"),
-    "rate bool": (lambda f: f.random(True), "rate=True is no share"),
+    "step": (lambda f: f.sequence(["explode"]), "'explode' is not a step"),  # type: ignore[list-item]
+    "step status": (lambda f: f.sequence([42]), "42 is not a status"),
+    "rate": (lambda f: f.random(2), "rate=2 is not a share"),
+    "rate bool": (lambda f: f.random(True), "rate=True is not a share"),
     "call": (lambda f: f.call("x"), "needs a function"),  # type: ignore[arg-type]
-    "call to await": (lambda f: f.call(awaited), "is to be awaited or gone through"),
-    "call to go through": (lambda f: f.call(gone_through), "is to be awaited or gone through"),
+    "call to await": (lambda f: f.call(awaited), "has to be awaited or iterated"),
+    "call to go through": (lambda f: f.call(gone_through), "has to be awaited or iterated"),
     "moment": (lambda f: f.call(print, "during"), "'before' or 'after'"),  # type: ignore[arg-type]
-    "keep": (lambda f: f.truncate(-1), "keep=-1 is no count"),
-    "limit": (lambda f: f.rate_limit(-1), "requests=-1 is no count"),
-    "span": (lambda f: f.rate_limit(1, 0), "per=0 is no span"),
-    "limit status": (lambda f: f.rate_limit(1, status=7), "7 is no status"),
+    "keep": (lambda f: f.truncate(-1), "keep=-1 is not a count"),
+    "limit": (lambda f: f.rate_limit(-1), "requests=-1 is not a count"),
+    "span": (lambda f: f.rate_limit(1, 0), "per=0 is not a span"),
+    "limit status": (lambda f: f.rate_limit(1, status=7), "7 is not a status"),
     "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 are none"),  # type: ignore[arg-type]
     "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
     "body": (lambda f: f.answer(200, object()), "cannot be sent as JSON .*: give bytes, text, or"),
@@ -639,27 +639,27 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "headers": (lambda f: f.answer(200, headers="X: 1"), "headers='X: 1' are none: give a mapping"),  # type: ignore[arg-type]
     "no headers": (lambda f: f.answer(200, headers=None), "headers=None are none"),  # type: ignore[arg-type]
     "triple": (lambda f: f.answer(200, headers=[("a", "b", "c")]), "are none: give a mapping"),  # type: ignore[list-item]
-    "header name": (lambda f: f.answer(200, headers={"X Y": "1"}), "'X Y': '1' is no header"),
-    "header": (lambda f: f.answer(200, headers={"X": None}), "'X': None is no header"),  # type: ignore[dict-item]
+    "header name": (lambda f: f.answer(200, headers={"X Y": "1"}), "'X Y': '1' is not a header"),
+    "header": (lambda f: f.answer(200, headers={"X": None}), "'X': None is not a header"),  # type: ignore[dict-item]
     "header text": (lambda f: f.answer(200, headers={"X": "\ud800"}), "surrogates not allowed"),
-    "type": (lambda f: f.answer(200, "x", content_type="a\r\nb: c"), "content_type=.* is none"),
+    "type": (lambda f: f.answer(200, "x", content_type="a\r\nb: c"), "content_type=.* is not one"),
     "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
-    "answer status": (lambda f: f.sequence([Answer(b"", "200")]), "'200' is no status"),  # type: ignore[arg-type]
+    "answer status": (lambda f: f.sequence([Answer(b"", "200")]), "'200' is not a status"),  # type: ignore[arg-type]
     "answer headers": (lambda f: f.sequence([Answer(b"", 200, 5)]), "headers=5 are none"),  # type: ignore[arg-type]
-    "number of steps": (lambda f: f.sequence(5), "5 are no steps: give a list"),  # type: ignore[arg-type]
-    "word of steps": (lambda f: f.sequence("drop"), "'drop' are no steps"),  # type: ignore[arg-type]
-    "reset": (lambda f: f.drop(reset="no"), "reset='no' is no switch"),  # type: ignore[arg-type]
-    "lost reset": (lambda f: f.lose_answer(reset=1), "reset=1 is no switch"),  # type: ignore[arg-type]
+    "number of steps": (lambda f: f.sequence(5), "5 are not steps: give a list"),  # type: ignore[arg-type]
+    "word of steps": (lambda f: f.sequence("drop"), "'drop' are not steps"),  # type: ignore[arg-type]
+    "reset": (lambda f: f.drop(reset="no"), "reset='no' is not a switch"),  # type: ignore[arg-type]
+    "lost reset": (lambda f: f.lose_answer(reset=1), "reset=1 is not a switch"),  # type: ignore[arg-type]
     "route": (lambda f: f.drop(route=5), "route=5 names no call: give 'POST /path'"),  # type: ignore[arg-type]
     "no such route": (
         lambda f: f.drop(route="ecko"),
         "route='ecko' is neither .*did you mean 'echo'",
     ),
-    "route's method": (lambda f: f.drop(route="post /x"), "'post' is no HTTP method"),
+    "route's method": (lambda f: f.drop(route="post /x"), "'post' is not an HTTP method"),
     "command": (lambda f: f.drop(command=5), "command=5 can never be: give a text"),  # type: ignore[arg-type]
-    "when to await": (lambda f: f.drop(when=awaited), "when=awaited is to be awaited"),
-    "command to await": (lambda f: f.drop(command=awaited), "command=awaited is to be awaited"),
-    "removed": (lambda f: f.remove(5), "5 is no fault"),  # type: ignore[arg-type]
+    "when to await": (lambda f: f.drop(when=awaited), "when=awaited has to be awaited"),
+    "command to await": (lambda f: f.drop(command=awaited), "command=awaited has to be awaited"),
+    "removed": (lambda f: f.remove(5), "5 is not a fault"),  # type: ignore[arg-type]
 }
 
 
@@ -672,9 +672,12 @@ def test_a_number_as_header_is_written_out(demo: Demo, client: httpx.Client) -> 
     ("function", "told"),
     [
         (lambda: Answer({1}), "the answer of <call .* cannot be sent as JSON"),
-        (lambda: Answer(b"", 99), "the answer of <call .*99 is no status"),
-        (lambda: Answer(b"", 200, [("X", None)]), "the answer of <call .*'X': None is no header"),  # type: ignore[list-item]
-        (lambda: asyncio.sleep(0), "the function of <call .* is to be awaited: give a plain one"),
+        (lambda: Answer(b"", 99), "the answer of <call .*99 is not a status"),
+        (
+            lambda: Answer(b"", 200, [("X", None)]),
+            "the answer of <call .*'X': None is not a header",
+        ),  # type: ignore[list-item]
+        (lambda: asyncio.sleep(0), "the function of <call .* has to be awaited: give a plain one"),
     ],
 )
 def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(

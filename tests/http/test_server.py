@@ -434,7 +434,7 @@ def test_a_refusal_says_why(raw: Raw) -> None:
 def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None:
     raw.ask("GET / HTTP/1.1\r\n\r\n")
     event = demo.journal.events("refused").only()
-    assert event.text == "400 to what is no request: an HTTP/1.1 request needs a Host header"
+    assert event.text == "400 to what is not a request: an HTTP/1.1 request needs a Host header"
     assert demo.journal.calls() == []
     assert demo.context.problems == []
 

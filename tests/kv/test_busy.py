@@ -157,7 +157,7 @@ def test_other_commands_are_refused_after_a_while(connect: Any) -> None:
     for line in ("GET k", "PING", "INFO", "CLIENT ID", "FUNCTION STATS", "FUNCTION KILL"):
         assert other(line) == busy
     assert other("EVAL", "return 1", 0) == busy
-    # as ever: what is no command at all, and what concerns the connection
+    # as ever: what is not a command at all, and what concerns the connection
     assert other("NOSUCH").text.startswith(b"ERR unknown command")
     assert other("GET").text.startswith(b"ERR wrong number of arguments")
     assert other("MULTI") == OK

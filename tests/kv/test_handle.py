@@ -130,7 +130,7 @@ class TestContents:
             server.execute("LPUSH", "k", "x")
         with pytest.raises(ContractError):
             server.execute()
-        with pytest.raises(ContractError, match="is no argument"):
+        with pytest.raises(ContractError, match="is not an argument"):
             server.execute("SET", "k", {"a": 1})  # type: ignore[arg-type]
         assert server.journal.calls() == []
 

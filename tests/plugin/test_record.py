@@ -202,9 +202,9 @@ def test_ids_are_translated_wherever_they_come_again(tmp_path: Path) -> None:
 def test_what_is_no_har_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.har"
     path.write_text(text)
-    with Cloud() as cloud, pytest.raises(ContractError, match="is no HTTP archive"):
+    with Cloud() as cloud, pytest.raises(ContractError, match="is not an HTTP archive"):
         cloud.replay(path)
-    with Cloud() as cloud, pytest.raises(ContractError, match="is no HTTP archive"):
+    with Cloud() as cloud, pytest.raises(ContractError, match="is not an HTTP archive"):
         cloud.replay(tmp_path / "absent.har")
 
 

@@ -354,7 +354,7 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass")
     result = apart(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*fakecloud_early: kv is no service*vector_index*"])
+    result.stderr.fnmatch_lines(["*fakecloud_early: kv is not a service*vector_index*"])
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_settings_of_the_run_are_checked(
     [
         ("fakecloud_env = maybe", "fakecloud_env: *'maybe'*; give true or false"),
         ("fakecloud_share_tls_context = 5", "fakecloud_share_tls_context: *; give true or false"),
-        ("fakecloud_strict = unrooted", "fakecloud_strict: fakecloud: *'unrooted' is no kind*"),
+        ("fakecloud_strict = unrooted", "fakecloud_strict: fakecloud: *'unrooted' is not a kind*"),
     ],
 )
 def test_switches_of_the_run_are_checked(
@@ -443,7 +443,7 @@ def test_a_switch_of_a_marker_is_a_bool(pytester: pytest.Pytester) -> None:
     )
     result = pytester.runpytest_inprocess(*QUIET)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["fakecloud: env='no' is no switch: give True or False"])
+    result.stdout.fnmatch_lines(["fakecloud: env='no' is not a switch: give True or False"])
 
 
 @pytest.mark.slow

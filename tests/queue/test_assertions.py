@@ -30,7 +30,7 @@ ASKED: list[tuple[dict[str, Any], str]] = [
     ({"label": [5]}, "label=5 can never be: give a text"),
     ({"headers": "X-A"}, "headers='X-A' can never be: give a dict"),
     ({"headers": [("X-A", "1")]}, "headers=[('X-A', '1')] can never be: give a dict"),
-    ({"headers": {5: "1"}}, "headers: 5 is no name of a header"),
+    ({"headers": {5: "1"}}, "headers: 5 is not a name of a header"),
     ({"headers": {"X-A": 1}}, "headers['X-A']=1 can never be: give a text"),
     ({"body": 5}, "body=5 can never be: give bytes, a text"),
     ({"body": {"a": 1}}, "body={'a': 1} can never be: give bytes, a text"),
@@ -64,7 +64,7 @@ def test_what_no_message_could_have_proves_nothing(
         (lambda queue: queue.messages(kind=5), "kind=5 can never be: give one of message"),
         (
             lambda queue: queue.messages(kind="calback"),
-            "kind='calback' is no kind, did you mean 'callback'?",
+            "kind='calback' is not a kind, did you mean 'callback'?",
         ),
         (
             lambda queue: queue.messages(state=["pending"]),

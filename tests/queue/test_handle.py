@@ -212,7 +212,7 @@ def test_a_snapshot_knows_how_far_the_destinations_are(queue: Queue) -> None:
         assert queue.destinations.routes == [route]
     queue.reset()
     assert queue.destinations.routes == []
-    with pytest.raises(ContractError, match="no snapshot of a queue"):
+    with pytest.raises(ContractError, match="is not a snapshot of a queue"):
         queue.restore("x")  # type: ignore[arg-type]
 
 
@@ -267,7 +267,7 @@ def test_messages_by_state_url_and_label(queue: Queue) -> None:
     assert queue.messages(url=re.compile("hook$")) == [ok, later, gone]
     assert queue.messages(label="red") == [ok]
     assert queue.messages(label=lambda one: one.startswith("b")) == [bad]
-    with pytest.raises(ContractError, match="state='happy' is no state; there are: pending"):
+    with pytest.raises(ContractError, match="state='happy' is not a state; there are: pending"):
         queue.messages(state="happy")
     with pytest.raises(ContractError, match="has no message 'msg_x'"):
         queue.message("msg_x")
@@ -709,11 +709,11 @@ def test_rotating_keys(queue: Queue) -> None:
         ),
         (
             lambda queue: queue.retry_dead_letter(queue.publish(DEST)),
-            "is no dead letter: it is pending",
+            "is not a dead letter: it is pending",
         ),
         (lambda queue: queue.explain_signature(b"x", body=b""), "signature=b'x' is not text"),
         (lambda queue: queue.explain_signature("x", body={}), "body={}: give bytes or text"),
-        (lambda queue: queue.explain_signature("x", body="\ud800"), "is no text that UTF-8"),
+        (lambda queue: queue.explain_signature("x", body="\ud800"), "is not text that UTF-8"),
         (lambda queue: queue.explain_signature("x", body="", url=5), "url=5 is not text"),
     ],
 )
@@ -783,6 +783,6 @@ def test_the_dead_letter_of_a_message(queue: Queue) -> None:
     queue.run_until_idle()
     assert again.state == "delivered"
     with pytest.raises(
-        ContractError, match="is no dead letter: it was retried, deleted or expired"
+        ContractError, match="is not a dead letter: it was retried, deleted or expired"
     ):
         queue.retry_dead_letter(message)

@@ -241,7 +241,7 @@ def test_a_client_of_another_address_is_told_about_the_environment(run: Run) -> 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "the test has Index of upstash_vector for https://prod.example.com, which is none of its "
+            "the test has Index of upstash_vector for https://prod.example.com, which is not one of its "
             "fakes: the fixture fakecloud_env *"
         ]
     )

@@ -77,8 +77,8 @@ def test_the_clock_moves(server: Server) -> None:
 
 def test_a_wrong_move_is_refused_in_words(server: Server) -> None:
     for body, text in [
-        ({"action": "jump"}, "'jump' is no action"),
-        ({"action": "move"}, "'move' is no action, did you mean 'move_to'?"),
+        ({"action": "jump"}, "'jump' is not an action"),
+        ({"action": "move"}, "'move' is not an action, did you mean 'move_to'?"),
         ([1], "the body is a JSON object"),
     ]:
         status, answer = server.ask("POST", "/clock", body)
@@ -305,7 +305,7 @@ def test_the_openapi_file_is_current(server: Server) -> None:
         ("POST", "/clock", {"action": "advance"}, 'give {"action": "advance", "by": "…"}'),
         ("POST", "/clock", {"action": "advance", "to": "1h"}, 'give {"action": "advance", "by"'),
         ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'give {"action": "freeze"}'),
-        ("POST", "/clock", {"action": ["freeze"]}, "is no action"),
+        ("POST", "/clock", {"action": ["freeze"]}, "is not an action"),
         ("POST", "/begin", {"now": "0001-01-01T00:00:00+14:00"}, "the years 1 to 9999"),
         ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel' here, did"),
         ("POST", "/begin", {"no": "x"}, "there are: now, clock"),
@@ -323,7 +323,7 @@ def test_the_openapi_file_is_current(server: Server) -> None:
         ("POST", "/call", {"name": "snapshot", "get": True}, "'snapshot' of AnyCloud is a method"),
         ("POST", "/handles/kv_server/faults", {"kind": "answer"}, "It takes args [status, body]"),
         ("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [1]}, "It takes no args"),
-        ("POST", "/handles/kv_server/faults", {"kind": ["drop"]}, "is no fault"),
+        ("POST", "/handles/kv_server/faults", {"kind": ["drop"]}, "is not a fault"),
     ],
 )
 def test_a_mistake_is_refused_in_words(

@@ -165,11 +165,15 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["serve", "tape"], 2, "tape is no service; the services are: kv, vector, broker, queue"),
+        (
+            ["serve", "tape"],
+            2,
+            "tape is not a service; the services are: kv, vector, broker, queue",
+        ),
         (["run", "--"], 2, "run needs a command"),
         (["run", "--", "no-such-command-at-all"], 127, "cannot run no-such-command-at-all"),
         (["serve", "--config", "/no/such/file.toml"], 2, "cannot read"),
-        (["serve", "kv", "--kv", "dialect"], 2, "'dialect' is no SETTING=VALUE"),
+        (["serve", "kv", "--kv", "dialect"], 2, "'dialect' is not a SETTING=VALUE"),
         (["serve", "kv", "--kv", "colour=red"], 3, "kv_server has no setting 'colour'"),
         (["serve", "--now", "yesterday"], 3, "'yesterday' is not an instant"),
         (["serve", "kv", "--kv-port", "99999"], 2, "--kv-port=99999 is no port number"),
@@ -188,7 +192,7 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path) -> None
             "--kv: the value of x is nested too",
             marks=pytest.mark.skipif(os.name == "nt", reason="command lines are shorter there"),
         ),
-        (["serve", "kv", "--kv", "=5"], 2, "--kv: '=5' is no SETTING=VALUE"),
+        (["serve", "kv", "--kv", "=5"], 2, "--kv: '=5' is not a SETTING=VALUE"),
         (["serve", "kv", "--kv-token", "a\nb"], 2, "--kv-token='a\\nb' cannot be a token"),
         (["serve", "kv", "--kv", "token=☃"], 2, "the setting token of kv="),
         (["serve", "kv", "--control-token", "☃"], 2, "cannot be a token"),
@@ -246,7 +250,9 @@ def test_a_wrong_variable_is_said(variable: str, value: str, text: str) -> None:
 def test_a_value_with_spaces_in_a_variable_is_said() -> None:
     done = command("serve", "broker", PYTEST_FAKECLOUD_BROKER='topics={"a": 1}')
     assert done.returncode == 2
-    assert "PYTEST_FAKECLOUD_BROKER: '1}' is no SETTING=VALUE (a value in a variable" in done.stderr
+    assert (
+        "PYTEST_FAKECLOUD_BROKER: '1}' is not a SETTING=VALUE (a value in a variable" in done.stderr
+    )
 
 
 def test_options_of_services_that_are_not_started_may_stand_in_environment_and_file(
@@ -308,14 +314,14 @@ def test_a_journal_that_cannot_be_written_in_the_end_is_said(
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("services = 5", "services=5 is no list of names"),
-        ("services = [5]", "services=[5] is no list of names"),
+        ("services = 5", "services=5 is not a list of names"),
+        ("services = [5]", "services=[5] is not a list of names"),
         ("kv = 5", "kv is a table of settings, not 5"),
         ('control_port = "many"', "control_port='many' is no port number"),
         ("control_port = true", "control_port=True is no port number"),
         ('[kv]\nport = "x"', "the setting port of kv='x' is no port number"),
-        ("host = 5", "host=5 is no text"),
-        ("seed = [1]", "seed=[1] is no seed"),
+        ("host = 5", "host=5 is not text"),
+        ("seed = [1]", "seed=[1] is not a seed"),
         ('tls = "maybe"', "tls='maybe' is neither yes nor no"),
         ("colour = 1", "colour is unknown"),
         ("colour =", "cannot read"),

@@ -434,12 +434,12 @@ def test_extremes_are_said_in_words(app: ControlApp) -> None:
         ({"$": "timedelta", "v": float("inf")}, "OverflowError"),
         ({"$": "timedelta", "v": float("nan")}, "ValueError"),
         ({"$": "timedelta", "v": 1e300}, "OverflowError"),
-        ({"$": "timedelta", "v": True}, "is no timedelta"),
-        ({"$": "timedelta", "v": 1, "more": 1}, "is no timedelta"),
-        ({"$": "datetime", "v": 5}, "is no datetime"),
+        ({"$": "timedelta", "v": True}, "is not a timedelta"),
+        ({"$": "timedelta", "v": 1, "more": 1}, "is not a timedelta"),
+        ({"$": "datetime", "v": 5}, "is not a datetime"),
         ({"$": "path", "v": "a\0b"}, "no path holds a NUL"),
         ({"$": "set", "v": [[1]]}, "TypeError"),
-        ({"$": "named", "c": "x", "v": []}, "'named' is no kind of value"),
+        ({"$": "named", "c": "x", "v": []}, "'named' is not a kind of value"),
         *(
             (
                 {"$": "found", "c": f"pytest_fakecloud.{kind}", "v": [], "told": told},
@@ -452,7 +452,10 @@ def test_extremes_are_said_in_words(app: ControlApp) -> None:
                 ("queue.delivery.drivers:Attempts", 5),
             ]
         ),
-        ({"$": "data", "c": "pytest_fakecloud.queue.model:Later", "v": {}}, "is no value that is"),
+        (
+            {"$": "data", "c": "pytest_fakecloud.queue.model:Later", "v": {}},
+            "is not a value that is",
+        ),
         (
             {"$": "data", "c": "pytest_fakecloud.queue.delivery.replies:Reply", "v": {"x": 1}},
             "other fields",

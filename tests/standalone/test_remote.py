@@ -278,9 +278,9 @@ def test_a_suite_runs_against_the_server(
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        (None, "None is no URL of a stand-alone server"),
-        (b"http://127.0.0.1:1", "is no URL of a stand-alone server"),
-        ("http://[::1", "is no URL: Invalid IPv6 URL"),
+        (None, "None is not a URL of a stand-alone server"),
+        (b"http://127.0.0.1:1", "is not a URL of a stand-alone server"),
+        ("http://[::1", "is not a URL: Invalid IPv6 URL"),
         ("http://127.0.0.1:99999", "no stand-alone server answers"),
         ("", "no stand-alone server answers"),
     ],
@@ -711,7 +711,9 @@ def test_which_is_asked_as_in_process(cloud: Cloud) -> None:
     with pytest.raises(ContractError, match="call has no field 'comand', did you mean 'command'"):
         kv.assert_not_called(comand="SET")
     httpx.get(f"{kv.url}/a/b/c/d/nope", headers=kv.headers)
-    with pytest.raises(ContractError, match="'unruted' is no kind of problem, did you mean 'unrou"):
+    with pytest.raises(
+        ContractError, match="'unruted' is not a kind of problem, did you mean 'unrou"
+    ):
         cloud.allow("unruted")
     with pytest.raises(ContractError, match="has no field 'paht', did you mean 'path'"):
         cloud.allow("unrouted", paht="/x")

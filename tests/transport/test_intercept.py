@@ -190,7 +190,7 @@ def test_one_origin_has_one_fake(kv: KVServer) -> None:
     ],
 )
 def test_what_is_no_origin_is_refused(kv: KVServer, text: Any) -> None:
-    with pytest.raises(ContractError, match="is no origin: give scheme and host"):
+    with pytest.raises(ContractError, match="is not an origin: give scheme and host"):
         kv.intercept(text)
 
 
@@ -226,5 +226,5 @@ def test_a_complete_name_is_the_same_name(get: Get, origin: str, asked: str) -> 
 
 
 def test_a_dot_is_no_origin() -> None:
-    with Cloud() as cloud, pytest.raises(ContractError, match="is no origin"):
+    with Cloud() as cloud, pytest.raises(ContractError, match="is not an origin"):
         cloud.kv_server().intercept("https://.")

@@ -112,9 +112,9 @@ def test_load_is_all_or_nothing(index: VectorIndex) -> None:
 
 @pytest.mark.parametrize("namespace", [None, 5, ["a"], b"a", "\ud800"])
 def test_what_is_no_name_of_a_namespace_is_refused(index: VectorIndex, namespace: Any) -> None:
-    with pytest.raises(ContractError, match="is no name of a namespace"):
+    with pytest.raises(ContractError, match="is not a name of a namespace"):
         index.load({"a": [1, 0]}, namespace=namespace)
-    with pytest.raises(ContractError, match="is no name of a namespace"):
+    with pytest.raises(ContractError, match="is not a name of a namespace"):
         index.vectors(namespace)
     assert index.namespaces() == [""]
 
@@ -292,7 +292,7 @@ def test_matches(index: VectorIndex) -> None:
         ("n = 1", [1], r"metadata=\[1\] must be a mapping"),
         ("n = 1", "n", "metadata='n' must be a mapping"),
         ("n = 1", {"n": {1}}, r"the metadata has no JSON form: \{1\} is a set"),
-        ("n = 1", {"n": float("nan")}, "the metadata has no JSON form: n is no finite number"),
+        ("n = 1", {"n": float("nan")}, "the metadata has no JSON form: n is not a finite number"),
     ]:
         with pytest.raises(ContractError, match=reason):
             index.matches(filter, metadata)  # type: ignore[arg-type]
@@ -413,8 +413,11 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
         ({"ready_after": "soon"}, "soon"),
         ({"namespaces": "abc"}, "namespaces='abc' is one text"),
         ({"namespaces": 5}, "namespaces=5 must be a list of names, or a mapping"),
-        ({"namespaces": ["a", None]}, "None is no name of a namespace: give a text; the default"),
-        ({"namespaces": [["a"]]}, "is no name of a namespace"),
+        (
+            {"namespaces": ["a", None]},
+            "None is not a name of a namespace: give a text; the default",
+        ),
+        ({"namespaces": [["a"]]}, "is not a name of a namespace"),
         ({"namespaces": ["\ud800"]}, "no client can send half a surrogate pair"),
         ({"namespaces": {"a": 5}}, "cannot load 5: expected a list of records"),
         (
@@ -424,7 +427,7 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
         ({"limits": {"x": 1}}, "limits has no 'x'"),
         ({"recall": 2}, "recall must be a number between 0 and 1"),
         ({"embedding": 5}, "embedding=5 is not understood"),
-        ({"embedding": "gpt"}, "embedding='gpt' is no known model"),
+        ({"embedding": "gpt"}, "embedding='gpt' is not a known model"),
     ],
 )
 def test_settings_without_meaning(context: Context, settings: Any, reason: str) -> None:

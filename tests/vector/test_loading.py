@@ -175,7 +175,7 @@ def test_npz_columns_must_fit(tmp_path: Path) -> None:
         ([{"vector": [1]}], "Invalid field id"),
         (
             [{"id": "a", "vector": [float("nan")]}],
-            r"no JSON form: vector\[0\] is no finite",
+            r"no JSON form: vector\[0\] is not a finite",
         ),
         ([{"id": "a", "metadata": {"x": {1, 2}}}], "record 'a' has no JSON form"),
         ([{"id": "\ud800", "vector": [1]}], "has no JSON form"),
@@ -185,9 +185,12 @@ def test_npz_columns_must_fit(tmp_path: Path) -> None:
         ([("a", np.array([np.nan]))], "must be finite"),
         (
             [("a", [1], {"x": [{"y": float("inf")}]})],
-            r"no JSON form: metadata\.x\[0\]\.y is no fin",
+            r"no JSON form: metadata\.x\[0\]\.y is not a fin",
         ),
-        ([("a", [1], {"x": np.array([1, np.nan])})], r"no JSON form: metadata\.x\[1\] is no fin"),
+        (
+            [("a", [1], {"x": np.array([1, np.nan])})],
+            r"no JSON form: metadata\.x\[1\] is not a fin",
+        ),
         ([("a", [1], {"x": {1, 2}})], "no JSON form: {1, 2} is a set, which JSON has no word for"),
         ([("a", [1], {1: 2})], "record 0: record 'a' has no JSON form: Dict key must be str"),
         ({"a": {"id": "b", "vector": [1]}}, "the record under the id 'a' has another, 'b'"),
@@ -246,7 +249,7 @@ def test_an_npz_broken_anywhere_is_said(tmp_path: Path) -> None:
         with contextlib.suppress(ContractError):
             read(path)
         path.write_bytes(whole[:place])
-        with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+        with pytest.raises(ContractError, match=r"data\.npz is not an \.npz file of plain arrays"):
             read(path)
 
 
@@ -266,14 +269,14 @@ def test_what_is_no_plain_npz_is_said(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     for content in (b"", b"PK\x03\x04 no archive", b"text"):
         path.write_bytes(content)
-        with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+        with pytest.raises(ContractError, match=r"data\.npz is not an \.npz file of plain arrays"):
             read(path)
     with path.open("wb") as file:
         np.save(file, np.zeros((2, 2)))
-    with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+    with pytest.raises(ContractError, match=r"data\.npz is not an \.npz file of plain arrays"):
         read(path)
     np.savez(path, vectors=np.zeros((1, 2)), ids=np.array(["a"], dtype=object))
-    with pytest.raises(ContractError, match=r"data\.npz is no \.npz file of plain arrays"):
+    with pytest.raises(ContractError, match=r"data\.npz is not an \.npz file of plain arrays"):
         read(path)
 
 
@@ -286,5 +289,5 @@ def test_npz_columns_have_one_dimension_and_vectors_two(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="ids has 0 dimensions, expected 1"):
         read(path)
     np.savez(path, vectors=np.zeros((1, 2)), metadata=np.array([5]))
-    with pytest.raises(ContractError, match="metadata 0 is no JSON text, got 5"):
+    with pytest.raises(ContractError, match="metadata 0 is not a JSON text, got 5"):
         read(path)

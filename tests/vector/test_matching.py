@@ -198,7 +198,7 @@ def test_a_predicate_that_raises_is_a_mistake_of_the_test() -> None:
 
 @pytest.mark.parametrize("times", [-1, "2", True])
 def test_a_count_that_is_none(times: Any) -> None:
-    with pytest.raises(ContractError, match=r"times=.* is no count"):
+    with pytest.raises(ContractError, match=r"times=.* is not a count"):
         expected(times)
 
 

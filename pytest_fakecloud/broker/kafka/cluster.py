@@ -146,7 +146,7 @@ def _seconds(text: str | None) -> float:
     except ValueError:
         seconds = 0
     if not 0 < seconds < float("inf"):
-        raise ContractError(f"request.timeout={text!r} is no number of seconds above 0")
+        raise ContractError(f"request.timeout={text!r} is not a number of seconds above 0")
     return seconds
 
 

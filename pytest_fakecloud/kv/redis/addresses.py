@@ -55,7 +55,9 @@ def open_link(url: str) -> Link:
         # Nothing is connected yet; but a setting that redis-py does not know is found out here.
         ConnectionPool(**options).make_connection()
     except (ValueError, TypeError) as error:
-        raise ContractError(f"engine={_without_password(url)!r} is no address: {error}") from None
+        raise ContractError(
+            f"engine={_without_password(url)!r} is not an address: {error}"
+        ) from None
     if service:
         return SentinelLink(service, [_place(host, 26379) for host in hosts], options)
     if clustered:

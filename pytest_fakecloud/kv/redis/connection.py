@@ -74,7 +74,7 @@ class RawParser(_RESP2Parser):
         if kind == b"*":
             return NIL_ARRAY if rest == b"-1" else [self._read_response() for _ in range(int(rest))]
         if kind != b"-":
-            raise LostConnection(f"the reply is no RESP2: {line[:40]!r}")
+            raise LostConnection(f"the reply is not RESP2: {line[:40]!r}")
         error: Any = self.parse_error(rest.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
         error.line = rest
         if isinstance(error, LostConnection):

@@ -41,8 +41,8 @@ class _Command(Sort):
         super().check(name, wanted)
         if isinstance(wanted, str) and not any(self.equals(known, wanted) for known in COMMANDS):
             raise ContractError(
-                f"{name}={wanted!r} is no command{nearest(wanted, COMMANDS)}: give {self.expected}. "
-                "Ask with a pattern for what clients sent that is none"
+                f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS)}: give {self.expected}. "
+                "To find what clients sent that is not one, ask with a pattern"
             )
 
     def equals(self, found: Any, wanted: Any) -> bool:

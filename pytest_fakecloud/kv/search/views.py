@@ -140,7 +140,7 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     if make_document(definition, key, value) is None:
         kind = "string" if isinstance(value, bytes | bytearray) else value.type_name
         if kind == KEY_TYPES[definition.kind]:
-            return "its value is no JSON object"
+            return "its value is not a JSON object"
         return f"it is a {kind}, and the index is about {definition.kind}"
     return "it was there before the index, which skipped the initial scan"
 

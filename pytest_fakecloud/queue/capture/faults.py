@@ -26,7 +26,7 @@ class ScopedFaults:
 
     def __getattr__(self, word: str) -> Callable[..., Fault]:
         if word not in (words := self._capture.faults.words()):
-            raise AttributeError(f"{word!r} is no fault here; there are: {', '.join(words)}")
+            raise AttributeError(f"{word!r} is not a fault here; there are: {', '.join(words)}")
         return functools.partial(self._prepare, getattr(self._capture.faults, word))
 
     def _prepare(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:

@@ -379,7 +379,7 @@ def _checked_keys(keys: object) -> dict[str, str] | None:
         if not isinstance(name, str):
             raise ContractError(f"the name of a key, {name!r}, is not text: give a str")
         if not isinstance(key, str) or not key:
-            raise ContractError(f"keys[{name!r}]={key!r} is no signing key: give its text")
+            raise ContractError(f"keys[{name!r}]={key!r} is not a signing key: give its text")
     return dict(keys) or None
 
 

@@ -73,7 +73,7 @@ class Address:
 def checked_status(code: int) -> int:
     """Return a status; ``AssertionError`` for what is none."""
     if not 100 <= code <= 999:
-        raise AssertionError(f"the application answered {code}, which is no HTTP status")
+        raise AssertionError(f"the application answered {code}, which is not an HTTP status")
     return code
 
 

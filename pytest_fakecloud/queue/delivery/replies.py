@@ -193,16 +193,16 @@ def _header_pairs(headers: object, body: object) -> Headers:
         swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)
         hint = ", so body and headers seem to be swapped" if swapped else ""
         raise ContractError(
-            f"{headers!r} are no headers{hint}: give a dict or a list of (name, value), in a tuple"
+            f"{headers!r} are not headers{hint}: give a dict or a list of (name, value), in a tuple"
             " as (status, body, headers)"
         ) from None
     for name, value in pairs:
         if not isinstance(name, str) or not name or not isinstance(value, str | int | float):
             raise ContractError(
-                f"{(name, value)!r} is no header: give a name and a value, both text"
+                f"{(name, value)!r} is not a header: give a name and a value, both text"
             )
         if re.search(r"[\r\n]", f"{name}{value}"):
-            raise ContractError(f"{(name, value)!r} is no header: it breaks the line")
+            raise ContractError(f"{(name, value)!r} is not a header: it breaks the line")
     return [(name, str(value)) for name, value in pairs]
 
 

@@ -384,7 +384,7 @@ class TestHandle:
             (lambda b: b.commit("g", "orders", 0, 2**63), "offset must be a whole number"),
             (lambda b: b.topic(5), "topic must be text, got 5"),
             (lambda b: b.group(["g"]), "group must be text"),
-            (lambda b: b.wait_for_record("orders", "x"), "'x' is no function: give a predicate"),
+            (lambda b: b.wait_for_record("orders", "x"), "'x' is not a function: give a predicate"),
             (lambda b: b.assert_produced("orders", headers=5), "headers=5 can never be"),
         ],
     )

@@ -743,7 +743,7 @@ class TestSettings:
         [
             ({"engine": "mysql://x"}, "the schemes are redis"),
             ({"engine": "redis://"}, "the schemes are redis"),
-            ({"engine": "redis://127.0.0.1:x/0"}, "is no address"),
+            ({"engine": "redis://127.0.0.1:x/0"}, "is not an address"),
             ({"engine": "redis://u:secret@127.0.0.1:1"}, "is not reachable"),
             ({"engine": "redis://127.0.0.1:1?colour=red"}, "unexpected keyword argument 'colour'"),
             ({"engine": "redis+sentinel://127.0.0.1:1"}, "names the primary"),

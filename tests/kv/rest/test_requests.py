@@ -126,10 +126,10 @@ def test_all_lines_may_be_asked_for_at_once(server: KVServer) -> None:
 
 IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {"comand": "SET"}, "did you mean 'command'"),
-    ((), {"command": "SETT"}, "no command, did you mean 'SET'"),
-    ((), {"command": "SETT*"}, "no command"),
-    ((), {"command": "create"}, "no command"),
-    ((), {"command": "set k"}, "no command"),
+    ((), {"command": "SETT"}, "not a command, did you mean 'SET'"),
+    ((), {"command": "SETT*"}, "not a command"),
+    ((), {"command": "create"}, "not a command"),
+    ((), {"command": "set k"}, "not a command"),
     ((), {"command": 1}, "can never be"),
     ((), {"command": b"SET"}, "can never be"),
     ((), {"words": "SET k v"}, "can never be"),

@@ -82,7 +82,7 @@ class TestTheView:
             "p:9": "there is no such key",
             "i": "its name begins with none of the prefixes p:",
             "p:s": "it is a string, and the index is about JSON",
-            "p:a": "its value is no JSON object",
+            "p:a": "its value is not a JSON object",
         }.items():
             assert explain(key, {}) == [told]
         server.execute(

@@ -66,7 +66,7 @@ def test_where_knows_the_fields_that_assertions_know(
     for use in (callbacks.where, callbacks[:0].where):
         with pytest.raises(ContractError, match="callback has no field 'statuss'"):
             use(statuss=200)
-        with pytest.raises(ContractError, match="5 is no function: give a predicate"):
+        with pytest.raises(ContractError, match="5 is not a function: give a predicate"):
             use(5)  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -
         received(headers={"x-tenant": "b"})
     with pytest.raises(AssertionError, match="header X-Absent is absent, not 'b'"):
         received(headers={"X-Absent": "b"})
-    with pytest.raises(ContractError, match="headers: 5 is no name of a header"):
+    with pytest.raises(ContractError, match="headers: 5 is not a name of a header"):
         received(headers={5: "b"})
 
 
@@ -168,7 +168,7 @@ def test_words_that_faults_of_one_url_have(capture: CallbackCapture) -> None:
     assert repr(faults).startswith("<faults of /callback: <drop [times=1, route='callback']")
     faults.clear()
     with pytest.raises(
-        AttributeError, match="'break_it' is no fault here; there are: answer, call"
+        AttributeError, match="'break_it' is not a fault here; there are: answer, call"
     ):
         faults.break_it()
     with pytest.raises(ContractError, match="these faults are for /callback only: leave route="):
@@ -382,8 +382,8 @@ def test_what_came_too_often_is_not_explained_as_missing(
     ("keys", "text"),
     [
         ({1: "sig_a"}, "the name of a key, 1, is not text"),
-        ({"current": None}, "keys['current']=None is no signing key: give its text"),
-        ({"current": ""}, "keys['current']='' is no signing key: give its text"),
+        ({"current": None}, "keys['current']=None is not a signing key: give its text"),
+        ({"current": ""}, "keys['current']='' is not a signing key: give its text"),
         ("sig_a", "keys='sig_a'"),
     ],
 )

@@ -488,16 +488,16 @@ def test_reset_forgets_callbacks_and_restore_brings_them_back(capture: CallbackC
 def test_snapshots_of_other_services(cloud: Cloud) -> None:
     capture = cloud.callback_capture()
     for other in (cloud.queue(), cloud.kv_server(), cloud.broker(), cloud.destination()):
-        with pytest.raises(ContractError, match="is no snapshot of a callback_capture"):
+        with pytest.raises(ContractError, match="is not a snapshot of a callback_capture"):
             capture.restore(other.snapshot())
 
 
 def test_a_snapshot_of_another_kind(context: Context, capture: CallbackCapture) -> None:
     destination = Destination(context)
     for handle, other in ((capture, destination), (destination, capture)):
-        with pytest.raises(ContractError, match="is no snapshot of"):
+        with pytest.raises(ContractError, match="is not a snapshot of"):
             handle.restore(other.snapshot())
-    with pytest.raises(ContractError, match="is no snapshot of"):
+    with pytest.raises(ContractError, match="is not a snapshot of"):
         capture.restore("x")  # type: ignore[arg-type]
     destination.close()
 
@@ -540,8 +540,8 @@ def test_the_failure_shows_the_nearest_with_a_diff(capture: CallbackCapture) -> 
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"json": {}}, "json is no JSON (b'no'), not {}"),
-        ({"source_json": {}}, "source_json is no JSON (b'no'), not {}"),
+        ({"json": {}}, "json is not JSON (b'no'), not {}"),
+        ({"source_json": {}}, "source_json is not JSON (b'no'), not {}"),
         ({"status": lambda status: False}, "status is 200, which does not satisfy <lambda>"),
         ({"verified": False}, "verified is True, not False"),
     ],

@@ -167,7 +167,7 @@ def test_a_call_by_absolute_form_and_without_host(destination: Destination) -> N
 def test_a_snapshot_of_another_kind(destination: Destination) -> None:
     with Destination(destination._context, name="other") as other:
         destination.restore(other.snapshot())
-    with pytest.raises(ContractError, match="is no snapshot of"):
+    with pytest.raises(ContractError, match="is not a snapshot of"):
         destination.restore("x")  # type: ignore[arg-type]
     with pytest.raises(ContractError, match="expect_request"):
         destination.load({})

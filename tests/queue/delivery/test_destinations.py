@@ -205,16 +205,16 @@ def test_a_bad_duration(table: Table) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"body": "\ud800"}, "is no text that UTF-8 can write"),
+        ({"body": "\ud800"}, "is not text that UTF-8 can write"),
         ({"body": {1, 2}}, "body={1, 2} is nothing that JSON can hold"),
         ({"status": "200"}, "'200' is not an HTTP status"),
         ({"status": None}, "None is not an HTTP status"),
-        ({"headers": "x"}, "'x' are no headers: give a dict or a list of (name, value)"),
-        ({"headers": [1]}, "[1] are no headers"),
-        ({"headers": None}, "None are no headers"),
-        ({"headers": {1: "x"}}, "(1, 'x') is no header: give a name and a value"),
-        ({"headers": {"X": None}}, "('X', None) is no header"),
-        ({"headers": {"X": "a\r\nb"}}, "is no header: it breaks the line"),
+        ({"headers": "x"}, "'x' are not headers: give a dict or a list of (name, value)"),
+        ({"headers": [1]}, "[1] are not headers"),
+        ({"headers": None}, "None are not headers"),
+        ({"headers": {1: "x"}}, "(1, 'x') is not a header: give a name and a value"),
+        ({"headers": {"X": None}}, "('X', None) is not a header"),
+        ({"headers": {"X": "a\r\nb"}}, "is not a header: it breaks the line"),
     ],
 )
 def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -> None:
@@ -227,13 +227,13 @@ def test_what_no_destination_could_answer(table: Table, given: Any, text: str) -
     [
         (
             (200, {"X-A": "1"}, "ok"),
-            "'ok' are no headers, so body and headers seem to be swapped: give a dict or a list of"
+            "'ok' are not headers, so body and headers seem to be swapped: give a dict or a list of"
             " (name, value), in a tuple as (status, body, headers)",
         ),
-        ((200, [("X-A", "1")], b"ok"), "b'ok' are no headers, so body and headers seem to be"),
+        ((200, [("X-A", "1")], b"ok"), "b'ok' are not headers, so body and headers seem to be"),
         ((200, {}, b""), "so body and headers seem to be swapped"),
         (("ok", 200), "('ok', 200) is not an answer: give a status, (status, body), (status, body"),
-        ((200, "ok", 5), "5 are no headers: give a dict"),
+        ((200, "ok", 5), "5 are not headers: give a dict"),
         ({200: object}, "is nothing that JSON can hold"),
     ],
 )

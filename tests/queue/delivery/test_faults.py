@@ -245,17 +245,17 @@ async def awaited(request: object) -> bool:
         ("burst_limit", {"limit": None}, "limit=None: give a whole number of at least 0"),
         ("daily_limit", {"limit": -1}, "limit=-1: give a whole number of at least 0"),
         ("daily_limit", {"limit": 2.5}, "limit=2.5: give a whole number of at least 0"),
-        ("burst_limit", {"when": 5}, "when=5 is no function"),
+        ("burst_limit", {"when": 5}, "when=5 is not a function"),
         (
             "burst_limit",
             {"when": awaited},
-            "is to be awaited or gone through, so it would hold for everything",
+            "has to be awaited or iterated, so it would hold for everything",
         ),
-        ("tamper", {"kind": "calback"}, "kind='calback' is no kind, did you mean 'callback'?"),
+        ("tamper", {"kind": "calback"}, "kind='calback' is not a kind, did you mean 'callback'?"),
         (
             "drop_callback",
             {"kind": "message"},
-            "kind='message' is no kind; there are: callback, failure_callback",
+            "kind='message' is not a kind; there are: callback, failure_callback",
         ),
         (
             "unsigned",
@@ -329,5 +329,5 @@ def test_kinds_of_faults_may_be_patterns(scene: Scene) -> None:
     scene.publish({"Upstash-Callback": CALLBACK})
     scene.queue.run_until_idle()
     assert lost.hits == 1
-    with pytest.raises(ContractError, match="is no kind; there are: callback"):
+    with pytest.raises(ContractError, match="is not a kind; there are: callback"):
         scene.queue.faults.drop_callback(kind="mess*")
