@@ -1,20 +1,39 @@
 from __future__ import annotations
 
+import gc
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
 
+from .budget import EXAMPLES
 from .demo import Demo, Raw
 from .harness import pytester as pytester
 from .harness import run as run
 from .harness import what_runs_need as what_runs_need
 
 # How long an example takes is the machine's affair; which ones are tried is not.
-settings.register_profile("fakecloud", deadline=None, derandomize=True)
+settings.register_profile("fakecloud", max_examples=EXAMPLES, deadline=None, derandomize=True)
 settings.load_profile("fakecloud")
+
+# Where nothing compiled may be kept beside the source it is kept elsewhere: each run, each worker and
+# each process that a test starts would compile all of it again, which costs as much as 2,000 tests.
+if sys.dont_write_bytecode:
+    sys.pycache_prefix = str(Path(__file__).parent.parent / "__pycache__")
+    sys.dont_write_bytecode = False
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector look past modules and tests, which stay to the end anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

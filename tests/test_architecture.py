@@ -60,15 +60,19 @@ def modules() -> Mapping[str, Path]:
 
 
 @cache
+def tree(name: str) -> ast.Module:
+    """What a module says."""
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+@cache
 def imports(name: str, *, at_import: bool = False) -> frozenset[str]:
     """The absolute dotted names of everything a module imports.
 
     ``at_import`` leaves out what is imported later, in functions, and for type checkers.
     """
-    path = modules()[name]
-    package = ["pytest_fakecloud", *path.relative_to(PACKAGE).parts[:-1]]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(_walk(tree, package, at_import))
+    package = ["pytest_fakecloud", *modules()[name].relative_to(PACKAGE).parts[:-1]]
+    return frozenset(_walk(tree(name), package, at_import))
 
 
 def _walk(node: ast.AST, package: list[str], at_import: bool) -> Iterator[str]:
@@ -90,6 +94,7 @@ def _is_later(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
+@cache
 def own(name: str) -> frozenset[str]:
     """The modules of ours that a module imports."""
     found = set()
@@ -207,17 +212,15 @@ def test_importing_the_plugin_loads_no_library() -> None:
 
 @pytest.mark.parametrize("name", [name for name in modules() if name.split(".")[0] in NAMES])
 def test_services_keep_no_global_state(name: str) -> None:
-    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Global)]
+    found = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Global)]
     assert not found, f"{name} uses the global statement"
 
 
 @EACH
 def test_imports_of_our_own_are_relative(name: str) -> None:
-    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
     wrong = [
         ast.unparse(node)
-        for node in ast.walk(tree)
+        for node in ast.walk(tree(name))
         if (
             isinstance(node, ast.ImportFrom)
             and not node.level

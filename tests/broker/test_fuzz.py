@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.broker.handle import Broker
@@ -92,7 +92,6 @@ def broker() -> Iterator[Broker]:
         yield made
 
 
-@settings(max_examples=800, deadline=None)
 @given(method=st.sampled_from(["GET", "POST", "DELETE"]), path=paths, body=bodies, extra=headers)
 @pytest.mark.slow
 def test_every_answer_is_one_of_the_broker(

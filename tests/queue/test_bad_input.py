@@ -368,9 +368,6 @@ values = st.one_of(
 
 
 @settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
@@ -463,7 +460,7 @@ def test_an_empty_id_never_means_all(scene: Scene, method: str, path: str) -> No
     ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     host=st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=6),
     rest=st.sampled_from(["", "/", ":80/", ":/x", ".localhost/", "]/", "?x", "#y", ".:1/"]),

@@ -7,7 +7,6 @@ import datetime as dt
 import importlib
 import inspect
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -35,8 +34,6 @@ from pytest_fakecloud.standalone.codec import (
 from pytest_fakecloud.standalone.remote import Connection, RemoteObject
 
 from .test_remote import other_server
-
-CASES = int(os.environ.get("FAKECLOUD_FUZZ", "150"))
 
 # Each names something that can be reached from a module of the package.
 REACHED = [
@@ -277,7 +274,6 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=CASES, deadline=None)
 @given(PLAIN)
 def test_plain_data_is_the_same_on_the_other_side(value: Any) -> None:
     assert crossed(value) == value
@@ -370,7 +366,7 @@ def imported() -> Iterator[list[str]]:
         yield names
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(HOSTILE)
 def test_whatever_comes_in_is_read_or_refused(imported: list[str], value: Any) -> None:
     with contextlib.suppress(Unreadable, ContractError):
@@ -380,7 +376,7 @@ def test_whatever_comes_in_is_read_or_refused(imported: list[str], value: Any) -
     assert set(imported) <= homes
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(HOSTILE, st.sampled_from(["args", "kwargs", "settings", "object"]))
 @pytest.mark.slow
 def test_the_server_answers_whatever_comes_in(app: ControlApp, value: Any, where: str) -> None:
@@ -396,7 +392,7 @@ def test_the_server_answers_whatever_comes_in(app: ControlApp, value: Any, where
     assert [problem.text for problem in app.cloud.problems if problem.kind == "bug"] == []
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(HOSTILE, st.sampled_from(["value", "raise", "unheard of"]))
 def test_a_client_reads_whatever_a_server_answers_or_says_why_not(
     monkeypatch: pytest.MonkeyPatch, answer: Any, where: str

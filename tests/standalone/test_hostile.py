@@ -23,7 +23,7 @@ from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.hosts import Hosts
 
 from .conftest import Serve, Server, fetch
-from .test_codec import CASES, ask
+from .test_codec import ask
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -167,7 +167,7 @@ with Cloud(seed=0) as _cloud:
     ROUTES = ControlApp(_cloud, "x").routes()
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=4))
 @pytest.mark.slow
 def test_every_request_is_answered_in_words(

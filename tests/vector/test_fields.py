@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
@@ -26,7 +26,6 @@ def limited(**limits: int) -> FieldReader:
     return FieldReader(VectorLimits.of(limits))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(-(2**70), 2**70) | st.floats(-3e38, 3e38), max_size=20))
 def test_numbers_become_float32(values: list[float]) -> None:
     floats = as_floats(values)

@@ -96,9 +96,7 @@ def indexes() -> Iterator[list[VectorIndex]]:
         index.close()
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(number=st.integers(0, len(KINDS) - 1), requests=REQUESTS)
 def test_any_json_is_answered(
     indexes: list[VectorIndex], number: int, requests: list[tuple[str, str, Any]]

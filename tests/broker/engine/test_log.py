@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.broker.engine import log as log_module
@@ -105,7 +105,6 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=15), st.integers(0, 60))
 def test_the_columns_behave_like_a_list_of_records(
     actions: list[tuple[str, object]], when: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.algorithms import geohash
@@ -34,7 +34,6 @@ def test_distances_are_symmetric(a: float, b: float, c: float, d: float) -> None
     assert geohash.distance(a, b, a, b) == 0
 
 
-@settings(deadline=None, max_examples=200)
 @given(LONGITUDES, st.floats(-75, 75), LONGITUDES, st.floats(-75, 75), st.floats(1, 3e6))
 def test_what_a_circle_holds_lies_in_its_cells(
     longitude: float, latitude: float, other_longitude: float, other_latitude: float, radius: float

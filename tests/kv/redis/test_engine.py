@@ -293,7 +293,7 @@ class TestAnyInput:
         )
         lines = st.builds(lambda name, rest: [*name.split(), *rest], words, st.lists(argument))
 
-        @settings(max_examples=200, deadline=None, database=None)
+        @settings(database=None)
         @given(
             path=st.sampled_from(["/", "/pipeline", "/multi-exec"]),
             body=test_routes.ANY_BODY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.resp.parser import (
@@ -52,7 +52,6 @@ class TestWayIn:
 
 
 class TestCommands:
-    @settings(max_examples=60)
     @given(
         st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=5), max_size=6),
         st.integers(1, 9),
@@ -131,7 +130,6 @@ class TestFaults:
         trusted.feed(wire)
         assert trusted.next() is None
 
-    @settings(max_examples=100)
     @given(st.binary(max_size=60))
     def test_any_bytes_end_in_commands_or_a_fault(self, wire: bytes) -> None:
         source = reader()

@@ -1,11 +1,10 @@
 """Filters against a naive reference, which looks at one document at a time and knows no index.
 
-``PYTEST_FAKECLOUD_SEARCH_CASES=20000`` runs as many cases as were run once when this was written.
+``PYTEST_FAKECLOUD_EXAMPLES=5000`` runs as many cases as were run once when this was written.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from typing import Any
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 import snowballstemmer
 
+from tests.budget import EXAMPLES
 from tests.kv.conftest import Run
 
 from .conftest import Searching
 
-CASES = int(os.environ.get("PYTEST_FAKECLOUD_SEARCH_CASES", "400"))
+CASES = 4 * EXAMPLES
 PER_BATCH = 100
 WORDS = [
     "run",

@@ -1,12 +1,11 @@
 """Analysis, matches and scores against Tantivy, on which the service stands.
 
-``PYTEST_FAKECLOUD_SEARCH_CASES=1000`` compares as many generated queries as were compared once.
+``PYTEST_FAKECLOUD_EXAMPLES=500`` compares as many generated queries as were compared once.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import unicodedata
 from typing import Any
@@ -14,13 +13,14 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.kv.search.analysis import LANGUAGES, Analyzer, analyzer
+from tests.budget import EXAMPLES
 from tests.kv.conftest import Run
 
 from .conftest import Searching
 
 tantivy = pytest.importorskip("tantivy")
 
-CASES = int(os.environ.get("PYTEST_FAKECLOUD_SEARCH_CASES", "300"))
+CASES = 2 * EXAMPLES
 WORDS = [
     "running",
     "runner",

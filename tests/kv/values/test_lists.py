@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values import lists
@@ -28,7 +28,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(ITEMS, max_size=40), STEPS)
 def test_it_is_a_list(start: list[bytes], steps: list[tuple[str, int, bytes]]) -> None:
     items, model = QuickList(start), list(start)

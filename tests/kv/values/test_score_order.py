@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values import score_order
@@ -27,7 +27,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(STEPS)
 def test_it_is_a_sorted_list(
     steps: list[tuple[str, tuple[float, bytes], int]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values.packing import Reader, Writer
@@ -11,7 +11,6 @@ from pytest_fakecloud.kv.values.sets import SetValue
 NAMES = st.integers(0, 30).map(lambda n: b"%d" % n)
 
 
-@settings(deadline=None)
 @given(
     st.sets(NAMES, min_size=5),
     st.lists(st.tuples(st.booleans(), NAMES), max_size=60),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values.consumer_group import ID_MAX, Consumer, Group
@@ -16,7 +16,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(STEPS)
 def test_it_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
     stream = Stream()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values.packing import Reader, Writer
@@ -14,7 +14,6 @@ SCORES = st.sampled_from([-math.inf, -2.5, -1.0, 0.0, 1.0, 1.5, 3.0, 1e300, math
 MEMBERS = st.sampled_from([b"", b"a", b"aa", b"ab", b"b", b"\xff", b"a\x00"])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(MEMBERS, SCORES)), SCORES, SCORES, st.booleans(), st.booleans())
 def test_spans_hold_what_lies_between(
     pairs: list[tuple[bytes, float]], low: float, high: float, after: bool, before: bool

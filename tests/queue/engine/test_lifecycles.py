@@ -407,10 +407,7 @@ def _left_us(message: Message) -> int:
 
 
 Lives.TestCase.settings = settings(
-    max_examples=60,
     stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 TestLives = Lives.TestCase

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.queue.engine.url_groups import UrlGroups
@@ -53,7 +53,6 @@ def groups(**limits: int) -> UrlGroups:
     return UrlGroups(lambda prefix: f"{prefix}{next(numbers)}", **limits)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(steps, max_size=25))
 def test_a_group_is_what_a_plain_list_would_be(taken: list[Any]) -> None:
     store, plain = groups(), Plain()

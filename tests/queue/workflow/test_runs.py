@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
@@ -891,7 +891,6 @@ JSON = st.recursive(
 KEYS = ["url", "step", "timeout", "timeoutUrl", "timeoutHeaders", "body", "headers", "destination"]
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6))
 def test_no_body_makes_the_queue_fail(asked: dict[str, Any]) -> None:
     with Queue(Context.alone(now="2026-03-02T10:00:00Z")) as queue:

@@ -41,6 +41,7 @@ def report(output: list[str]) -> str:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+    gc.freeze()  # what the run leaves behind is looked for below, and nothing older
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
     result = run(source)
     # An application that leaves its client open is not what is looked at.

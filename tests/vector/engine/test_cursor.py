@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Clock
@@ -34,7 +34,6 @@ def line_of(count: int, clock: Clock | None = None, **settings: object) -> Vecto
     return index
 
 
-@settings(max_examples=50, deadline=None)
 @given(count=st.integers(0, 30), steps=st.lists(st.integers(1, 12), min_size=1, max_size=8))
 def test_batches_continue_the_ranking(count: int, steps: list[int]) -> None:
     index = line_of(count)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Clock
@@ -246,7 +246,6 @@ def patched(target: Any, patch: Any) -> Any:
     return patch
 
 
-@settings(max_examples=150, deadline=None)
 @given(target=JSON, patch=JSON)
 def test_merge_patch_is_rfc_7396(target: Any, patch: Any) -> None:
     before = repr((target, patch))
@@ -408,7 +407,6 @@ SCAN_STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(SCAN_STEPS)
 def test_a_scan_under_changes_misses_and_repeats_nothing(steps: list[tuple[str, int]]) -> None:
     """What is there from start to end is seen exactly once, whatever is deleted meanwhile."""
@@ -587,7 +585,6 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(OPERATIONS)
 def test_any_sequence_of_operations_answers_like_a_dict(operations: list[tuple[Any, ...]]) -> None:
     index = engine(similarity=Similarity.EUCLIDEAN)

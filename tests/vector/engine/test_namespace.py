@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.engine import namespace as module
@@ -41,7 +41,6 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(ACTIONS)
 def test_any_sequence_of_changes_leaves_what_a_dict_would(
     actions: list[tuple[object, ...]],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -71,7 +71,6 @@ def vector_sets(numbers: st.SearchStrategy[float], most: int = 60) -> st.SearchS
     return shapes.flatmap(lambda shape: hnp.arrays(np.float32, shape, elements=numbers))
 
 
-@settings(max_examples=150, deadline=None)
 @given(vectors=vector_sets(COARSE), name=EVERY_SIMILARITY, depth=st.integers(1, 70), data=st.data())
 def test_order_and_scores_are_those_of_the_formulas(
     vectors: Floats, name: Similarity, depth: int, data: st.DataObject
@@ -81,7 +80,6 @@ def test_order_and_scores_are_those_of_the_formulas(
     assert unpacked(ranking) == expected(name, vectors, query, depth)
 
 
-@settings(max_examples=100, deadline=None)
 @given(vectors=vector_sets(WIDE, 20), name=EVERY_SIMILARITY, depth=st.integers(1, 20))
 def test_numbers_at_the_ends_of_float32_are_scored_exactly(
     vectors: Floats, name: Similarity, depth: int
@@ -94,7 +92,6 @@ def test_numbers_at_the_ends_of_float32_are_scored_exactly(
     assert len(set(ranking.rows.tolist())) == len(rows)
 
 
-@settings(max_examples=40, deadline=None)
 @given(name=EVERY_SIMILARITY, seed=st.integers(0, 2**32 - 1), rows=st.integers(400, 3000))
 def test_many_rows_of_few_values_keep_insertion_order_among_ties(
     name: Similarity, seed: int, rows: int
@@ -118,7 +115,6 @@ def test_many_rows_of_few_values_keep_insertion_order_among_ties(
     assert unpacked(everything) == expected(name, vectors, query, rows, sorted(seen))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     vector=hnp.arrays(
         np.float32, st.integers(1, 48), elements=st.floats(-1e6, 1e6, width=32)
@@ -185,7 +181,6 @@ def test_a_budget_bounds_what_a_filter_is_asked_about() -> None:
     assert ranking.rows.tolist() == [9, 19]
 
 
-@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 3000), depth=st.integers(1, 300))
 def test_threshold_is_the_depth_th_largest_key(seed: int, count: int, depth: int) -> None:
     keys = np.random.default_rng(seed).integers(-50, 50, count).astype(np.float32)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.engine.sparse import SparseIndex, merged
@@ -19,7 +19,6 @@ SMALL = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(documents=st.lists(SMALL, max_size=12), query=SMALL, removed=st.sets(st.integers(0, 11)))
 def test_scores_are_inner_products_over_shared_dimensions(
     documents: list[dict[int, float]], query: dict[int, float], removed: set[int]

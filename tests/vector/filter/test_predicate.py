@@ -6,7 +6,7 @@ import fnmatch
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.filter.predicate import compile_filter, glob_matcher
@@ -233,7 +233,6 @@ def passes(tree: Expression, metadata: Any) -> bool:
     }[tree.operator]
 
 
-@settings(max_examples=400, deadline=None)
 @given(tree=TREES, metadata=METADATA)
 @pytest.mark.slow
 def test_filters_agree_with_the_reference(tree: Expression, metadata: dict[str, Any]) -> None:
@@ -271,7 +270,6 @@ def test_glob(pattern: str, text: str, matches: bool) -> None:
     assert glob_matcher(pattern)(text) is matches
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     pattern=st.text(alphabet="ab*?", max_size=10),
     text=st.text(alphabet="ab", max_size=12),

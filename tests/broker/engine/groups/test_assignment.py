@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.broker.engine.groups.assignment import range_assignment
@@ -27,7 +27,6 @@ def test_only_subscribers_of_a_topic_share_it() -> None:
     }
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from("abcdef"), st.sets(st.sampled_from("xyz"), min_size=1), min_size=1
