@@ -138,21 +138,14 @@ class App:
         try:
             return orjson.dumps(value)
         except TypeError:
-            # Integers beyond 64 bits, keys that are no text, lone surrogates.
+            # Integers beyond 64 bits, keys that are not text, lone surrogates.
             return _encode(value).encode("utf-8", "surrogatepass")
 
     # -- the pipeline ----------------------------------------------------------------------------
 
     def answer(self, request: Request) -> Response:
         """Take one request through the whole pipeline."""
-        call = request.call = self.journal.open_call(
-            request.method,
-            request.target,
-            request.headers,
-            request.body,
-            request.client,
-            request.head_bytes,
-        )
+        call = self._begun(request)
         call.read_facts = partial(self._facts_of, request)
         response: Response
         try:
@@ -170,7 +163,7 @@ class App:
         except ServiceError as error:
             response = self._finished(self.render_error(error))
             if error.status == 401 and request.principal is None:
-                # Whoever it is, they were not let in: a beginning says what they wanted.
+                # The client was not let in: the beginning of its request says what it wanted.
                 self._record(call, response)
                 self.journal.cut(call)
                 return response
@@ -183,6 +176,17 @@ class App:
         if type(response) is Answer:
             request.forget()
         return response
+
+    def _begun(self, request: Request) -> Call:
+        call = request.call = self.journal.open_call(
+            request.method,
+            request.target,
+            request.headers,
+            request.body,
+            request.client,
+            request.head_bytes,
+        )
+        return call
 
     def _serve(self, request: Request, found: RouteMatch) -> Response:
         try:
@@ -209,24 +213,17 @@ class App:
         return result
 
     def refused(self, status: int, reason: str) -> None:
-        """Take down that the server has refused what was no request of the service yet."""
+        """Note that the server has refused bytes that were not a request of the service yet."""
         shown = shortened(reason)
         self.journal.add_event("refused", f"{status} to what is not a request: {shown}")
 
     def foreign(self, request: Request) -> Answer:
-        """The answer to a method no path takes, of which nothing but method and target was read.
+        """The answer to a method that no path takes; only its method and its target were read.
 
-        It is an unrouted request like any other; nobody is asked for credentials, and where the
-        path is unknown too, the methods of the whole service are named.
+        It is an unrouted request like any other; it needs no credentials, and where the path is
+        unknown too, the methods of the whole service are named.
         """
-        call = request.call = self.journal.open_call(
-            request.method,
-            request.target,
-            request.headers,
-            request.body,
-            request.client,
-            request.head_bytes,
-        )
+        call = self._begun(request)
         found = self.table.find(request.method, request.path)
         allowed = found if isinstance(found, frozenset) else None
         self._unrouted(request, allowed)
@@ -287,7 +284,7 @@ class App:
     def _facts_of(self, request: Request) -> dict[str, Any]:
         try:
             return self.facts(request)
-        except Exception:  # a body nobody can read has no facts; the endpoint says why
+        except Exception:  # an unreadable body has no facts; the endpoint says why
             return {}
 
     def _record(self, call: Call, response: Response) -> None:

@@ -63,7 +63,7 @@ def wrong_arity(name: str) -> bytes:
 
 
 def unknown_command(argv: list[bytes]) -> bytes:
-    """The text for a name no command has, quoting at most 128 bytes of its arguments."""
+    """The text for an unknown command, quoting at most 128 bytes of its arguments."""
     quoted = b""
     for argument in argv[1:]:
         if len(quoted) >= 128:
@@ -455,12 +455,12 @@ def no_samples(event: bytes) -> bytes:
 
 
 def no_such_user(name: bytes) -> bytes:
-    """The text for a user nobody made."""
+    """The text for an unknown user."""
     return one_line(b"ERR No such user '" + name + b"'")
 
 
 def unknown_client_type(word: bytes) -> bytes:
-    """The text for a TYPE no client can have."""
+    """The text for an unknown TYPE of clients."""
     return one_line(b"ERR Unknown client type '" + word + b"'")
 
 
@@ -581,17 +581,17 @@ def unmatched_parenthesis(rule: bytes) -> bytes:
 
 
 def unknown_category(name: bytes) -> bytes:
-    """The text for a category nobody knows."""
+    """The text for an unknown category."""
     return one_line(b"ERR Unknown category '" + name.split(b"\0")[0] + b"'")
 
 
 def user_not_found(name: bytes) -> bytes:
-    """The text for a dry run of a user nobody made."""
+    """The text for a dry run of an unknown user."""
     return one_line(b"ERR User '" + name.split(b"\0")[0] + b"' not found")
 
 
 def command_not_found(name: bytes) -> bytes:
-    """The text for a dry run of a command nobody knows."""
+    """The text for a dry run of an unknown command."""
     return one_line(b"ERR Command '" + name.split(b"\0")[0] + b"' not found")
 
 

@@ -60,7 +60,7 @@ class KVServer(Handle):
     whole groups, and so does this by default. ``search_ready_after`` (a duration on the clock) and
     ``search_ready_after_reads`` (a number of searches) keep changes out of search indexes for that
     long, or until ``SEARCH.WAITINDEXING``. ``int_text`` is the
-    word in the error about values that are no integers: ``"integer"`` as stock servers write it, or
+    word in the error about values that are not integers: ``"integer"`` as stock servers write it, or
     ``"int"`` as the vendor's documentation shows it. ``engine`` is the address of a real server
     (``"redis://…"``, see ``kv/redis``) that runs the commands instead of the in-memory engine;
     ``isolation`` is this handle's share of it: a key ``"prefix"``, a ``"database"``, or ``"none"``.
@@ -258,7 +258,7 @@ class KVServer(Handle):
         return None if self._made is None else super()._first_baseline()
 
     def _new_snapshot(self) -> Snapshot:
-        """The data of a server that nobody has used."""
+        """The data of an unused server."""
         return Snapshot(self.fixture, self._new_engine().snapshot())
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -309,7 +309,7 @@ class KVServer(Handle):
     def execute(self, *command: Scalar) -> KVReply:
         """Run a command as the tester: no request, no faults, no limits.
 
-        Returns what the command replies, strings as text (as bytes where they are no UTF-8). Raises
+        Returns what the command replies, strings as text (as bytes where they are not UTF-8). Raises
         ``CommandError`` where the server answers with an error.
         """
         __tracebackhide__ = True
@@ -332,7 +332,7 @@ class KVServer(Handle):
     def value(self, key: str | bytes) -> KVValue:
         """Read what a key holds, as a plain value; None when there is no such key.
 
-        Text (bytes where it is no UTF-8) for a string, a list, a set, a dict for a hash, a list of
+        Text (bytes where it is not UTF-8) for a string, a list, a set, a dict for a hash, a list of
         ``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the parsed
         document for JSON.
         """

@@ -19,7 +19,7 @@ Transport = Literal["local", "rest", "port"]
 
 
 class User(Protocol):
-    """Whoever runs commands. ``unrestricted`` spares the check of every command."""
+    """A user that runs commands. ``unrestricted`` spares the check of every command."""
 
     name: str
     unrestricted: bool
@@ -27,13 +27,13 @@ class User(Protocol):
 
     @property
     def known(self) -> bool:
-        """Whether this is somebody, and not one who has yet to log in."""
+        """Whether this is a user, and not a client that has yet to log in."""
 
     def accepts(self, password: bytes) -> bool:
-        """Whether the password lets somebody in as this user."""
+        """Whether the password is this user's."""
 
     def copy(self) -> User:
-        """One that later changes of this one leave alone."""
+        """An independent copy."""
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` with a NOPERM text unless the user may run this command line."""
@@ -101,7 +101,7 @@ class AnyEngine(Protocol):
 
     @property
     def read_only(self) -> User:
-        """Who the read-only token stands for."""
+        """The user the read-only token stands for."""
 
     @property
     def pubsub(self) -> _PubSub:

@@ -118,7 +118,7 @@ class Between:
         self.place = place
         try:
             self._run()
-        except BaseException as error:  # what pytest.fail() raises is no Exception
+        except BaseException as error:  # what pytest.fail() raises is not an Exception
             raise ContractError(
                 f"what between(run=…) runs after {place} command(s) failed: {error!r}"
             ) from error

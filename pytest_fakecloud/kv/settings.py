@@ -22,7 +22,7 @@ Dialect = Literal["vendor", "redis"]
 """The REST service, or stock behaviour for comparisons."""
 DIALECTS: tuple[Dialect, ...] = ("vendor", "redis")
 IntText = Literal["integer", "int"]
-"""The word in the error about values that are no integers: of stock servers, of the vendor's pages."""
+"""The word in the error about values that are not integers: of stock servers, of the vendor's pages."""
 Isolation = Literal["prefix", "database", "none"]
 """A handle's share of a real server."""
 

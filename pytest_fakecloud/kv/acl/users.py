@@ -113,7 +113,7 @@ class Selector:
         self.all_channels = False
 
     def copy(self) -> Selector:
-        """One that later changes of this one leave alone."""
+        """An independent copy."""
         other = Selector()
         other.commands = self.commands
         other.first_words = {spec: list(words) for spec, words in self.first_words.items()}
@@ -267,14 +267,14 @@ class AclUser:
         return other
 
     def copy(self) -> AclUser:
-        """One that later changes of this one leave alone."""
+        """An independent copy."""
         other = AclUser(self.name, self.dialect)
         other.adopt(self)
         return other
 
     def adopt(self, other: AclUser) -> None:
         """Take over everything from another user but its name; who is logged in keeps this one."""
-        # Hashes and selectors are shared: nobody changes those of a user, only those of a draft.
+        # Hashes and selectors are shared: those of a user are never changed, only those of a draft.
         self.on, self.passwordless = other.on, other.passwordless
         self.hashes, self.sanitizes = other.hashes, other.sanitizes
         self.selectors = other.selectors
@@ -296,11 +296,11 @@ class AclUser:
         self.hashes = [password_hash(password)]
 
     def accepts(self, password: bytes) -> bool:
-        """Whether the password lets somebody in as this user."""
+        """Whether the password is this user's."""
         return self.on and (self.passwordless or password_hash(password) in self.hashes)
 
     def accepts_token(self, token: RestToken) -> bool:
-        """Whether a REST token made for this user still lets somebody in."""
+        """Whether a REST token made for this user is still valid."""
         return self.on and (self.passwordless or token.hash in self.hashes)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -342,7 +342,7 @@ def _reach(refusal: Refusal) -> tuple[int, int]:
 
 
 class Anonymous:
-    """Whoever has not said yet who it is: may do so, and nothing else."""
+    """A client that has not logged in: it may log in, and nothing else."""
 
     known: ClassVar[bool] = False
     name = "default"
@@ -350,7 +350,7 @@ class Anonymous:
     passwordless = False
 
     def accepts(self, password: bytes) -> bool:
-        """Nobody becomes nobody."""
+        """Whether the password is right: never."""
         return False
 
     def copy(self) -> Anonymous:
@@ -393,7 +393,7 @@ def first_user(dialect: Dialect) -> AclUser:
 
 @cache
 def tester(dialect: Dialect) -> AclUser:
-    """Whoever works through a handle: may do everything, whatever rules the users are given."""
+    """The tester behind a handle: everything is allowed, whatever rules the users have."""
     return first_user(dialect)
 
 

@@ -2,7 +2,7 @@
 
 The arithmetic follows the server's double precision step by step, because the members of a cell,
 distances of four decimals and positions of seventeen depend on it. Libraries make geohashes as text,
-of whole characters: 52 bits are no multiple of those. A position takes 0.8 us.
+of whole characters: 52 bits are not a multiple of those. A position takes 0.8 us.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Cell:
 
 def decode(score: float) -> tuple[float, float]:
     """The (longitude, latitude) at the middle of the cell a score names."""
-    # A score nobody computed from a position may be anything; the server casts it to 64 bits.
+    # A score that was not computed from a position may be anything; the server casts it to 64 bits.
     bits = int(score) & (1 << 64) - 1 if abs(score) < 1 << 64 else 1 << 63
     west, south, east, north = Cell(bits, STEPS).bounds()
     longitude = min(max((west + east) / 2, LONGITUDE[0]), LONGITUDE[1])
@@ -118,7 +118,7 @@ def text(score: float) -> bytes:
 
 
 def _cosine(radians: float) -> float:
-    """As in C, where the cosine of infinity is no number: every comparison with it fails."""
+    """The cosine as in C, where that of infinity is not a number: every comparison with it fails."""
     return math.nan if math.isinf(radians) else math.cos(radians)
 
 

@@ -59,7 +59,7 @@ def parse_count(text: bytes) -> int:
 
 
 def check_repetitions(count: int) -> None:
-    """Raise when a negative count asks for more random members than anybody can want."""
+    """Raise when a negative count asks for more random members than the server allows."""
     if count < -MOST_REPETITIONS:
         raise CommandError(errors.OUT_OF_RANGE)
 

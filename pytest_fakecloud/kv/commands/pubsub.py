@@ -61,19 +61,19 @@ def _channels(session: Session, args: Args, kind: str, name: bytes) -> Reply:
 
 @command("PUBSUB CHANNELS")
 def pubsub_channels(session: Session, args: Args) -> Reply:
-    """The channels somebody listens to."""
+    """The channels that have listeners."""
     return _channels(session, args, "channel", b"CHANNELS")
 
 
 @command("PUBSUB SHARDCHANNELS")
 def pubsub_shardchannels(session: Session, args: Args) -> Reply:
-    """The shard channels somebody listens to."""
+    """The shard channels that have listeners."""
     return _channels(session, args, "shard", b"SHARDCHANNELS")
 
 
 @command("PUBSUB NUMPAT")
 def pubsub_numpat(session: Session, args: Args) -> Reply:
-    """The number of patterns somebody listens to."""
+    """The number of patterns that have listeners."""
     return len(session.engine.pubsub.names("pattern"))
 
 

@@ -41,7 +41,7 @@ class Waiter:
 
 
 class Waiters:
-    """Everybody who waits. All methods are called under the engine's lock."""
+    """All clients that wait. Every method is called under the engine's lock."""
 
     def __init__(self) -> None:
         self._waiting: list[Waiter] = []
@@ -66,7 +66,7 @@ class Waiters:
         return next((w for w in self._waiting if w.session.id == session_id), None)
 
     def serve(self, databases: list[Keyspace], now_ms: int) -> None:
-        """Let those try again whose keys were touched, as long as that changes anything."""
+        """Let clients whose keys were touched try again, as long as that changes anything."""
         while True:
             touched = {(db.index, key) for db in databases for key in db.on_touch or ()}
             if not touched:

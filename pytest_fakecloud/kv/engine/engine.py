@@ -131,7 +131,7 @@ class Engine:
         self.started_us = self.now_us if started_us is None else started_us
         self.users: dict[str, AclUser] = {"default": first_user(dialect)}
         self.read_only = read_only_user(dialect)
-        """Who the read-only token stands for; among the users where the vendor has it."""
+        """The user the read-only token stands for; among the users where the vendor has it."""
         if dialect == "vendor":
             self.users[self.read_only.name] = self.read_only
         self.acl_log = AclLog(lambda: self.config.number("acllog-max-len"))
@@ -263,7 +263,7 @@ class Engine:
         return spec
 
     def note_touches(self) -> None:
-        """Let the databases note touched keys from now on, or no longer, as anybody needs it."""
+        """Let the databases note touched keys from now on, or no longer, as sessions need it."""
         self._notes_touches = bool(
             self.waiters
             or self.tracking
@@ -277,7 +277,7 @@ class Engine:
                 keyspace.on_touch = set()
 
     def _after(self, session: Client) -> None:
-        """Tell who tracks touched keys, and serve who waits for them."""
+        """Tell the sessions that track touched keys, and serve those that wait for them."""
         if self.tracking:
             touched = [key for keyspace in self.databases for key in keyspace.on_touch or ()]
             if touched:
@@ -326,7 +326,7 @@ class Engine:
             waiter = Waiter(session, blocked, self.clock)
             self.waiters.add(waiter)
             self.note_touches()
-            # Between the command and this, somebody may have brought what it waits for.
+            # Between the command and this, another client may have brought what it waits for.
             for key in blocked.keys:
                 session.db.touch(key, "")
             self.waiters.serve(self.databases, self.now_ms)
@@ -379,7 +379,7 @@ class Engine:
     # -- users -----------------------------------------------------------------------------------
 
     def visitor(self) -> User:
-        """Who a new connection is: ``default``, unless that takes a password."""
+        """The user of a new connection: ``default``, unless that takes a password."""
         default = self.users["default"]
         return default if default.on and default.passwordless else ANONYMOUS
 
@@ -400,7 +400,7 @@ class Engine:
                 self.disconnect(session)
 
     def cut_off_listeners(self, user: AclUser) -> None:
-        """Close the connections of a user that listen to what it may no longer listen to."""
+        """Close the connections of a user that listen to what the user may no longer listen to."""
         for session in (*self.clients(), *self.streaming.copy()):
             if session.user is user and any(
                 not user.may_listen(name, kind == "pattern")
@@ -524,7 +524,7 @@ class Engine:
 
     @contextmanager
     def reading(self) -> Iterator[Keyspace]:
-        """Database 0 as it is now, while nobody else runs commands."""
+        """Database 0 as it is now, while no other client runs commands."""
         with self.lock:
             self._look()
             yield self.databases[0]
@@ -591,7 +591,7 @@ class Engine:
                 self.users[name] = user.copy()
 
     def remove_expired(self) -> None:
-        """Remove what is expired by now, without waiting for somebody to look at it."""
+        """Remove what is expired by now, without waiting for an access."""
         with self.lock:
             self._look()
             for keyspace in self.databases:

@@ -1,4 +1,4 @@
-"""One database: keys, values, expiry, and who watches what.
+"""One database: keys, values, expiry, and the clients that watch keys.
 
 A string is a ``bytes`` (or a ``bytearray`` once it is changed in place); every other type is a
 class of ``kv/values``. Times are whole milliseconds since the Unix epoch; a key whose instant has
@@ -47,7 +47,7 @@ class Value(Protocol):
 
 
 class Watcher(Protocol):
-    """Who is to know when a key it watches was touched."""
+    """A client to tell when a key it watches was touched."""
 
     watch_broken: bool
 
@@ -135,9 +135,9 @@ class Keyspace:
         self.changes = 0
         self.expired = 0
         self.on_touch: set[bytes] | None = None
-        """Keys touched since the engine last served waiting clients; None while nobody waits."""
+        """Keys touched since the engine last served waiting clients; None while no client waits."""
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
-        """Told of every event of a key (see ``notifications``), while anybody wants to know.
+        """Told of every event of a key (see ``notifications``), while they are wanted.
 
         Only ever set together with ``on_touch``."""
         self.indexes: Follower | None = None
@@ -171,7 +171,7 @@ class Keyspace:
         return value
 
     def find(self, key: bytes) -> Any:
-        """The value of any type, or None, for who is about to write: no access, and no miss."""
+        """The value of any type, or None, for a write: it counts neither as an access nor as a miss."""
         value = self.values.get(key)
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
@@ -281,7 +281,7 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def announce(self, key: bytes, event: str) -> None:
-        """Tell an event of a key apart from its changes."""
+        """Announce an event of a key that is not one of its changes."""
         if self.notify is not None:
             self.notify(self, key, event)
 
@@ -307,7 +307,7 @@ class Keyspace:
             self.delete(key)
             return
         if len(self.expires) >= self._purge_at:
-            # Keys that nobody asks for again must go as well, or a server of weeks holds them all.
+            # Keys that are never asked for again must go as well, or a server of weeks holds them all.
             self.purge()
             self._purge_at = max(_MANY, 2 * len(self.expires))
         if not self.expires or at_ms < self._soonest:
@@ -364,7 +364,7 @@ class Keyspace:
             self.indexes.forget()
 
     def exchange(self, other: Keyspace) -> None:
-        """Swap contents with another database; who watches a key that exists in either is told."""
+        """Swap contents with another database; sessions that watch a key of either are told."""
         self.purge()
         other.purge()
         for one in (self, other):

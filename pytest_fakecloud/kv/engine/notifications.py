@@ -1,4 +1,4 @@
-"""Keyspace notifications: what happens to keys, told to whoever listens to the channels for it.
+"""Keyspace notifications: messages to channels about what happens to keys.
 
 ``CONFIG SET notify-keyspace-events`` chooses the classes of events (``g$lshzxetdmn``, ``A`` for all
 but the last two) and the channels: ``K`` for ``__keyspace@<db>__:<key>``, whose messages are events,
@@ -129,7 +129,7 @@ class Notifications:
             publish(b"__keyevent@%d__:%b" % (number, name), key)
 
     def _plan(self) -> None:
-        """See to it that keys whose instant comes are noticed then, and not at the next access."""
+        """Make sure that an expiry is noticed at its instant, and not at the next access."""
         if not self._letters & {"x", "h"} or not self:
             return
         dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]

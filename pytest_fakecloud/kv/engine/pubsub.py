@@ -1,4 +1,4 @@
-"""Channels, patterns and shard channels, and who listens to them."""
+"""Channels, patterns and shard channels, and the sessions that listen to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _WORDS = {
 
 
 class PubSub:
-    """Who listens to what. Messages go to ``session.deliver`` as ``Push`` lists.
+    """The sessions that listen, by what they listen to.
+
+    Messages go to ``session.deliver`` as ``Push`` lists.
 
     Called under the engine's lock, so ``deliver`` must only put the message aside for a thread of
     the transport, never write to a socket or run a tester's code.
@@ -38,7 +40,7 @@ class PubSub:
         session.push(Push([_WORDS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Client, kind: str, names: list[bytes]) -> None:
-        """Let a session listen no more to the names (all of that kind when none are given)."""
+        """Let a session stop listening to the names (all of that kind when none are given)."""
         word = _WORDS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
         for name in going or [None]:
@@ -73,7 +75,7 @@ class PubSub:
         return len(sessions)
 
     def names(self, kind: str) -> list[bytes]:
-        """The names of a kind that somebody listens to."""
+        """The names of a kind that have listeners."""
         return list(self._listeners[kind])
 
     def listeners(self, kind: str, name: bytes) -> int:

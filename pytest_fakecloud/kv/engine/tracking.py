@@ -1,4 +1,4 @@
-"""CLIENT TRACKING: who has read which keys, and who is to be told that they changed."""
+"""CLIENT TRACKING: the keys each session has read, and the sessions to tell that they changed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Tracking:
             self._readers.setdefault(argv[place], {})[session.id] = None
 
     def tell(self, keys: Iterable[bytes], writer: Client | None) -> None:
-        """Tell everybody concerned that keys have changed; ``writer`` is who changed them."""
+        """Tell the sessions concerned that keys have changed; ``writer`` changed them."""
         changed = dict.fromkeys(keys)
         for session in list(self._sessions.values()):
             options = session.tracking
@@ -79,7 +79,7 @@ class Tracking:
             self._readers.pop(key, None)
 
     def tell_all(self) -> None:
-        """Tell everybody that all keys are gone."""
+        """Tell all sessions that all keys are gone."""
         for session in list(self._sessions.values()):
             if session.tracking is not None:
                 self._send(session, session.tracking, None)

@@ -37,7 +37,7 @@ class RedisUser:
         self.login = login
 
     def accepts(self, password: bytes) -> bool:
-        """Nobody logs in here but through the server."""
+        """Whether the password is right: never, because only the server lets users in."""
         return False
 
     def copy(self) -> RedisUser:
@@ -45,7 +45,7 @@ class RedisUser:
         return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Nothing is refused here."""
+        """Allow everything: the server checks what a user may do."""
 
 
 class RestTokens:

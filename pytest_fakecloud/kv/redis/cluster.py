@@ -134,7 +134,7 @@ class ClusterLink(Link):
                 raise
 
     def _settle(self) -> None:
-        """Wait until the slot is in one place: who names no key is not told that it has moved."""
+        """Wait until the slot is in one place: a command without a key is not told that it has moved."""
 
         def send(place: Place, asked: bool) -> Reply:
             if asked:

@@ -145,7 +145,7 @@ class Link:
         self._users[login] = rules
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run one command line; raises ``CommandError``, and ``Unreachable`` when nobody answers."""
+        """Run one command line; raises ``CommandError``, and ``Unreachable`` when no server answers."""
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:

@@ -482,7 +482,7 @@ class RedisEngine:
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()
-        # A server that is gone takes what it held with it; one that hangs would keep whoever closes
+        # A server that is gone takes what it held with it; one that hangs would keep the one that closes
         # the handle waiting for its timeout, time and again.
         if self.link.answers(within=CLOSE_PATIENCE):
             with suppress(Exception):
@@ -564,7 +564,7 @@ _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
 
 
 class _Claim:
-    """A numbered database that nobody else uses meanwhile."""
+    """A numbered database that no other handle uses meanwhile."""
 
     def __init__(self, link: Link, registry: Link, number: int) -> None:
         self.number = number
@@ -576,12 +576,12 @@ class _Claim:
         self._refreshed = monotonic()
 
     def take(self) -> bool:
-        """Claim it; False when somebody has it."""
+        """Claim it; False when another handle has it."""
         line = [b"SET", self._key, self._mark, b"NX", b"PX", b"%d" % _CLAIM_MS]
         return self._registry.call(line) is not None
 
     def refresh(self) -> None:
-        """Keep it for longer; raises ``ContractError`` when it went to somebody else meanwhile."""
+        """Keep it for longer; raises ``ContractError`` when it went to another handle meanwhile."""
         with self._lock:
             if monotonic() - self._refreshed < _REFRESH:
                 return
@@ -601,7 +601,7 @@ class _Claim:
 
 
 def _claim(link: Link, url: str) -> _Claim:
-    """A database nobody has claimed: the URL's own when it names one, else the first free one.
+    """An unclaimed database: the URL's own when it names one, else the first free one.
 
     Claims are kept in database 0, which therefore is never given out itself.
     """

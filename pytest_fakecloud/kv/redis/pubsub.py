@@ -64,7 +64,7 @@ class _Feed:
                     self._refused()
                     return
             except Exception:
-                # Gone, refused, or not there yet: all the same to somebody who waits for messages.
+                # Gone, refused, or not there yet: all the same to a session that waits for messages.
                 self._stopped.wait(RECONNECT)
 
     def _read(self) -> None:
@@ -79,14 +79,14 @@ class _Feed:
             connection.disconnect()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._stopped.set()
         if self._connection is not None:
             self._connection.disconnect()
 
 
 class Subscriptions:
-    """Who of this process listens to what, on connections to the real server."""
+    """The sessions of this process that listen, on connections to the real server."""
 
     def __init__(self, link: Link, names: Callable[[], Names]) -> None:
         self._link = link
@@ -131,7 +131,7 @@ class Subscriptions:
                 self._patterns.setdefault(id(session), []).append(name)
 
     def drop(self, session: Any) -> None:
-        """Let a session listen no more."""
+        """Let a session stop listening."""
         with self._lock:
             feeds = self._feeds.pop(id(session), [])
             self._patterns.pop(id(session), None)
@@ -139,12 +139,12 @@ class Subscriptions:
             feed.stop()
 
     def patterns(self) -> int:
-        """How many patterns somebody of this process listens to."""
+        """How many patterns sessions of this process listen to."""
         with self._lock:
             return len({name for names in self._patterns.values() for name in names})
 
     def close(self) -> None:
-        """Let nobody listen any more."""
+        """Let every session stop listening."""
         with self._lock:
             feeds = [feed for each in self._feeds.values() for feed in each]
             self._feeds.clear()
@@ -153,7 +153,7 @@ class Subscriptions:
 
 
 class Seen:
-    """Who ran a command, as far as a line of MONITOR tells."""
+    """The client that ran a command, as far as a line of MONITOR tells."""
 
     def __init__(self, database: int, address: bytes) -> None:
         self.db = self
@@ -182,7 +182,7 @@ class MonitorFeed:
         feed.opened.wait(2.0)
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Show a watcher no more."""
+        """Stop showing commands to a watcher."""
         with self._lock:
             self._watchers = tuple(each for each in self._watchers if each is not watcher)
             if self._watchers or self._feed is None:
@@ -191,7 +191,7 @@ class MonitorFeed:
         feed.stop()
 
     def close(self) -> None:
-        """Show nobody anything any more."""
+        """Stop showing commands to every watcher."""
         with self._lock:
             feed, self._feed, self._watchers = self._feed, None, ()
         if feed is not None:
@@ -211,7 +211,7 @@ class MonitorFeed:
             watcher(at_us, Seen(0, address), argv)
 
     def _own(self, names: Names, database: int, words: bytes) -> bool:
-        # Of a command that names nothing of this share nobody can say whose it was.
+        # A command that names nothing of this share cannot be told to be of this handle or not.
         if names.keys:
             return names.keys in words or names.channels in words
         return database == self._link.database

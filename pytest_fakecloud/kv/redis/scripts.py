@@ -41,7 +41,7 @@ class RedisScripts:
                 prepared.answer = lambda _: _digest(text)
 
     def _accepted(self, text: bytes) -> bytes:
-        """The text without the vendor's flag; the very same object where there is none."""
+        """The text without the vendor's flag; the same object where it has none."""
         line, _, body = text.partition(b"\n")
         if not line.startswith(b"#!") or KEY_LOCKING not in line:
             return text

@@ -26,7 +26,7 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 class ProtocolFault(Exception):
-    """Bytes that are no command; ``text`` is the error reply after which the connection ends."""
+    """Bytes that are not a command; ``text`` is the error reply after which the connection ends."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

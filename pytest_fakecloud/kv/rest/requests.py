@@ -118,7 +118,7 @@ def _refused_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a 5,000-digit number is no problem.
+# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a 5,000-digit number is harmless.
 _decode = json.JSONDecoder(
     parse_int=_Number, parse_float=_Number, parse_constant=_refused_constant
 ).decode

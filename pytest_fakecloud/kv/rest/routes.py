@@ -69,7 +69,7 @@ class KVApp(App):
 
     ``engine`` gives the engine when it is needed; ``credentials`` are the default tokens, ``limits``
     the bounds of requests, ``betweens`` what runs between the commands of a pipeline. ``int_text``
-    chooses the word in the error about values that are no integers: stock servers write
+    chooses the word in the error about values that are not integers: stock servers write
     ``integer``, the vendor's documentation ``int``.
     """
 
@@ -147,7 +147,7 @@ class KVApp(App):
         A name is in upper case, with the sub-command's (``"XGROUP CREATE"``). ``words`` are the whole
         command lines as text, ``index`` the search indexes asked, ``encoding`` is that of the answer's
         strings.
-        Nothing when the method is none of the service's: that is no command.
+        Nothing when the service does not have the method: that is not a command.
         """
         if not request.route:
             return {}

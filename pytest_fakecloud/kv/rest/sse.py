@@ -35,7 +35,7 @@ class EventStream:
         self._closed = closed
 
     def put(self, text: bytes) -> None:
-        """Add an event; a client that leaves too many unread gets no more."""
+        """Add an event; a client that leaves too many unread is sent no more events."""
         if self._signal.closed:
             return
         event = _event(text)
@@ -61,7 +61,7 @@ class EventStream:
         return self._clock.wait(self._signal, self._take, until)
 
     def _take(self) -> bytes | None:
-        # Keys that expire while everybody only listens are events too.
+        # Keys that expire while all clients only listen are events too.
         self._clock.settle()
         try:
             event = self._events.popleft()

@@ -177,7 +177,7 @@ class Scripting:
     # -- scripts ---------------------------------------------------------------------------------
 
     def load(self, source: bytes) -> bytes:
-        """Keep a script; its SHA-1 in hexadecimal. Raises ``CommandError`` when it is not one."""
+        """Keep a script; its SHA-1 in hexadecimal. Raises ``CommandError`` when it is not Lua."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
         if sha not in self.scripts:
             shebang = script_shebang(source, self.vendor)

@@ -108,4 +108,4 @@ DEPRECATED: dict[str, tuple[bytes, bytes]] = {
 """Since when a command should no longer be used, and what replaces it."""
 
 INTERNAL = frozenset({"DEBUG", "PFDEBUG", "PFSELFTEST", "REPLCONF", "RESTORE-ASKING"})
-"""Commands that are no users' business."""
+"""Commands that are not meant for users."""

@@ -14,7 +14,7 @@ SEQUENCE_MAX = (1 << 64) - 1
 ID_MAX = (1 << 128) - 1
 """The highest entry id: ids are one integer, milliseconds above 64 bits of sequence number."""
 UNKNOWN_ENTRIES_READ = -1
-"""A group's entries_read when nobody can say how many entries came before its last id."""
+"""A group's entries_read when the number of entries before its last id cannot be told."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Group:
         return [self.consumers[name] for name in sorted(self.consumers)]
 
     def deliver(self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1) -> None:
-        """Make an entry pending for ``consumer``, whoever had it before."""
+        """Make an entry pending for ``consumer``, whether another one had it before or not."""
         before = self.pending.get(entry_id)
         if before is not None:
             before.consumer.pending.pop(entry_id)

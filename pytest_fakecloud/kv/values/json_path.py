@@ -40,7 +40,7 @@ Parts = tuple[str | int, ...]
 
 
 class PathError(ValueError):
-    """A path that cannot be read, or a query that looks at too much."""
+    """A path that cannot be read, or a query that costs too much."""
 
 
 class Location:

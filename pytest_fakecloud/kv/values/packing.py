@@ -31,7 +31,7 @@ class Writer:
 
 
 class Reader:
-    """Reads fields in the order they were written; ValueError when the payload is not one."""
+    """Reads fields in the order they were written; ``ValueError`` when the payload is not one."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload

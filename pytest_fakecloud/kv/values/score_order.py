@@ -135,7 +135,7 @@ class ScoreOrder:
         self._positions = None
 
     def remove(self, score: float, member: bytes) -> None:
-        """Remove an item; ValueError when it is not there."""
+        """Remove an item; ``ValueError`` when it is not there."""
         i = self._block(score, member)
         j = self._place(i, score, member) if i < len(self._members) else 0
         found = i < len(self._members) and self._members[i][j] == member

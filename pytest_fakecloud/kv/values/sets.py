@@ -1,4 +1,4 @@
-"""Sets: members with random choice in O(1), a scan that misses nobody, and encoding thresholds."""
+"""Sets: members with random choice in O(1), a complete scan, and encoding thresholds."""
 
 from __future__ import annotations
 

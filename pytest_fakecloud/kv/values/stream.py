@@ -403,7 +403,7 @@ class Stream:
 
     @classmethod
     def load(cls, reader: Reader) -> Stream:
-        """Read what ``dump`` wrote; ValueError when it is no possible stream."""
+        """Read what ``dump`` wrote; ``ValueError`` when it is not a possible stream."""
         stream = cls()
         length = reader.count()
         last_id, max_deleted_id = reader.number(0, ID_MAX), reader.number(0, ID_MAX)

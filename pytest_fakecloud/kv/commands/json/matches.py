@@ -84,7 +84,7 @@ def read_path(text: bytes) -> Path:
 
 
 def find(path: Path, root: Any) -> list[Location]:
-    """What a path finds; raises ``CommandError`` when it looks at too much."""
+    """What a path finds; raises ``CommandError`` when the search costs too much."""
     from ...values.json_path import PathError
 
     try:

@@ -77,7 +77,7 @@ def client_capa(session: Session, args: Args) -> Reply:
 
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
-    """Mark the connection as one that imports data: only in import mode, which there is not."""
+    """Mark the connection as one that imports data; ON is refused, because there is no import mode."""
     if _switch(args):
         raise CommandError(errors.NOT_IMPORT_MODE)
     return OK
@@ -323,7 +323,7 @@ def client_pause(session: Session, args: Args) -> Reply:
 
 @command("CLIENT UNPAUSE")
 def client_unpause(session: Session, args: Args) -> Reply:
-    """Let commands wait no longer."""
+    """Let commands of the database port go on."""
     session.engine.pause(0, writes_only=False)
     return OK
 

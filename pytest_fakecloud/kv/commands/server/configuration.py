@@ -41,7 +41,7 @@ def config_resetstat(session: Session, args: Args) -> Reply:
 
 @command("CONFIG REWRITE")
 def config_rewrite(session: Session, args: Args) -> Reply:
-    """Write the configuration file: there is none."""
+    """Write the configuration file; refused, because there is none."""
     raise CommandError(errors.NO_CONFIG_FILE)
 
 

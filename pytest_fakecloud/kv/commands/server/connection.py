@@ -130,7 +130,7 @@ def hello(session: Session, args: Args) -> Reply:
 
 @command("MONITOR")
 def monitor(session: Session, args: Args) -> Reply:
-    """Be shown every command that runs."""
+    """Show the connection every command that runs."""
     if session.in_exec or session.in_script:
         raise CommandError(errors.MONITOR_DENIED)
     session.engine.show_commands(session)

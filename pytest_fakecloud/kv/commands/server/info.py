@@ -1,4 +1,4 @@
-"""The sections of INFO: the fields of Redis 7.0 in their order, so that whoever reads one finds it.
+"""The sections of INFO: the fields of Redis 7.0 in their order, for code that reads one of them.
 
 Decided here: what a fake has no figure for (its process, its network, hits and misses) is 0.
 """
@@ -225,7 +225,7 @@ def _replication(engine: Engine) -> Iterator[str]:
     )
 
 
-# Real seconds of a processor are no part of a test's world.
+# Real seconds of a processor are not part of a test's world.
 _CPU = """
 used_cpu_sys:0.000000 used_cpu_user:0.000000 used_cpu_sys_children:0.000000
 used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_main_thread:0.000000

@@ -211,7 +211,7 @@ def command_list(session: Session, args: Args) -> Reply:
 
 
 def _keys(args: Args) -> list[tuple[bytes, KeySpec]]:
-    """The keys of a command line given as arguments; raises for what is no command line."""
+    """The keys of a command line given as arguments; raises for what is not a command line."""
     spec = LOOKUP.get(args[0].upper())
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())

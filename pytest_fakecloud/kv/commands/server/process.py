@@ -74,7 +74,7 @@ def replicaof(session: Session, args: Args) -> Reply:
 
 @command("FAILOVER")
 def failover(session: Session, args: Args) -> Reply:
-    """Hand over to a replica: refused, there are none."""
+    """Hand over to a replica; refused, because there are none."""
     at = 0
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
@@ -188,14 +188,14 @@ def _saved(session: Session) -> None:
 
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
-    """Write a snapshot: there is no file."""
+    """Write a snapshot; only the time of it is kept."""
     _saved(session)
     return OK
 
 
 @command("BGSAVE")
 def bgsave(session: Session, args: Args) -> Reply:
-    """Write a snapshot in the background: there is no file."""
+    """Write a snapshot in the background; only the time of it is kept."""
     if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
         raise CommandError(errors.SYNTAX)
     _saved(session)
@@ -204,7 +204,7 @@ def bgsave(session: Session, args: Args) -> Reply:
 
 @command("BGREWRITEAOF")
 def bgrewriteaof(session: Session, args: Args) -> Reply:
-    """Rewrite the append-only file: there is none."""
+    """Rewrite the append-only file; without effect, because there is none."""
     return Status(b"Background append only file rewriting started")
 
 

@@ -146,13 +146,13 @@ def memory_doctor(session: Session, args: Args) -> Reply:
 
 @command("MEMORY MALLOC-STATS")
 def memory_malloc_stats(session: Session, args: Args) -> Reply:
-    """Figures of the allocator: there are none of this one."""
+    """Figures of the allocator, which has none here."""
     return Verbatim(b"Stats not supported for the current allocator")
 
 
 @command("MEMORY PURGE")
 def memory_purge(session: Session, args: Args) -> Reply:
-    """Give memory back to the system: there is nothing to give."""
+    """Give memory back to the system; without effect."""
     return OK
 
 
