@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_fakecloud.kv.support import support_table
 
-from . import api, control, decided, errors, options, settings
+from . import api, control, decided, errors, known, options, settings
 
 __all__ = ["DOCS", "PAGES"]
 
@@ -20,5 +20,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/control-api.md": control.page,
     "reference/kv-commands.md": support_table,
     "reference/errors.md": errors.page,
+    "fidelity/known.md": known.page,
     "fidelity/decided.md": decided.page,
 }

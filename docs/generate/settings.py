@@ -27,9 +27,9 @@ GENERAL: Mapping[str, tuple[str, str, str]] = {
     "clock": ('`"running"` or `"frozen"`', "ini `fakecloud_clock`", "Whether time passes by itself."),
     "seed": ("a number or text", "the test's node id", "What all ids and randomness come from."),
     "process_time": (
-        "bool", "`False`",
+        'bool, or `"autojump"`', "`False`",
         "Whether `time.time()` and `datetime.now()` follow the clock, which then stands until it is"
-        " moved (extra `time`).",
+        " moved; `\"autojump\"` lets sleeps of the process move it (extra `time`).",
     ),
     "strict": ("bool, or names of problems", "ini `fakecloud_strict`", "What fails a passing test."),
     "env": (

@@ -3,8 +3,9 @@
 A page is Markdown. Of its blocks
 
 - ``python`` with a test is a test file; without one it is a script, which has to run;
-- a ``python`` block that begins with ``# name.py`` is a file of that name, which the blocks of its
-  section may import; ``# test_name.py`` is a test file that keeps its name;
+- a ``python`` block that begins with ``# name.py`` is a file of that name, which all blocks of its
+  page may import; ``# test_name.py`` is a test file that keeps its name; a ``# conftest.py`` is that
+  of its section;
 - ``ini`` before a test is its ``pytest.ini``, a line ``Options: `…``` holds its options, and
   ``<!-- plugin: asyncio -->`` names another plugin it is for: all others stay out;
 - ``<!-- fails -->`` before a test says that it has to fail, and the ``text`` block after it is what its
@@ -43,7 +44,7 @@ _NAME = re.compile(r"# ([\w/]+\.py)$", re.M)
 
 @dataclass
 class Block:
-    """One block of Python: a test file, a script, or a file that the others of its section import."""
+    """One block of Python: a test file, a script, or a file that others of its page import."""
 
     page: str
     line: int
@@ -79,8 +80,13 @@ class Block:
             roots.add(_PACKAGES.get(self.plugin, self.plugin))
         return sorted(root for root in roots if find_spec(root) is None)
 
+    @property
+    def is_of_its_section(self) -> bool:
+        """Whether it lies in the folder of its section, not in that of its page."""
+        return bool(self.tests) or self.file == "conftest.py"
+
     beside: frozenset[str] = frozenset()
-    """The modules of its section's own files."""
+    """The modules of its page's own files."""
 
 
 def _imported(node: ast.AST) -> list[ast.alias]:
@@ -135,7 +141,7 @@ class Page:
             block.beside = frozenset(
                 other.name.partition(".")[0].partition("/")[0]
                 for other in page.blocks
-                if other.section == block.section and other.name
+                if other.name
             )
         return page
 
