@@ -43,6 +43,8 @@ class Config:
         # Shared with every other server until the first change.
         self._texts: Mapping[str, str] = _VENDOR_DEFAULTS if dialect == "vendor" else _DEFAULTS
         self._numbers: dict[str, int] = {}
+        self.packs_lists_and_sets = dialect == "vendor"
+        """Whether ``listpack`` is an encoding of lists and sets: since 7.2, which stock is not."""
         self.patience_us = 0
         """Microseconds below which a command is neither slow nor a latency event."""
         self._changed()
@@ -73,7 +75,7 @@ class Config:
         for raw_name, raw_value in pairs:
             name = raw_name.decode("latin-1").lower()
             kind = _KINDS.get(name)
-            if kind is None:
+            if kind is None or name not in self._texts:
                 raise CommandError(unknown_config(raw_name))
             if name in changes:
                 raise CommandError(config_failed(name, CONFIG_DUPLICATE))
@@ -378,7 +380,10 @@ _PARAMETERS = (
 )
 # fmt: on
 _TOLD = {name: default for name, default, _ in _PARAMETERS}
-# The stock dialect announces 7.0, whose sets are never listpacks: that came with 7.2.
-_DEFAULTS = MappingProxyType({**_TOLD, "set-max-listpack-entries": "0"})
+_SINCE_7_2 = {"set-max-listpack-entries", "set-max-listpack-value"}
+"""What the stock dialect, which is 7.0, does not know."""
+_DEFAULTS = MappingProxyType(
+    {name: default for name, default in _TOLD.items() if name not in _SINCE_7_2}
+)
 _VENDOR_DEFAULTS = MappingProxyType({**_TOLD, "databases": "1"})
 _KINDS = {name: kind for name, _, kind in _PARAMETERS}

@@ -53,8 +53,10 @@ class QuickList:
     def encoding(self, config: Config) -> str:
         """The word OBJECT ENCODING answers: ``listpack`` within one node's limit, else ``quicklist``.
 
-        As the servers since 7.2 do it; 7.0 has only the second word.
+        As the servers since 7.2 do it; the stock dialect, which is 7.0, has only the second word.
         """
+        if not config.packs_lists_and_sets:
+            return "quicklist"
         limit = config.number("list-max-listpack-size")
         if limit >= 0:
             return "listpack" if self._length <= limit else "quicklist"

@@ -47,14 +47,15 @@ class SetValue:
     def encoding(self, config: Config) -> str:
         """The word OBJECT ENCODING answers: ``intset``, ``listpack`` or ``hashtable``.
 
-        As the servers since 7.2 do it; for 7.0, which has no ``listpack`` here, the stock dialect's
-        ``set-max-listpack-entries`` is 0.
+        As the servers since 7.2 do it; the stock dialect, which is 7.0, has no ``listpack`` here.
         """
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"
-        if self._peak <= config.number(
-            "set-max-listpack-entries"
-        ) and self._longest <= config.number("set-max-listpack-value"):
+        if (
+            config.packs_lists_and_sets
+            and self._peak <= config.number("set-max-listpack-entries")
+            and self._longest <= config.number("set-max-listpack-value")
+        ):
             return "listpack"
         return "hashtable"
 

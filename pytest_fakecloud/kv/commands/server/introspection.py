@@ -192,7 +192,7 @@ def command_docs(session: Session, args: Args) -> Reply:
 @command("COMMAND LIST")
 def command_list(session: Session, args: Args) -> Reply:
     """The names of the commands, filtered by category, module or pattern if wanted."""
-    found = _all()
+    found = list(specs())
     if args:
         if len(args) != 3 or args[0].upper() != b"FILTERBY":
             raise CommandError(errors.SYNTAX)
@@ -202,7 +202,7 @@ def command_list(session: Session, args: Args) -> Reply:
             found = [spec for spec in found if category in spec.categories]
         elif kind == b"PATTERN":
             matches = matcher(value, nocase=True)
-            found = [spec for spec in specs() if matches(spec.full_name.encode())]
+            found = [spec for spec in found if matches(spec.full_name.encode())]
         elif kind == b"MODULE":
             found = []
         else:
