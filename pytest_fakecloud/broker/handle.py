@@ -268,27 +268,20 @@ class Broker(Handle):
         """
         __tracebackhide__ = True
         self._add_topic(
-            topic, partitions, retention, retention_bytes, max_message_bytes, first_offset
-        )
-        return self.topic(topic)
-
-    def _add_topic(
-        self,
-        topic: str,
-        partitions: int = 1,
-        retention: Duration | None = None,
-        retention_bytes: int | None = None,
-        max_message_bytes: int | None = None,
-        first_offset: int = 0,
-    ) -> None:
-        self._engine.create_topic(
             topic,
             partitions,
-            retention_ms=None if retention is None else _ms(retention),
+            retention,
             retention_bytes=retention_bytes,
             max_message_bytes=max_message_bytes,
             first_offset=first_offset,
         )
+        return self.topic(topic)
+
+    def _add_topic(
+        self, topic: str, partitions: int = 1, retention: Duration | None = None, **options: Any
+    ) -> None:
+        retention_ms = None if retention is None else _ms(retention)
+        self._engine.create_topic(topic, partitions, retention_ms=retention_ms, **options)
 
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Give a topic that many more partitions and return its count. Its groups rebalance."""

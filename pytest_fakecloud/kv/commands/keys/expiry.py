@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...engine.engine import Session
 from ...reply import Reply
 from ...table.expiry import is_met, parse_conditions, relative_ms
@@ -45,46 +47,35 @@ def pexpireat(session: Session, args: Args) -> Reply:
     return _expire(session, args, "pexpireat", seconds=False, absolute=True)
 
 
-def _at_ms(session: Session, key: bytes) -> int | None:
-    """The expiry of an existing key, -1 when it stays, None when the key does not exist."""
+def _read(session: Session, key: bytes, shown: Callable[[int], int]) -> Reply:
     if session.db.peek(key) is None:
-        return None
+        return -2
     at_ms = session.db.expiry(key)
-    return -1 if at_ms is None else at_ms
+    return -1 if at_ms is None else shown(at_ms)
 
 
 @command("TTL")
 def ttl(session: Session, args: Args) -> Reply:
     """The seconds a key has left: -1 when it stays, -2 when it does not exist."""
-    at_ms = _at_ms(session, args[0])
-    if at_ms is None:
-        return -2
-    return -1 if at_ms == -1 else (at_ms - session.now_ms + 500) // 1000
+    return _read(session, args[0], lambda at_ms: (at_ms - session.now_ms + 500) // 1000)
 
 
 @command("PTTL")
 def pttl(session: Session, args: Args) -> Reply:
     """The milliseconds a key has left: -1 when it stays, -2 when it does not exist."""
-    at_ms = _at_ms(session, args[0])
-    if at_ms is None:
-        return -2
-    return -1 if at_ms == -1 else at_ms - session.now_ms
+    return _read(session, args[0], lambda at_ms: at_ms - session.now_ms)
 
 
 @command("EXPIRETIME")
 def expiretime(session: Session, args: Args) -> Reply:
     """The instant in seconds at which a key expires: -1 when it stays, -2 when not there."""
-    at_ms = _at_ms(session, args[0])
-    if at_ms is None:
-        return -2
-    return -1 if at_ms == -1 else (at_ms + 500) // 1000
+    return _read(session, args[0], lambda at_ms: (at_ms + 500) // 1000)
 
 
 @command("PEXPIRETIME")
 def pexpiretime(session: Session, args: Args) -> Reply:
     """The instant in milliseconds at which a key expires: -1 when it stays, -2 when not there."""
-    at_ms = _at_ms(session, args[0])
-    return -2 if at_ms is None else at_ms
+    return _read(session, args[0], lambda at_ms: at_ms)
 
 
 @command("PERSIST")
