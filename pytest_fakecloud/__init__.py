@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from .core.problems import Problem
     from .core.timeparse import Duration, Instant
     from .core.timers import Fired
+    from .explore.checks import linearizable, monotonic_reads, nothing_lost, once, operation
+    from .explore.explore import BrokenSchedule, Exploration, replay_schedule
+    from .explore.history import History, Operation
     from .failures import Failure, Failures
     from .faults.fault import Fault
     from .faults.plan import FaultPlan
@@ -88,6 +91,7 @@ __all__ = [
     "Attempt",
     "Attempts",
     "Between",
+    "BrokenSchedule",
     "Broker",
     "BrokerError",
     "BrokerLimits",
@@ -114,6 +118,7 @@ __all__ = [
     "Differences",
     "Duration",
     "Event",
+    "Exploration",
     "Failure",
     "Failures",
     "FakecloudWarning",
@@ -123,6 +128,7 @@ __all__ = [
     "Found",
     "GroupView",
     "Handle",
+    "History",
     "Instant",
     "Journal",
     "KVReply",
@@ -133,6 +139,7 @@ __all__ = [
     "MemberView",
     "Metadata",
     "NotIdle",
+    "Operation",
     "PendingChanges",
     "Problem",
     "ProducerRecord",
@@ -158,6 +165,12 @@ __all__ = [
     "VectorIndex",
     "VectorLimits",
     "VectorSettings",
+    "linearizable",
+    "monotonic_reads",
+    "nothing_lost",
+    "once",
+    "operation",
+    "replay_schedule",
 ]
 
 _HOMES = {
@@ -166,6 +179,7 @@ _HOMES = {
     "Attempt": "queue.model",
     "Attempts": "queue.delivery.drivers",
     "Between": "kv.races",
+    "BrokenSchedule": "explore.explore",
     "Broker": "broker.handle",
     "BrokerError": "broker.errors",
     "BrokerLimits": "broker.settings",
@@ -192,6 +206,7 @@ _HOMES = {
     "Differences": "recordings",
     "Duration": "core.timeparse",
     "Event": "core.journal",
+    "Exploration": "explore.explore",
     "Failure": "failures",
     "Failures": "failures",
     "FakecloudWarning": "outcomes",
@@ -201,6 +216,7 @@ _HOMES = {
     "Found": "core.found",
     "GroupView": "broker.model",
     "Handle": "handle",
+    "History": "explore.history",
     "Instant": "core.timeparse",
     "Journal": "core.journal",
     "KVReply": "kv.python_values",
@@ -211,6 +227,7 @@ _HOMES = {
     "MemberView": "broker.model",
     "Metadata": "broker.model",
     "NotIdle": "queue.delivery.drivers",
+    "Operation": "explore.history",
     "PendingChanges": "vector.handle",
     "Problem": "core.problems",
     "ProducerRecord": "broker.model",
@@ -236,6 +253,12 @@ _HOMES = {
     "VectorIndex": "vector.handle",
     "VectorLimits": "vector.settings",
     "VectorSettings": "vector.settings",
+    "linearizable": "explore.checks",
+    "monotonic_reads": "explore.checks",
+    "nothing_lost": "explore.checks",
+    "once": "explore.checks",
+    "operation": "explore.checks",
+    "replay_schedule": "explore.explore",
 }
 
 

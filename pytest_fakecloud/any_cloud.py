@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .core.journal import Journal
     from .core.problems import Problem
     from .core.timeparse import Instant
+    from .explore.explore import Exploration, ExploreOptions, Runs
     from .failures import FailureOptions, Failures
     from .handle import Gone, Handle
     from .kv.handle import KVServer
@@ -255,6 +256,28 @@ class AnyCloud(ABC):
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures: ...
 
+    @abstractmethod
+    def explore(
+        self,
+        run: Runs,
+        check: Callable[..., object] | None = None,
+        **options: Unpack[ExploreOptions],
+    ) -> Exploration:
+        """Rerun code under many schedules of faults, turns, time and deliveries, and hold ``check``.
+
+        Raises ``BrokenSchedule`` with the smallest schedule that breaks the promise. See
+        ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``, ``schedule``
+        and ``process_time``.
+        """
+
+    @abstractmethod
+    async def _explore(
+        self,
+        run: Runs,
+        check: Callable[..., object] | None = None,
+        **options: Unpack[ExploreOptions],
+    ) -> Exploration: ...
+
     def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
         """Send a recorded session (HAR) to the fakes and compare the answers.
 
@@ -295,6 +318,16 @@ class AioCloud:
         """``Cloud.every_failure`` for code that is awaited."""
         __tracebackhide__ = True
         return await self._cloud._every_failure(run, **options)
+
+    async def explore(
+        self,
+        run: Runs,
+        check: Callable[..., object] | None = None,
+        **options: Unpack[ExploreOptions],
+    ) -> Exploration:
+        """``Cloud.explore`` where a loop is running; ``run`` and ``check`` may be of either kind."""
+        __tracebackhide__ = True
+        return await self._cloud._explore(run, check, **options)
 
     async def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
         """``Cloud.replay``, awaitable."""

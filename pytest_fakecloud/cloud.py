@@ -28,6 +28,7 @@ from .settings import PLACE_SETTINGS, check_settings
 from .transport.patches import changes
 
 if TYPE_CHECKING:
+    from .explore.explore import Exploration, ExploreOptions, Runs
     from .failures import FailureOptions, Failures
     from .process_time import ProcessTimeMode
     from .standalone.remote import RemoteCloud
@@ -359,6 +360,28 @@ class Cloud(AnyCloud):
         from .failures import every_failure_async
 
         return await every_failure_async(self, run, **options)
+
+    def explore(
+        self,
+        run: Runs,
+        check: Callable[..., object] | None = None,
+        **options: Unpack[ExploreOptions],
+    ) -> Exploration:
+        __tracebackhide__ = True
+        from .explore.explore import explore
+
+        return explore(self, run, check, **options)
+
+    async def _explore(
+        self,
+        run: Runs,
+        check: Callable[..., object] | None = None,
+        **options: Unpack[ExploreOptions],
+    ) -> Exploration:
+        __tracebackhide__ = True
+        from .explore.explore import explore_async
+
+        return await explore_async(self, run, check, **options)
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -20,8 +20,10 @@ __all__ = [
     "FailureName",
     "FailureOptions",
     "Failures",
+    "chosen_handles",
     "every_failure",
     "every_failure_async",
+    "names_of",
 ]
 
 FailureName = Literal["answer", "drop", "lose_answer"]
@@ -173,7 +175,7 @@ def _plan(
     check: Callable[[], object] | None,
 ) -> _Plan:
     __tracebackhide__ = True
-    faults = cast("Sequence[FailureName]", _names("faults", faults))
+    faults = cast("Sequence[FailureName]", names_of("faults", faults))
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(
@@ -184,7 +186,7 @@ def _plan(
             raise ContractError(
                 f"{name}={shown(given)} is not a function: give one without arguments"
             )
-    handles = _chosen(cloud, services)
+    handles = chosen_handles(cloud, services)
     start = cloud.snapshot()
     before = _count(handles)
     for step in filter(None, (run, check)):
@@ -265,7 +267,7 @@ def _one(
     return failure
 
 
-def _names(what: str, given: str | Iterable[str]) -> list[str]:
+def names_of(what: str, given: str | Iterable[str]) -> list[str]:
     """One name or many, as a list."""
     if isinstance(given, str):
         return [given]
@@ -275,11 +277,12 @@ def _names(what: str, given: str | Iterable[str]) -> list[str]:
     return names
 
 
-def _chosen(cloud: Fakes, services: str | Iterable[str] | None) -> list[Handle]:
+def chosen_handles(cloud: Fakes, services: str | Iterable[str] | None) -> list[Handle]:
+    """The handles whose calls can fail: all, or those of one or more fixtures or handles by name."""
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:
         return handles
-    wanted = set(_names("services", services))
+    wanted = set(names_of("services", services))
     known = {name for handle in handles for name in (handle.name, handle.fixture)}
     if wanted - known:
         raise ContractError(

@@ -46,6 +46,9 @@ class Fakes(Protocol):
     def problems(self) -> Found[Problem]:
         """What a strict test would fail for."""
 
+    def reseed(self, seed: int | str) -> None:
+        """Start all randomness over from another seed."""
+
     def fixture_handle(self, fixture: str) -> Any:
         """The one handle of a fixture."""
 

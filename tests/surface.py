@@ -35,6 +35,9 @@ def surface() -> str:
 
 def _lines(name: str) -> Iterator[str]:
     value = getattr(pytest_fakecloud, name)
+    if inspect.isfunction(value):
+        yield f"{name}{_signature(value)}"
+        return
     if not isinstance(value, type):
         yield f"{name} = {value}"
         return

@@ -60,6 +60,7 @@ CLOUD = [
     "snapshot",
     "restore",
     "every_failure",
+    "explore",
     "replay",
     "connect",
     "seed",

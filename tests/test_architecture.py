@@ -29,7 +29,7 @@ FLOORS = (
     tuple(NAMES),
     ("services", "fakes"),
     ("failures", "reporting", "process_time"),
-    ("recordings",),
+    ("recordings", "explore"),
     ("any_cloud",),
     ("standalone",),
     ("cloud",),

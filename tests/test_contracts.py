@@ -80,6 +80,14 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.begin(now)": (lambda cloud, v: cloud.begin(v), "none"),
     "Cloud.begin(clock)": (lambda cloud, v: cloud.begin(None, v), "none"),
     "Cloud.every_failure(run)": (lambda cloud, v: cloud.every_failure(v), ""),
+    "Cloud.explore(run)": (lambda cloud, v: cloud.explore(v), ""),
+    "Cloud.explore(check)": (lambda cloud, v: _explored(cloud, check=v), "none function coroutine"),
+    "Cloud.explore(workers)": (lambda cloud, v: _explored(cloud, workers=v), "list dict function coroutine"),
+    "Cloud.explore(services)": (lambda cloud, v: _explored(cloud, services=v), "none"),
+    "Cloud.explore(kinds)": (lambda cloud, v: _explored(cloud, kinds=v), ""),
+    "Cloud.explore(setup)": (lambda cloud, v: _explored(cloud, setup=v), "none function coroutine"),
+    "Cloud.explore(budget)": (lambda cloud, v: _explored(cloud, budget=v), "int"),
+    "Cloud.explore(schedule)": (lambda cloud, v: _explored(cloud, schedule=v), "none empty"),
     "Cloud.replay": (lambda cloud, v: cloud.replay(v), ""),
     "Ids": (lambda cloud, v: Ids(v), "int negative text empty"),
     "Ids.reseed": (lambda cloud, v: Ids(1).reseed(v), "int negative text empty"),
@@ -158,6 +166,11 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "FaultPlan.sequence": (lambda cloud, v: _kv(cloud).faults.sequence(v), ""),
     "FaultPlan.random": (lambda cloud, v: _kv(cloud).faults.random(v), ""),
 }
+
+
+def _explored(cloud: Cloud, **options: Any) -> None:
+    with Cloud(delivery="driven") as own:
+        own.explore(own.kv_server().client().ping, **{"budget": 1, **options})
 
 
 def _with_settings(settings: Any) -> None:

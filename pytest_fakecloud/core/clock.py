@@ -138,6 +138,11 @@ class Clock:
         return "running" if self._frozen_us is None else "frozen"
 
     @property
+    def anchored(self) -> bool:
+        """Whether it stands for good, since the process's time follows it."""
+        return self._anchored
+
+    @property
     def driving(self) -> bool:
         """Whether an advance is under way."""
         return self._driver is not None and not self._dispatching

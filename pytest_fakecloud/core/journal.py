@@ -674,6 +674,20 @@ class Journal:
             if self._root._heavy:
                 self._root._take_off(e for e in entries if isinstance(e, Call))
 
+    def forget_since(self, number: int) -> None:
+        """Forget what has come since a number of ``reserve()``, in the handles' journals too.
+
+        For the cloud's journal: what was only tried out.
+        """
+        with self._lock:
+            gone: list[Entry] = []
+            for journal in (self, *self._children):
+                at = bisect_right(journal._entries, number, key=_number_of)
+                gone += journal._entries[at:]
+                journal._entries = journal._entries[:at]
+            if self._root._heavy:
+                self._root._take_off(e for e in gone if isinstance(e, Call))
+
     # -- looking ---------------------------------------------------------------------------------
 
     @property

@@ -22,6 +22,7 @@ from .codec import decode, decode_error, encode
 from .wire import Surface, surface_named, surface_of
 
 if TYPE_CHECKING:
+    from ..explore.explore import Exploration, ExploreOptions, Runs
     from ..failures import FailureOptions, Failures
 
 __all__ = ["RemoteCloud", "connect"]
@@ -521,6 +522,26 @@ class RemoteCloud(AnyCloud):
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures:
         return self.every_failure(run, **options)
+
+    def explore(
+        self,
+        run: Runs,
+        check: Callable[..., object] | None = None,
+        **options: Unpack[ExploreOptions],
+    ) -> Exploration:
+        """Raise ``ContractError``: what decides at each call is a function, which cannot cross."""
+        raise ContractError(
+            "explore does not work over a stand-alone server: it decides at each call what becomes "
+            "of it. Use fakes in the test's own process for it"
+        )
+
+    async def _explore(
+        self,
+        run: Runs,
+        check: Callable[..., object] | None = None,
+        **options: Unpack[ExploreOptions],
+    ) -> Exploration:
+        return self.explore(run, check, **options)
 
     def _keep_only(self, known: Any) -> None:
         """Close what was started through this connection and is not known."""

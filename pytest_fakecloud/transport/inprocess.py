@@ -15,12 +15,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
+from http.client import RemoteDisconnected
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .detour import Detour, target_of
 from .hooks import Hook
 from .shortcut import (
+    NoAnswer,
     Shortcut,
     Whole,
     are_timeouts,
@@ -82,10 +84,24 @@ class Origins:
             for hook in self.hooks:
                 hook.leave()
 
-    def add(self, mount: Mount) -> None:
-        """Reach a mounted app at its origin without a socket, while the libraries are wrapped."""
+    def add(self, mount: Mount, *, lingers: bool = False) -> Shortcut | None:
+        """Reach a mounted app at its origin without a socket, while the libraries are wrapped.
+
+        With ``lingers``, requests that may wait for something to come skip it too. Returns what was
+        there before, for ``put_back()``.
+        """
         with self._lock:
-            self._shortcuts[mount.origin] = Shortcut(mount)
+            before = self._shortcuts.get(mount.origin)
+            self._shortcuts[mount.origin] = Shortcut(mount, lingers=lingers)
+        return before
+
+    def put_back(self, origin: Origin, before: Shortcut | None) -> None:
+        """Reach an origin as before an ``add()``."""
+        with self._lock:
+            if before is None:
+                self._shortcuts.pop(origin, None)
+            else:
+                self._shortcuts[origin] = before
 
     def remove(self, origin: Origin) -> None:
         """Reach it by socket again."""
@@ -144,7 +160,7 @@ class Origins:
             length = shortcut.takes(request.method, target, headers)
             if length is None or len(body := request.read()) != length:
                 return original(transport, request)
-            return _httpx_answer(shortcut.send(request.method, target, headers, body))
+            return _httpx_exchange(shortcut, request, target, headers, body)
 
         return handle_request
 
@@ -172,7 +188,7 @@ class Origins:
             # Others have their turn, as while a socket is waited for: what polls would keep the
             # loop for itself, and could not be cancelled.
             await checkpoint()
-            return _httpx_answer(shortcut.send(request.method, target, headers, body))
+            return _httpx_exchange(shortcut, request, target, headers, body)
 
         return handle_async_request
 
@@ -207,7 +223,10 @@ class Origins:
                 or shortcut.takes(request.method, target, headers) != len(body)
             ):
                 return original(adapter, request, **kwargs)
-            status, out, payload = shortcut.send(request.method, target, headers, body)
+            try:
+                status, out, payload = shortcut.send(request.method, target, headers, body)
+            except NoAnswer as error:
+                raise _requests_error(error, request) from error
             return adapter.build_response(
                 request, _urllib3_answer(request.method, target, status, out, payload)
             )
@@ -270,7 +289,10 @@ class Origins:
             if headers is None or shortcut.takes(method, url, headers) != len(body or b""):
                 return original(pool, conn, method, url, *args, **kwargs)
             pool.num_requests += 1
-            status, out, payload = shortcut.send(method, url, headers, body or b"")
+            try:
+                status, out, payload = shortcut.send(method, url, headers, body or b"")
+            except NoAnswer as error:
+                raise RemoteDisconnected(str(error)) from error
             options = {name: kwargs[name] for name in _READING if name in kwargs}
             return _urllib3_answer(
                 method,
@@ -366,6 +388,27 @@ def _text(value: object) -> str:
 
 def _httpx_headers(request: Any) -> list[tuple[str, str]]:
     return [(n.decode("latin-1"), v.decode("latin-1")) for n, v in request.headers.raw]
+
+
+def _httpx_exchange(
+    shortcut: Shortcut, request: Any, target: str, headers: list[tuple[str, str]], body: bytes
+) -> Any:
+    try:
+        return _httpx_answer(shortcut.send(request.method, target, headers, body))
+    except NoAnswer as error:
+        import httpx
+
+        text = "Server disconnected without sending a response."
+        raise httpx.RemoteProtocolError(text, request=request) from error
+
+
+def _requests_error(error: NoAnswer, request: Any) -> Exception:
+    """What ``requests`` makes of a connection that ended without an answer."""
+    from requests.exceptions import ConnectionError
+    from urllib3.exceptions import ProtocolError
+
+    cause = ProtocolError("Connection aborted.", RemoteDisconnected(str(error)))
+    return ConnectionError(cause, request=request)
 
 
 def _httpx_answer(answer: tuple[int, list[tuple[str, str]], bytes]) -> Any:

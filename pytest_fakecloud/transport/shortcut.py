@@ -21,7 +21,7 @@ from ..http.messages import Answer, Request
 if TYPE_CHECKING:
     from ..http.mount import Mount
 
-__all__ = ["Shortcut", "Whole", "are_timeouts", "phrase"]
+__all__ = ["NoAnswer", "Shortcut", "Whole", "are_timeouts", "phrase"]
 
 _BODILESS = frozenset({204, 304})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -39,12 +39,20 @@ _REMEMBERED = 1024
 _NOTHING, _HOST, _SOCKET = -1, -2, -3
 
 
-class Shortcut:
-    """The in-process face of what is mounted at an address."""
+class NoAnswer(ConnectionError):
+    """The connection ended without an answer; each client library has its own words for it."""
 
-    def __init__(self, mount: Mount) -> None:
+
+class Shortcut:
+    """The in-process face of what is mounted at an address.
+
+    ``lingers`` lets requests in that may wait for something to come, where no wait is a real one.
+    """
+
+    def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
         self.app: Any = mount.app
         self._mount = mount
+        self._lingers = lingers
 
     def takes(self, method: str, target: str, headers: list[tuple[str, str]]) -> int | None:
         """How long the body of a request must be that may skip the socket; None when it may not."""
@@ -57,7 +65,8 @@ class Shortcut:
         if length is None or length > self._limit:
             return None
         found = app.table.find(method, target.partition("?")[0])
-        return None if isinstance(found, tuple) and found[0].lingers else length
+        waits = isinstance(found, tuple) and found[0].lingers and not self._lingers
+        return None if waits else length
 
     @property
     def _limit(self) -> int:
@@ -67,10 +76,13 @@ class Shortcut:
     def send(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Status, headers and body of the answer, as the server would have sent them."""
+        """Status, headers and body of the answer, as the server would have sent them.
+
+        Raises ``NoAnswer`` where the server would have closed the connection without one.
+        """
         response = self.app.answer(Request(method, target, headers, body, ("127.0.0.1", 0)))
         if not isinstance(response, Answer):
-            raise ConnectionResetError("the connection was ended by a fault, or would stream")
+            raise NoAnswer("Remote end closed connection without response")
         payload = response.body
         assert isinstance(payload, bytes)
         out = [("Date", http_date()), *response.headers]

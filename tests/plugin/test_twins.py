@@ -14,7 +14,7 @@ from pytest_fakecloud import Cloud
 
 DRIVING = {
     "advance", "move_to", "advance_to_next", "run_due", "deliver_due", "run_until_idle",
-    "every_failure", "replay",
+    "every_failure", "explore", "replay",
 }  # fmt: skip
 """Calls that drive; those that wait are known by their ``timeout`` or ``within``."""
 NO_WAITS = {"publish", "call", "asgi", "wsgi", "answers", "client", "async_client"}
@@ -48,7 +48,7 @@ def test_every_waiting_or_driving_call_has_a_twin() -> None:
             "Clock.advance", "Clock.move_to", "Clock.advance_to_next", "Broker.wait_for_record",
             "Queue.deliver_due", "Queue.run_until_idle", "Queue.advance", "Captured.wait_for",
             "CallbackCapture.wait_for_callback", "CallbackCapture.wait_for_failure",
-            "Cloud.every_failure", "Cloud.replay",
+            "Cloud.every_failure", "Cloud.explore", "Cloud.replay",
         }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Is there any order of failures, delays and duplicates in which code breaks? The smallest one."""

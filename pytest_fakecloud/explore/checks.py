@@ -1,0 +1,249 @@
+"""Promises ready to be held: linearizable objects, effects that happen once, nothing lost."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from ..core.errors import ContractError, shown
+from .simulation import simulation
+
+if TYPE_CHECKING:
+    from .history import History, Operation
+
+__all__ = ["linearizable", "monotonic_reads", "nothing_lost", "once", "operation"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Check = Callable[["History"], None]
+
+
+def operation(function: Callable[P, T]) -> Callable[P, T]:
+    """Let ``explore`` note each call of a function: who made it, when, and what came of it.
+
+    For plain and asynchronous functions; outside of ``explore`` nothing changes. What it raises
+    counts as an answer that never came: the effect may be there or not.
+    """
+    if not callable(function):
+        raise ContractError(f"{shown(function)} is no function: mark one with @operation")
+    name = getattr(function, "__name__", type(function).__name__)
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def noted_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+            running = simulation.get()
+            if running is None:
+                return await function(*args, **kwargs)
+            noted = running.began(name, args, kwargs)
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                noted.error = error
+                raise
+            running.history.end(noted, result)
+            return result
+
+        return cast("Callable[P, T]", noted_async)
+
+    @functools.wraps(function)
+    def noted(*args: P.args, **kwargs: P.kwargs) -> T:
+        running = simulation.get()
+        if running is None:
+            return function(*args, **kwargs)
+        noted = running.began(name, args, kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            noted.error = error
+            raise
+        running.history.end(noted, result)
+        return result
+
+    return noted
+
+
+# -- linearizable ----------------------------------------------------------------------------------
+
+
+def linearizable(
+    model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
+) -> Check:
+    """Check that what clients saw could have been seen one after the other.
+
+    ``model`` makes an object whose methods are the operations, called one at a time: a class such as
+    ``Counter``. The operations are calls of functions marked with ``operation``, or, where none is, the
+    clients themselves, by their names. There must be an order, in which nothing comes before what had
+    ended when it began, that gives each the result it had; an operation that raised may have taken
+    effect or not. ``final`` is asked about the model at the end of such an order: whether the fakes
+    hold the same. Raises ``ContractError`` for an operation the model does not have.
+    """
+    if not callable(model):
+        raise ContractError(f"model={shown(model)} is no class: give one that needs no arguments")
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        operations = history.operations or history.clients
+        for each in operations:
+            if not callable(getattr(model(), each.name, None)):
+                raise ContractError(
+                    f"{shown(model)} has no method {each.name}, which a client has called"
+                )
+        if not _explained(operations, model, final):
+            listing = "\n".join(f"  {each!r}" for each in operations)
+            end = " that ends with what the fakes hold" if final is not None else ""
+            raise AssertionError(f"no order of the operations explains them{end}:\n{listing}")
+
+    return check
+
+
+def _explained(
+    operations: Sequence[Operation], model: Callable[[], Any], final: Callable[[Any], object] | None
+) -> bool:
+    """Whether an order exists: a search that takes what may come next (Wing and Gong 1993)."""
+    must = frozenset(i for i, each in enumerate(operations) if each.ended is not None)
+    seen: set[tuple[frozenset[int], bytes]] = set()
+    todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
+    while todo:
+        done, state = todo.pop()
+        if must <= done and (final is None or final(state)):
+            return True
+        key = done, _frozen(state)
+        if key in seen:
+            continue
+        seen.add(key)
+        ends = [operations[i].ended or 0 for i in must - done]
+        first_end = min(ends, default=None)
+        for index, each in enumerate(operations):
+            if index in done or (first_end is not None and each.began > first_end):
+                continue
+            after = copy.deepcopy(state)
+            try:
+                result = getattr(after, each.name)(*each.args, **each.kwargs)
+            except Exception:
+                continue  # it could not have happened here
+            if each.ended is None or result == each.result:
+                todo.append((done | {index}, after))
+    return False
+
+
+def _frozen(state: object) -> bytes:
+    try:
+        return pickle.dumps(getattr(state, "__dict__", state))
+    except Exception:
+        return repr(getattr(state, "__dict__", state)).encode()
+
+
+# -- invariants ------------------------------------------------------------------------------------
+
+
+def once(key: str) -> Check:
+    """Check that an effect kept under a key happened exactly once.
+
+    The key holds a number that was counted up, or a list, set, hash, sorted set or stream with one
+    element for each effect. Where a client gave up or a message became a dead letter, no effect is
+    right as well; two never are.
+    """
+    if not isinstance(key, str):
+        raise ContractError(f"once({shown(key)}): give the name of a key")
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        servers = [h for h in history.cloud.handles if h.fixture == "kv_server"]
+        if not servers:
+            raise ContractError("once() looks at a key, and no key-value server is open")
+        times = sum(_count(key, cast("Any", server).value(key)) for server in servers)
+        if times > 1:
+            raise AssertionError(f"{key} counts {times} effects instead of one")
+        if times == 0 and not _gave_up(history):
+            raise AssertionError(f"{key} counts no effect, and nobody gave up")
+
+    return check
+
+
+def _count(key: str, value: object) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, str | bytes | int):
+        try:
+            return int(value)
+        except ValueError as error:
+            raise ContractError(
+                f"once({key!r}): the key holds {shown(value)}, which counts nothing: give one that "
+                "holds a number or a collection"
+            ) from error
+    return len(cast("Sequence[object]", value))
+
+
+def _gave_up(history: History) -> bool:
+    queues = (h for h in history.cloud.handles if h.fixture == "queue")
+    return bool(
+        history.errors
+        or history.crashed
+        or any(cast("Any", queue).dead_letters() for queue in queues)
+    )
+
+
+def nothing_lost(
+    sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
+) -> Check:
+    """Check that everything that was sent was handled.
+
+    ``sent`` is a topic of the broker, whose values count, or a function that returns what was sent;
+    ``handled`` returns what was handled. Handled twice is no loss.
+    """
+    if not isinstance(sent, str) and not callable(sent):
+        raise ContractError(f"sent={shown(sent)}: give a topic, or a function")
+    if not callable(handled):
+        raise ContractError(
+            f"handled={shown(handled)} is no function: give one that returns a list"
+        )
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        came = list(handled())
+        lost = [each for each in _sent(history, sent) if each not in came]
+        if lost:
+            raise AssertionError(f"lost: {', '.join(map(shown, lost))}")
+
+    return check
+
+
+def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[object]:
+    if not isinstance(sent, str):
+        return list(sent())
+    brokers = [cast("Any", h) for h in history.cloud.handles if h.fixture == "broker"]
+    known = [broker for broker in brokers if sent in broker.topics()]
+    if not known:
+        raise ContractError(f"no broker has the topic {sent!r}")
+    return [record.value for broker in known for record in broker.records(sent)]
+
+
+def monotonic_reads(name: str) -> Check:
+    """Check that no client sees a value grow smaller again.
+
+    ``name`` is a function marked with ``operation`` whose results can be compared; None, as nothing
+    read, counts as less than anything.
+    """
+    if not isinstance(name, str):
+        raise ContractError(f"monotonic_reads({shown(name)}): give the name of an operation")
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        reads = [
+            each for each in history.operations if each.name == name and each.ended is not None
+        ]
+        latest: dict[str, Any] = {}
+        for read in sorted(reads, key=lambda each: each.ended or 0):
+            before, now = latest.get(read.client), cast("Any", read.result)
+            if before is not None and (now is None or now < before):
+                raise AssertionError(
+                    f"{read.client} has read {shown(before)}, and later {shown(now)}"
+                )
+            latest[read.client] = now
+
+    return check

@@ -1,0 +1,75 @@
+"""What clients did in one run, as operations with a beginning and an end, for checks to look at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..fakes import Fakes
+
+__all__ = ["History", "Operation"]
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One call of a function marked with ``operation``, made by one client.
+
+    ``began`` and ``ended`` are places in the order of all beginnings and ends; ``ended`` is None, and
+    ``error`` what it raised, where the client does not know whether it took effect.
+    """
+
+    client: str
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    began: int
+    ended: int | None = None
+    result: object = None
+    error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        given = [repr(each) for each in self.args]
+        given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        answer = "?" if self.ended is None else repr(self.result)
+        return f"{self.client}: {self.name}({', '.join(given)}) -> {answer}"
+
+
+@dataclass
+class History:
+    """One run as a check sees it.
+
+    ``cloud`` are the fakes, ``schedule`` the schedule as text, ``operations`` what functions marked
+    with ``operation`` did, ``clients`` the clients themselves as operations, ``results`` what each
+    client and worker returned, ``errors`` what those raised that gave up, ``crashed`` the names of
+    those that a crash ended.
+    """
+
+    cloud: Fakes
+    schedule: str
+    operations: list[Operation] = field(default_factory=list)
+    clients: list[Operation] = field(default_factory=list)
+    results: dict[str, object] = field(default_factory=dict)
+    errors: dict[str, BaseException] = field(default_factory=dict)
+    crashed: list[str] = field(default_factory=list)
+    _places: itertools.count[int] = field(default_factory=itertools.count, repr=False)
+
+    def begin(
+        self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Operation:
+        """Note that an operation has begun."""
+        operation = Operation(client, name, args, kwargs, next(self._places))
+        self.operations.append(operation)
+        return operation
+
+    def begin_client(self, client: str) -> Operation:
+        """Note that a client has begun."""
+        operation = Operation(client, client, (), {}, next(self._places))
+        self.clients.append(operation)
+        return operation
+
+    def end(self, operation: Operation, result: object) -> None:
+        """Note that an operation has ended."""
+        operation.ended, operation.result = next(self._places), result

@@ -1,0 +1,101 @@
+"""A failing run as a story on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..reporting.summaries import Scene, summarise
+from .simulation import Line, Run
+
+if TYPE_CHECKING:
+    from ..core.journal import Call
+
+__all__ = ["story"]
+
+_SHOWN = 3
+"""How many calls in a row are told."""
+_LONG = 110
+
+
+def story(run: Run) -> str:
+    """What happened, numbered; ordinary calls of one process in a row are one entry."""
+    entries = list(_entries(run.lines))
+    while entries and _is_look(entries[-1], run):
+        entries.pop()
+    width = max((len(_at(run, entry[0].at_us)) for entry in entries), default=0)
+    scene = Scene(ids=run.ids)
+    lines = [
+        f"{number}. {_at(run, entry[0].at_us):>{width}}  {_told(entry, scene)}"
+        for number, entry in enumerate(entries, 1)
+    ]
+    return "\n".join([*lines, f"check: {_reason(run.broken)}"])
+
+
+def _is_look(entry: Sequence[Line], run: Run) -> bool:
+    """Whether it is a worker that has looked once more and found nothing to do."""
+    return entry[0].process in run.looks and len(entry) == 1 and entry[0].call is not None
+
+
+def _entries(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    entry: list[Line] = []
+    for line in lines:
+        last = entry[-1] if entry else None
+        if last is not None and last.process == line.process and _goes_on(last, line):
+            entry.append(line)
+            continue
+        if entry:
+            yield entry
+        entry = [line]
+    if entry:
+        yield entry
+
+
+def _goes_on(last: Line, line: Line) -> bool:
+    """Whether a line belongs to the entry of the one before."""
+    if last.at_us != line.at_us:
+        return False
+    # What is no call is told with what follows; a fault on a call stands alone.
+    return last.call is None or not (line.event or last.event)
+
+
+def _told(entry: Sequence[Line], scene: Scene) -> str:
+    words, calls, more = [], 0, 0
+    for line in entry:
+        if line.call is None:
+            words.append(line.words)
+        elif line.event:
+            words.append(f"{_what(line.call, scene)} {line.words}")
+        elif calls < _SHOWN:
+            calls += 1
+            words.append(_call(line.call, scene))
+        else:
+            more += 1
+    if more:
+        words.append(f"{more} more call{'s' * (more > 1)}")
+    return f"{entry[0].process}: {'; '.join(words)}"
+
+
+def _what(call: Call, scene: Scene) -> str:
+    summary = summarise(call, scene)
+    text = f"{call.method} {call.path}" if summary is None else summary.what
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+
+
+def _call(call: Call, scene: Scene) -> str:
+    summary = summarise(call, scene)
+    answer = summary.answer if summary is not None else ""
+    if call.status is None or call.status >= 400:
+        answer = str(call.status or call.outcome)
+    return f"{_what(call, scene)} → {answer}" if answer else _what(call, scene)
+
+
+def _at(run: Run, at_us: int) -> str:
+    span = (at_us - run.start_us) / 1e6
+    return f"+{span:.0f} s" if span == int(span) else f"+{span:.3f} s"
+
+
+def _reason(error: BaseException | None) -> str:
+    text = str(error).strip() if error is not None else ""
+    first = text.partition("\n")[0]
+    return first or "an assertion failed"

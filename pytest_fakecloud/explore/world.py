@@ -1,0 +1,391 @@
+"""What explored code lives in: a cloud that returns to its baseline, and tells of every call."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..core.errors import ContractError, ServiceError
+from ..core.matching import Field
+from ..core.timeparse import to_datetime
+from ..http.messages import Answer, Request, Response, Serve
+from ..process_time import ProcessTime
+from ..services import find
+from ..transport.inprocess import origins
+from .sleeping import sleeps_follow
+
+if TYPE_CHECKING:
+    from ..core.timers import Timer
+    from ..fakes import Fakes
+    from ..handle import Handle
+    from ..queue.handle import Queue
+    from ..queue.model import Delivery, Kind, Message
+
+__all__ = ["Due", "Stage", "World"]
+
+HOLD_US = 60_000_000
+"""How long changes of a vector index stay pending after ``hold_pending``, in microseconds."""
+ROTATED_US = 10_000_000
+"""How long the old token is refused after ``rotate_token``; then the code is taken to know the new."""
+_HORIZON_US = 30 * 86_400 * 1_000_000
+"""How far into the future deliveries are followed, as ``run_until_idle`` does."""
+
+
+class Stage(Protocol):
+    """Who is told of what explored code does."""
+
+    def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
+        """A request has come to its endpoint; what becomes of it."""
+
+    def at_place(self, handle: Handle) -> None:
+        """Between two commands of a pipeline."""
+
+    def faults_of(self, message_id: str) -> tuple[str, ...]:
+        """What is to go wrong with the delivery that begins."""
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep on the cloud's clock; False for a thread that is not explored."""
+
+    def pass_time(self, seconds: float) -> bool:
+        """The same where nobody else can have a turn."""
+
+
+class Due:
+    """A delivery that can begin now."""
+
+    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
+        self.queue = queue
+        self.message = message
+        self.timer = timer
+        attempt = len(message.attempts) + 1
+        self.name = f"delivery{ordinal}" + (f"/{attempt}" if attempt > 1 else "")
+
+    def begin(self) -> Callable[[], object] | None:
+        """Begin it; returns what makes it, or None when it may not begin yet."""
+        self.timer.cancel()
+        assert self.timer.begin is not None
+        return self.timer.begin(self.timer.due_us)
+
+
+class World:
+    """A cloud while it is explored.
+
+    A with-block: within it the clock stands, the process's time follows it where time-machine is
+    installed, requests of this process skip the socket, sleeping moves the clock, and calls go
+    through ``stage``. Afterwards everything is as before, with the cloud's data at the baseline.
+    Raises ``ContractError`` for a clock that cannot stand, and for a queue that delivers in the
+    background.
+    """
+
+    def __init__(self, cloud: Fakes, *, process_time: bool | None = None) -> None:
+        self.cloud = cloud
+        self.clock = cloud.clock
+        self.stage: Stage | None = None
+        self._process_time = process_time
+        self._exits = contextlib.ExitStack()
+        self.handles = [handle for handle in cloud.handles if find(handle.fixture).in_process]
+        self.queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
+        for queue in self.queues:
+            if queue.delivery != "driven":
+                raise ContractError(
+                    f"{queue.name} delivers in the background, and explore() decides who comes "
+                    "when: give delivery='driven'"
+                )
+        self._owner = threading.get_ident()
+        self._start_us = 0
+        self._baseline: Any = None
+        self._credentials: list[tuple[object, dict[str, Any]]] = []
+        self._ordinals: dict[str, int] = {}
+        self._release: list[Any] = []
+        self._timers: list[Timer] = []
+
+    # -- coming and going ------------------------------------------------------------------------
+
+    def __enter__(self) -> World:
+        with contextlib.ExitStack() as exits:
+            self._stop_time(exits)
+            self._start_us = self.clock.now_us()
+            for handle in self.handles:
+                self._watch(handle, exits)
+            self._baseline = self.cloud.snapshot()
+            self._credentials = [pair for handle in self.handles for pair in _credentials(handle)]
+            self._ordinals = {}
+            exits.callback(self.reset)
+            exits.enter_context(sleeps_follow(self))
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stage = None
+        self._exits.close()
+
+    def _stop_time(self, exits: contextlib.ExitStack) -> None:
+        clock = self.clock
+        wait_cap = clock.wait_cap
+        ran = clock.mode == "running"
+        clock.freeze()
+        clock.wait_cap = 0
+        exits.callback(setattr, clock, "wait_cap", wait_cap)
+        if ran:
+            exits.callback(clock.resume)
+        wanted = self._process_time
+        if wanted is None:
+            wanted = importlib.util.find_spec("time_machine") is not None
+        if wanted and not clock.anchored:
+            steering = ProcessTime(clock)
+            steering.start()
+            exits.callback(steering.stop)
+
+    def _watch(self, handle: Handle, exits: contextlib.ExitStack) -> None:
+        app: Any = handle._app
+        _swap(exits, app, "faults", _Watched(self, handle, app.faults))
+        if hasattr(app, "betweens"):
+            _swap(exits, app, "betweens", _Betweens(self, handle, app.betweens))
+        engine: Any = handle._engine
+        if hasattr(engine, "mishaps"):
+            _swap(exits, engine, "mishaps", _Mishaps(self, engine.mishaps))
+        before = origins.add(handle._mount, lingers=True)
+        exits.callback(origins.put_back, handle._mount.origin, before)
+        origins.enter()
+        exits.callback(origins.leave)
+
+    # -- one schedule ----------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Return to the baseline: data, clock, randomness, credentials."""
+        self._release.clear()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self.clock.rewind(to_datetime(self._start_us), "frozen")
+        self.cloud.restore(self._baseline)
+        self.cloud.reseed(self.cloud.seed)
+        _put_back(self._credentials)
+        self._ordinals = {}
+        for queue in self.queues:
+            queue._engine.drive += 1
+
+    def forget(self, number: int) -> None:
+        """Let go of what the journal has noted since a number."""
+        self.cloud.journal.forget_since(number)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """The present instant on the cloud's clock."""
+        return self.clock.now_us()
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep on the cloud's clock; False for a thread that is not explored."""
+        if self.stage is not None:
+            return self.stage.sleep(seconds)
+        if threading.get_ident() != self._owner or self.clock.driving:
+            return False
+        # A check that waits for what is to come.
+        self.clock.advance(seconds)
+        return True
+
+    def pass_time(self, seconds: float) -> bool:
+        """The same where nobody else can have a turn."""
+        return self.stage is not None and self.stage.pass_time(seconds)
+
+    def move_to(self, instant_us: int) -> None:
+        """Move time; what engines do by themselves happens on the way, deliveries do not."""
+        target = max(instant_us, self.clock.now_us())
+        steps = self.clock.steps(lambda: target, ("state",))
+        try:
+            for timer in steps:
+                timer.callback(timer.due_us)
+        finally:
+            steps.close()
+
+    def next_due_us(self) -> int | None:
+        """The next instant at which anything falls due: a timer, or the end of a key."""
+        now = self.clock.now_us()
+        found = [self.clock.next_due_us()]
+        for handle in self.handles:
+            for keyspace in getattr(handle._engine, "databases", ()):
+                found += [at * 1000 for at in keyspace.expires.values()]
+                found += [at * 1000 for at in keyspace.volatile.values()]
+        return min((at for at in found if at is not None and at > now), default=None)
+
+    def next_delivery_us(self, after_us: int = -1) -> int | None:
+        """The instant at which a queue has something to do for its messages, None for never."""
+        end = self._start_us + _HORIZON_US
+        found = [q._engine.next_due_us() for q in self.queues if q._engine.pending]
+        return min((at for at in found if at is not None and after_us < at <= end), default=None)
+
+    # -- deliveries ------------------------------------------------------------------------------
+
+    def due(self) -> list[Due]:
+        """The deliveries that can begin now, in the order in which they fell due."""
+        now = self.clock.now_us()
+        found = []
+        for queue in self.queues:
+            for message in queue._engine.messages.values():
+                # In the order of their making, so that names do not depend on who was first.
+                if message.id not in self._ordinals:
+                    self._ordinals[message.id] = len(self._ordinals) + 1
+            for message_id, timer in queue._engine.timers.items():
+                if timer.lane == "driven" and timer.due_us <= now and not timer.cancelled:
+                    message = queue._engine.messages[message_id]
+                    found.append(Due(queue, message, timer, self._ordinals[message_id]))
+        return sorted(found, key=lambda due: (due.timer.due_us, due.timer.sequence))
+
+    def message_names(self) -> dict[str, str]:
+        """Each message's id, and what a story calls it."""
+        return {
+            message.public_id: f"message {self._ordinals[message.id]}"
+            for queue in self.queues
+            for message in queue._engine.messages.values()
+            if message.id in self._ordinals
+        }
+
+    # -- what may happen to a handle -------------------------------------------------------------
+
+    def hold(self, handle: Any) -> None:
+        """Keep changes of a vector index out of queries for a while."""
+        handle.hold_pending()
+        self._release.append(handle)
+        self._later(
+            HOLD_US,
+            lambda _: handle.release_pending(),
+            f"{handle.name}: pending changes become ready",
+        )
+
+    def rotate(self, handle: Any) -> None:
+        """Replace a handle's token for a while; code that asks the handle has the new one at once."""
+        kept = list(_credentials(handle))
+        handle.rotate_token()
+
+        def known(_: int) -> None:
+            _put_back(kept)
+
+        self._later(ROTATED_US, known, f"{handle.name}: the new token is known")
+
+    def _later(self, span_us: int, callback: Callable[[int], object], label: str) -> None:
+        due_us = self.clock.now_us() + span_us
+        self._timers.append(self.clock.call_at(due_us, callback, label=label))
+
+    def settle(self) -> None:
+        """End what is to have ended when the promise is looked at: changes are ready."""
+        for handle in self._release:
+            handle.release_pending()
+        self._release.clear()
+
+
+def refusal(handle: Handle) -> Answer:
+    """The service's own 503."""
+    answer = handle.faults.render(ServiceError(503, "Service Unavailable"))
+    if not isinstance(answer.body, bytes):
+        assert handle.faults.dump is not None
+        answer.body = handle.faults.dump(answer.body)
+    return answer
+
+
+def _swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
+    exits.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, value)
+
+
+def _put_back(credentials: Iterable[tuple[object, Mapping[str, str]]]) -> None:
+    for owner, values in credentials:
+        for name, value in values.items():
+            setattr(owner, name, value)
+
+
+def _credentials(handle: Any) -> Iterator[tuple[object, dict[str, str]]]:
+    yield handle, {name: value for name, value in vars(handle).items() if name.endswith("token")}
+    pair = getattr(handle, "_credentials", None)
+    if pair is not None:
+        yield pair, {"standard": pair.standard, "read_only": pair.read_only}
+
+
+class _Watched:
+    """A handle's faults, and before them the stage."""
+
+    def __init__(self, world: World, handle: Handle, plan: Any) -> None:
+        self._world = world
+        self._handle = handle
+        self._plan = plan
+
+    def __bool__(self) -> bool:
+        # Whether requests must take the socket, which faults of the test's own decide.
+        return bool(self._plan)
+
+    @property
+    def active(self) -> tuple[object, ...]:
+        return (self,)
+
+    def run(self, request: Request, serve: Serve) -> Response:
+        if self._plan.active:
+            serve = partial(self._plan.run, request, serve)
+        stage = self._world.stage
+        return serve() if stage is None else stage.at_call(self._handle, request, serve)
+
+    def attach(
+        self,
+        *,
+        fact_fields: Mapping[str, Field],
+        words: Callable[[], Iterable[str]],
+        render: Callable[[ServiceError], Answer],
+        dump: Callable[[object], bytes],
+    ) -> None:
+        self._plan.attach(fact_fields=fact_fields, words=words, render=render, dump=dump)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._plan)
+
+
+class _Betweens:
+    """What is planned for pipelines, and the stage between any two commands."""
+
+    def __init__(self, world: World, handle: Handle, planned: Any) -> None:
+        self._world = world
+        self._handle = handle
+        self._planned = planned
+
+    def __bool__(self) -> bool:
+        return self._world.stage is not None or bool(self._planned)
+
+    def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
+        planned = self._planned.begin(lines) if self._planned else None
+
+        def at(index: int) -> None:
+            if planned is not None:
+                planned(index)
+            if self._world.stage is not None:
+                self._world.stage.at_place(self._handle)
+
+        return at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._planned, name)
+
+
+class _Mishaps:
+    """What goes wrong with deliveries by the queue's faults, and by the schedule."""
+
+    def __init__(self, world: World, planned: Any) -> None:
+        self._world = world
+        self._planned = planned
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        found: tuple[str, ...] = self._planned.before(message, delivery)
+        stage = self._world.stage
+        return found if stage is None else found + stage.faults_of(message.id)
+
+    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+        lost: bool = self._planned.callback(message, kind, url)
+        return lost
+
+    def overtaken(self, message: Message) -> bool:
+        overtaken: bool = self._planned.overtaken(message)
+        return overtaken

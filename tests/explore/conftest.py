@@ -1,0 +1,30 @@
+"""Hypothesis keeps nothing between these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+from pytest_fakecloud import Cloud, KVServer
+
+
+@pytest.fixture(autouse=True)
+def _no_database() -> Iterator[None]:
+    before = hypothesis.settings.get_current_profile_name()
+    hypothesis.settings.register_profile("fakecloud", database=None)
+    hypothesis.settings.load_profile("fakecloud")
+    yield
+    hypothesis.settings.load_profile(before)
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1, delivery="driven", now="2026-11-20T12:00:00Z") as opened:
+        yield opened
+
+
+@pytest.fixture
+def kv(cloud: Cloud) -> KVServer:
+    return cloud.kv_server()

@@ -1,0 +1,53 @@
+"""Ten bugs of the kind found in the wild: each is found, its story is short, its correction holds."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
+
+from .bugs import NAMES, Scenario
+
+SECONDS = 10
+
+
+def scenario(name: str, cloud: Cloud, *, corrected: bool) -> Scenario:
+    made: Scenario = importlib.import_module(f"tests.explore.bugs.{name}").scenario(
+        cloud, corrected
+    )
+    return made
+
+
+def explored(cloud: Cloud, of: Scenario, **options: Any) -> Exploration:
+    return cloud.explore(
+        of.run, of.check, workers=of.workers, setup=of.setup, **{**of.options, **options}
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bug_is_found_and_told_in_six_lines(name: str, cloud: Cloud) -> None:
+    of = scenario(name, cloud, corrected=False)
+    with pytest.raises(BrokenSchedule) as found:
+        explored(cloud, of, budget=f"{SECONDS}s")
+    assert found.value.events <= 6
+    assert found.value.story.count("\n") <= 6, "an entry for each line but that of the check"
+    with pytest.raises(BrokenSchedule) as again:
+        explored(cloud, of, schedule=found.value.schedule)
+    assert again.value.story == found.value.story
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_correction_holds_for_the_whole_budget(name: str, cloud: Cloud) -> None:
+    found = explored(cloud, scenario(name, cloud, corrected=True))
+    assert found.singles == found.all_singles
+    assert found.tried > 200
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_correction_holds_for_every_single_event(name: str, cloud: Cloud) -> None:
+    found = explored(cloud, scenario(name, cloud, corrected=True), budget=60)
+    assert found.singles == found.all_singles
