@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 
 import pytest_fakecloud
 
@@ -20,6 +21,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Queue": ("queue.handle", "queue.model", "queue.views", "queue.errors", "queue.settings"),
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
     "Faults": ("faults.", "failures"),
+    "Exploring": ("explore.",),
     "What happened": ("core.journal", "core.found", "http.", "recordings"),
     "Problems and errors": ("",),
 }
@@ -51,6 +53,8 @@ def _parts() -> Iterator[str]:
             yield f"\n({_target(name)})=\n### `{name}`\n\n"
             if name in classes:
                 yield _class(name)
+            elif isinstance(getattr(pytest_fakecloud, name), FunctionType):
+                yield f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{name}\n```\n"
             else:
                 yield f"{_about(name)}\n\n`{getattr(pytest_fakecloud, name)}`\n"
 
@@ -61,7 +65,7 @@ def _target(name: str) -> str:
 
 def _about(name: str) -> str:
     value = getattr(pytest_fakecloud, name)
-    if isinstance(value, type):
+    if isinstance(value, type | FunctionType):
         return first_sentence(value.__doc__)
     return inline(alias_docs(pytest_fakecloud._HOMES[name])[name])
 
