@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .core.problems import Problem
     from .core.timeparse import Duration, Instant
     from .core.timers import Fired
-    from .explore.checks import linearizable, monotonic_reads, nothing_lost, once, operation
+    from .explore.checks import linearizable, monotonic_reads, nothing_lost, observed, once
     from .explore.explore import BrokenSchedule, Exploration, replay_schedule
     from .explore.history import History, Operation
     from .failures import Failure, Failures
@@ -168,8 +168,8 @@ __all__ = [
     "linearizable",
     "monotonic_reads",
     "nothing_lost",
+    "observed",
     "once",
-    "operation",
     "replay_schedule",
 ]
 
@@ -256,8 +256,8 @@ _HOMES = {
     "linearizable": "explore.checks",
     "monotonic_reads": "explore.checks",
     "nothing_lost": "explore.checks",
+    "observed": "explore.checks",
     "once": "explore.checks",
-    "operation": "explore.checks",
     "replay_schedule": "explore.explore",
 }
 

@@ -82,7 +82,10 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.every_failure(run)": (lambda cloud, v: cloud.every_failure(v), ""),
     "Cloud.explore(run)": (lambda cloud, v: cloud.explore(v), ""),
     "Cloud.explore(check)": (lambda cloud, v: _explored(cloud, check=v), "none function coroutine"),
-    "Cloud.explore(workers)": (lambda cloud, v: _explored(cloud, workers=v), "list dict function coroutine"),
+    "Cloud.explore(workers)": (
+        lambda cloud, v: _explored(cloud, workers=v),
+        "list dict function coroutine",
+    ),
     "Cloud.explore(services)": (lambda cloud, v: _explored(cloud, services=v), "none"),
     "Cloud.explore(kinds)": (lambda cloud, v: _explored(cloud, kinds=v), ""),
     "Cloud.explore(setup)": (lambda cloud, v: _explored(cloud, setup=v), "none function coroutine"),

@@ -15,21 +15,21 @@ from .simulation import simulation
 if TYPE_CHECKING:
     from .history import History, Operation
 
-__all__ = ["linearizable", "monotonic_reads", "nothing_lost", "once", "operation"]
+__all__ = ["linearizable", "monotonic_reads", "nothing_lost", "observed", "once"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Check = Callable[["History"], None]
 
 
-def operation(function: Callable[P, T]) -> Callable[P, T]:
+def observed(function: Callable[P, T]) -> Callable[P, T]:
     """Let ``explore`` note each call of a function: who made it, when, and what came of it.
 
     For plain and asynchronous functions; outside of ``explore`` nothing changes. What it raises
     counts as an answer that never came: the effect may be there or not.
     """
     if not callable(function):
-        raise ContractError(f"{shown(function)} is no function: mark one with @operation")
+        raise ContractError(f"{shown(function)} is not a function: mark one with @observed")
     name = getattr(function, "__name__", type(function).__name__)
 
     if inspect.iscoroutinefunction(function):
@@ -76,14 +76,16 @@ def linearizable(
     """Check that what clients saw could have been seen one after the other.
 
     ``model`` makes an object whose methods are the operations, called one at a time: a class such as
-    ``Counter``. The operations are calls of functions marked with ``operation``, or, where none is, the
+    ``Counter``. The operations are calls of functions marked with ``observed``, or, where none is, the
     clients themselves, by their names. There must be an order, in which nothing comes before what had
     ended when it began, that gives each the result it had; an operation that raised may have taken
     effect or not. ``final`` is asked about the model at the end of such an order: whether the fakes
     hold the same. Raises ``ContractError`` for an operation the model does not have.
     """
     if not callable(model):
-        raise ContractError(f"model={shown(model)} is no class: give one that needs no arguments")
+        raise ContractError(
+            f"model={shown(model)} is not a class: give one that needs no arguments"
+        )
 
     def check(history: History) -> None:
         __tracebackhide__ = True
@@ -200,7 +202,7 @@ def nothing_lost(
         raise ContractError(f"sent={shown(sent)}: give a topic, or a function")
     if not callable(handled):
         raise ContractError(
-            f"handled={shown(handled)} is no function: give one that returns a list"
+            f"handled={shown(handled)} is not a function: give one that returns a list"
         )
 
     def check(history: History) -> None:
@@ -226,7 +228,7 @@ def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[
 def monotonic_reads(name: str) -> Check:
     """Check that no client sees a value grow smaller again.
 
-    ``name`` is a function marked with ``operation`` whose results can be compared; None, as nothing
+    ``name`` is a function marked with ``observed`` whose results can be compared; None, as nothing
     read, counts as less than anything.
     """
     if not isinstance(name, str):

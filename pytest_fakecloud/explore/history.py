@@ -15,7 +15,7 @@ __all__ = ["History", "Operation"]
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One call of a function marked with ``operation``, made by one client.
+    """One call of a function marked with ``observed``, made by one client.
 
     ``began`` and ``ended`` are places in the order of all beginnings and ends; ``ended`` is None, and
     ``error`` what it raised, where the client does not know whether it took effect.
@@ -42,7 +42,7 @@ class History:
     """One run as a check sees it.
 
     ``cloud`` are the fakes, ``schedule`` the schedule as text, ``operations`` what functions marked
-    with ``operation`` did, ``clients`` the clients themselves as operations, ``results`` what each
+    with ``observed`` did, ``clients`` the clients themselves as operations, ``results`` what each
     client and worker returned, ``errors`` what those raised that gave up, ``crashed`` the names of
     those that a crash ended.
     """

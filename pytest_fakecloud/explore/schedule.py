@@ -95,10 +95,10 @@ class Schedule(Sequence[Event]):
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """Read what ``str()`` wrote; raises ``ContractError`` for what is no schedule."""
+        """Read what ``str()`` wrote; raises ``ContractError`` for what is not a schedule."""
         if not isinstance(text, str):
             raise ContractError(
-                f"schedule={shown(text)} is no text: give one that a failure has shown"
+                f"schedule={shown(text)} is not text: give one that a failure has shown"
             )
         return cls(_read(part.strip()) for part in text.split(",") if part.strip())
 
@@ -135,13 +135,13 @@ def _read(text: str) -> Event:
     found = _EVENT.fullmatch(text)
     if found is None:
         raise ContractError(
-            f"{shown(text)} is no event of a schedule: write 'process.point kind', such as "
+            f"{shown(text)} is not an event of a schedule: write 'process.point kind', such as "
             "'pay.2 lose_answer'"
         )
     kind, detail = found["kind"], found["detail"] or ""
     if kind not in KINDS:
         raise ContractError(
-            f"{shown(kind)} is no kind of event{nearest(kind, KINDS)}; there are: {', '.join(KINDS)}"
+            f"{shown(kind)} is not a kind of event{nearest(kind, KINDS)}; there are: {', '.join(KINDS)}"
         )
     if kind == "switch" and not detail:
         raise ContractError(f"{shown(text)}: say which process goes first, 'pay.2 switch refund'")
