@@ -1,0 +1,92 @@
+"""Tracebacks that end where the tester's code does: an assertion shows the line that called it."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ContractError
+
+if TYPE_CHECKING:
+    import pytest
+
+    Info = pytest.ExceptionInfo[BaseException]
+
+__all__ = ["hide_ours"]
+
+_OURS = f"{__package__.partition('.')[0]}."
+_RUNNERS = ("_pytest.", "pluggy.")
+_LIBRARY = sysconfig.get_paths()["stdlib"]
+
+
+def hide_ours(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Leave our frames out of what a failure shows, before pytest writes its report.
+
+    Only of a failed assertion and of a misuse, where the tester's line says all there is: a fake that
+    breaks shows where. ``--full-trace`` shows everything.
+    """
+    if item.config.getoption("fulltrace", False):
+        return
+    if call.excinfo is not None:
+        call.excinfo = _hidden(call.excinfo)
+    # A unittest.TestCase keeps its failures to itself until the report.
+    kept = getattr(item, "_excinfo", None)
+    if isinstance(kept, list):
+        kept[:] = map(_hidden, kept)
+
+
+def _hidden(info: Info) -> Info:
+    error = info.value
+    if not isinstance(error, AssertionError | ContractError):
+        return info
+    rest = _without_ours(error.__traceback__)
+    if not _has_testers(rest):
+        return info
+    error.__traceback__ = rest
+    for cause in _causes(error):
+        rest = _without_ours(cause.__traceback__)
+        cause.__traceback__ = rest if _has_testers(rest) else None
+    return type(info).from_exception(error)
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    entries = []
+    while trace is not None:
+        if not _module(trace.tb_frame).startswith(_OURS):
+            entries.append(trace)
+        trace = trace.tb_next
+    rest: TracebackType | None = None
+    for entry in reversed(entries):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rest
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen = {id(error)}
+    cause = error.__cause__ or error.__context__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _has_testers(trace: TracebackType | None) -> bool:
+    while trace is not None:
+        if _is_testers(trace.tb_frame):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _is_testers(frame: FrameType) -> bool:
+    if _module(frame).startswith((_OURS, *_RUNNERS)):
+        return False
+    path = frame.f_code.co_filename
+    return not path.startswith((_LIBRARY, "<frozen"))
+
+
+def _module(frame: FrameType) -> str:
+    name: Any = frame.f_globals.get("__name__")
+    return name if isinstance(name, str) else ""

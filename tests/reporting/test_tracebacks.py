@@ -1,0 +1,174 @@
+"""A failure shows the tester's line and none of ours, through every public method of the surface."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ..harness import Run
+
+# Reaches each public method of each object that a test can get hold of, and fails in it if any of
+# some arguments makes it: a wrong value, an unknown field, a count that cannot be.
+EVERY_METHOD = """
+import asyncio
+import inspect
+
+import pytest
+from pytest_fakecloud import Cloud, ContractError
+
+CLOUD = Cloud(seed=1, clock="frozen", delivery="driven")
+ENDS = {"close", "pause", "stop"}
+VALUES = (object(), "nope", -1, 3)
+
+
+def objects():
+    found, left = {}, [
+        CLOUD, CLOUD.kv_server(), CLOUD.vector_index(), CLOUD.broker(), CLOUD.queue(),
+        CLOUD.callback_capture(), CLOUD.destination(),
+    ]
+    while left:
+        one = left.pop(0)
+        kind = type(one)
+        if kind in found or not kind.__module__.startswith("pytest_fakecloud"):
+            continue
+        found[kind] = one
+        for name in dir(one):
+            if not name.startswith("_"):
+                try:
+                    value = getattr(one, name)
+                except Exception:
+                    continue
+                if not inspect.isroutine(value):
+                    left.append(value)
+        if isinstance(one, Cloud):
+            left += [CLOUD.queue().messages()]
+    return found
+
+
+def methods():
+    for kind, one in objects().items():
+        for name in dir(kind):
+            if name.startswith("_") or name in ENDS:
+                continue
+            try:
+                method = getattr(one, name)
+            except Exception:
+                continue
+            code = getattr(method, "__module__", None) or ""
+            if inspect.isroutine(method) and code.startswith("pytest_fakecloud"):
+                yield pytest.param(method, id=f"{kind.__name__}.{name}")
+
+
+def forms(method):
+    parameters = inspect.signature(method).parameters.values()
+    plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in plain if p.default is p.empty]
+    named = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty}
+    for value in VALUES:
+        args, kwargs = [value] * len(needed), dict.fromkeys(named, value)
+        yield args, kwargs
+        if any(p.name == "times" for p in parameters):
+            yield args, {**kwargs, "times": 7}
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            yield args, {**kwargs, "no_such_field": 1}
+        for one in parameters:
+            if one.default is not one.empty and one.kind is not one.POSITIONAL_ONLY:
+                yield args, {**kwargs, one.name: value}
+
+
+@pytest.mark.parametrize("method", methods())
+def test_it(method):
+    for args, kwargs in forms(method):
+        try:
+            result = method(*args, **kwargs)
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+        except (AssertionError, ContractError):
+            raise
+        except Exception:
+            pass
+    pytest.skip("nothing is wrong with that")
+"""
+OURS = re.compile(r"^\S*pytest_fakecloud/\S*\.py:\d+:", re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_no_public_method_shows_our_lines(run: Run) -> None:
+    text = run(EVERY_METHOD, "-v").stdout.str().replace("\\", "/")
+    outcomes = dict(re.findall(r"::test_it\[([\w.]+)\] (FAILED|SKIPPED)", text))
+    assert {"Queue.assert_delivered", "Captured.wait_for", "Found.only"} <= outcomes.keys()
+    asserting = [name for name in outcomes if ".assert_" in name]
+    assert len(asserting) > 25
+    # One that finds nothing wrong with any of all that has not been looked at.
+    passed = [name for name in asserting if outcomes[name] == "SKIPPED"]
+    assert passed == ["Queue.assert_idle"]
+    assert sum(outcome == "FAILED" for outcome in outcomes.values()) > 120
+    assert OURS.findall(text) == []
+
+
+@pytest.mark.slow
+def test_assertions_hide_themselves_without_the_plugins_hook(run: Run) -> None:
+    source = EVERY_METHOD.replace("(AssertionError, ContractError)", "AssertionError")
+    result = run(source, "-rf", "-p", "no:fakecloud")
+    text = result.stdout.str().replace("\\", "/")
+    assert len(re.findall(r"^FAILED ", text, re.MULTILINE)) >= 20
+    assert OURS.findall(text) == []
+
+
+@pytest.mark.parametrize("options", [(), ("--full-trace",)])
+def test_a_testers_own_frames_stay(run: Run, options: tuple[str, ...]) -> None:
+    result = run(
+        """
+        def helper(queue):
+            queue.publish("https://app.example.com", no_such_thing=1)
+
+        def test_it(queue):
+            helper(queue)
+
+        def test_a_predicate(queue):
+            def raises(message):
+                raise ValueError("mine")
+
+            queue.publish("https://app.example.com")
+            queue.messages().where(raises)
+        """,
+        *options,
+    )
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str().replace("\\", "/")
+    assert "in helper" not in text
+    assert ">       helper(queue)" in text
+    assert '>       queue.publish("https://app.example.com", no_such_thing=1)' in text
+    assert 'raise ValueError("mine")' in text
+    assert bool(OURS.findall(text)) == bool(options)
+
+
+def test_a_unittest_case_shows_none(run: Run) -> None:
+    result = run(
+        """
+        import unittest
+        import pytest
+
+        class TestCase(unittest.TestCase):
+            @pytest.fixture(autouse=True)
+            def fakes(self, queue):
+                self.queue = queue
+
+            def test_it(self):
+                self.queue.publish("https://app.example.com", no_such_thing=1)
+        """
+    )
+    result.assert_outcomes(failed=1)
+    assert OURS.findall(result.stdout.str().replace("\\", "/")) == []
+
+
+def test_a_fake_that_breaks_shows_where(run: Run) -> None:
+    result = run(
+        """
+        def test_it(queue):
+            queue._engine.lock = None
+            queue.messages()
+        """
+    )
+    assert OURS.findall(result.stdout.str().replace("\\", "/"))
