@@ -237,7 +237,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the journal of the test's fakes to its report."""
-    if call.when != "teardown" and "pytest_fakecloud.core.errors" in sys.modules:
+    failed = call.excinfo is not None or getattr(item, "_excinfo", None)
+    if failed and "pytest_fakecloud.core.errors" in sys.modules:
         from .reporting.tracebacks import hide_ours
 
         hide_ours(item, call)

@@ -5,14 +5,9 @@ from __future__ import annotations
 import sysconfig
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import ContractError
-
-if TYPE_CHECKING:
-    import pytest
-
-    Info = pytest.ExceptionInfo[BaseException]
 
 __all__ = ["hide_ours"]
 
@@ -21,11 +16,11 @@ _RUNNERS = ("_pytest.", "pluggy.")
 _LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
-def hide_ours(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def hide_ours(item: Any, call: Any) -> None:
     """Leave our frames out of what a failure shows, before pytest writes its report.
 
     Only of a failed assertion and of a misuse, where the tester's line says all there is: a fake that
-    breaks shows where. ``--full-trace`` shows everything.
+    breaks shows where. ``--full-trace`` shows everything. ``item`` and ``call`` are pytest's.
     """
     if item.config.getoption("fulltrace", False):
         return
@@ -37,8 +32,8 @@ def hide_ours(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         kept[:] = map(_hidden, kept)
 
 
-def _hidden(info: Info) -> Info:
-    error = info.value
+def _hidden(info: Any) -> Any:
+    error: BaseException = info.value
     if not isinstance(error, AssertionError | ContractError):
         return info
     rest = _without_ours(error.__traceback__)
