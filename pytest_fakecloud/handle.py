@@ -6,6 +6,7 @@ import itertools
 import re
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -27,9 +28,20 @@ if TYPE_CHECKING:
     from .http.hub import Hub
     from .http.mount import Mount
 
-__all__ = ["SECRETS", "Context", "Delivery", "Gone", "Handle", "Snapshot", "secrets_of"]
+__all__ = [
+    "SECRETS",
+    "Context",
+    "Delivery",
+    "Gone",
+    "Handle",
+    "Snapshot",
+    "secrets_of",
+    "was_given",
+]
 
 Delivery = Literal["driven", "background"]
+_GIVEN: deque[str] = deque(maxlen=1000)
+"""The tokens of the last handles of this process, by which a report knows a client of another test."""
 SECRETS = ("token", "read_only_token", "password", "current_signing_key", "next_signing_key")
 """The properties of handles that no report may show."""
 _making_stacks = threading.Lock()
@@ -90,6 +102,11 @@ class Gone:
         self.last = []
         self._homes.clear()
         self._secrets.clear()
+
+
+def was_given(token: str) -> bool:
+    """Whether it is the token that a handle of this process began with, of the last thousand."""
+    return token in _GIVEN
 
 
 def secrets_of(handle: Handle) -> set[str]:
@@ -202,6 +219,7 @@ class Handle:
         self.clock = context.clock
         self._app = app
         self.token = context.wanted_token or new_token()
+        _GIVEN.append(self.token)
         context.wanted_token = None
         self.journal = Journal(
             context.clock.now_us, service=self.service, handle=self.name, parent=context.journal

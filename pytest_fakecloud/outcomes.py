@@ -147,10 +147,10 @@ def _told(
             item.user_properties.append(("fakecloud_timeline", link))
     lines: list[str] = []
     if call.excinfo is not None:
-        from .reporting.hints import hints, suspicions
+        from .reporting.hints import hints, strangers, suspicions
 
         with telling("what kept requests from their fakes cannot be told", lines.append):
-            lines += hints(cloud, call.excinfo.value)
+            lines += hints(cloud, call.excinfo.value) or strangers(cloud)
             if not lines and call.when == "call" and cloud is run.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
                 lines += suspicions(

@@ -1,11 +1,11 @@
-"""What of a queue has not come to an end or was given up: a line for each message.
+"""What of a queue has not come to an end or was given up, in lines.
 
 The same lines stand in reports and in failed assertions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from .engine.engine import Engine
 from .model import Message
@@ -17,19 +17,33 @@ __all__ = ["given_up", "pending", "waiting"]
 _TOLD = 5
 """How many messages a sentence tells of."""
 
+_NAMED = 3
+"""How many messages of one line are named."""
+
 Naming = Callable[[str], str]
 
 
 def pending(engine: Engine, name: Naming = str) -> Iterator[str]:
-    """Yield a line for each message that has not come to an end; ``name`` writes its id."""
+    """Yield a line for the messages that have not come to an end; ``name`` writes an id.
+
+    Messages of which the same is to be said share a line.
+    """
     now, driven = engine.clock.now_us(), engine.lane == "driven"
+    alike: dict[str, list[str]] = {}
     for one in list(engine.pending.values()):
         why = waiting_text(one, now, driven=driven)
-        yield f"{name(one.public_id)} {one.settings.method} {as_text(one.url)}{_tried(one)}: {why}"
+        told = f"{one.settings.method} {as_text(one.url)}{_tried(one)}: {why}"
+        alike.setdefault(told, []).append(name(one.public_id))
+    for told, ids in alike.items():
+        yield f"{_listed(ids)} {told}"
 
 
 def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
-    """Yield a line for each dead letter that has not expired; ``name`` writes the message's id."""
+    """Yield a line for the dead letters that have not expired; ``name`` writes a message's id.
+
+    Messages of which the same is to be said share a line.
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
     for letter in engine.dead_letters.all():
         message = engine.messages.get(letter.message_id)
         if message is None:
@@ -37,10 +51,16 @@ def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
         made, outcome = len(message.attempts), message.last_outcome
         status = None if outcome is None else outcome.status
         last = "no answer" if status is None else f"status {status}"
-        yield (
-            f"{name(message.public_id)} given up after {made} attempt{'s' * (made != 1)}, "
-            f"last {last}; dead letter {letter.id}"
-        )
+        told = f"given up after {made} attempt{'s' * (made != 1)}, last {last}; dead letter"
+        alike.setdefault(told, []).append((name(message.public_id), letter.id))
+    for told, several in alike.items():
+        ids, letters = zip(*several, strict=True)
+        yield f"{_listed(ids)} {told}{'s' * (len(ids) > 1)} {_listed(letters)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def waiting(engine: Engine) -> str:
@@ -48,7 +68,10 @@ def waiting(engine: Engine) -> str:
     lines = list(pending(engine))
     if not lines:
         return "nothing"
-    told = [f"{len(lines)} undelivered message(s):", *(f"  {line}" for line in lines[:_TOLD])]
+    told = [
+        f"{len(engine.pending)} undelivered message(s):",
+        *(f"  {line}" for line in lines[:_TOLD]),
+    ]
     if len(lines) > _TOLD:
         told.append(f"  and {len(lines) - _TOLD} more")
     return "\n".join(told)

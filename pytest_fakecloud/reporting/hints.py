@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..core.auth import bearer_token
+from ..handle import secrets_of, was_given
 from ..http.hub import default_hub
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
 
-__all__ = ["hints", "suspicions"]
+__all__ = ["hints", "strangers", "suspicions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +148,39 @@ def _of_earlier(cloud: Fakes, address: str) -> list[str]:
         return []
     if any(handle.url.endswith(f":{port}") for handle in cloud.handles):
         return []
+    return _fakes_that_stay(
+        cloud, f"a client went to 127.0.0.1:{port}, where a fake stood that is closed"
+    )
+
+
+def _fakes_that_stay(cloud: Fakes, what: str) -> list[str]:
     names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.handles))
     return [
-        f"a client went to 127.0.0.1:{port}, where a fake stood that is closed, such as an earlier "
-        "test's. An application that makes its client once needs fakes that stay; in pytest.ini:",
+        f"{what}, such as an earlier test's. An application that makes its client once needs fakes "
+        "that stay; in pytest.ini:",
         "    [pytest]",
         "    fakecloud_scope = session",
         f"    fakecloud_early = {names}",
     ]
 
 
+def strangers(cloud: Fakes) -> list[str]:
+    """What to do about a client that came with the token of a fake of an earlier test."""
+    own = cloud.gone.secrets.union(*(secrets_of(handle) for handle in cloud.handles))
+    for call in cloud.journal.calls():
+        token = bearer_token(call.header("Authorization")) if call.status == 401 else None
+        if token is not None and token not in own and was_given(token):
+            return _fakes_that_stay(
+                cloud, f"a client came to {call.handle} with the token of a fake that is closed"
+            )
+    return []
+
+
 def _unconnected(cloud: Fakes, names: Iterable[object], error: BaseException | None) -> list[str]:
     """What the official clients were made for, where none of them is at a fake."""
     urls = [handle.url for handle in cloud.handles]
     found = []
-    for client, address in dict(_clients([*names, *_locals(error)])).values():
+    for client, address in _outermost(_clients([*names, *_locals(error)])):
         if any(address.startswith(url) for url in urls):
             return []
         service = _CLIENTS[type(client).__module__.partition(".")[0]]
@@ -186,6 +206,18 @@ def _clients(values: Iterable[object]) -> Iterator[tuple[int, tuple[object, str]
                 urls = [text for text in inner if text.startswith(("http://", "https://"))]
                 if urls:
                     yield id(one), (one, urls[0])
+
+
+def _outermost(
+    clients: Iterable[tuple[int, tuple[object, str]]],
+) -> Iterator[tuple[object, str]]:
+    """The first client for each package and address: those that follow are its parts."""
+    seen = set()
+    for _, (client, address) in clients:
+        about = _root(type(client)), address
+        if about not in seen:
+            seen.add(about)
+            yield client, address
 
 
 def _attributes(value: object) -> dict[str, object]:

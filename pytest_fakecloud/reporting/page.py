@@ -9,6 +9,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -41,7 +42,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; padding: 24px; background: var(--paper); color: var(--ink);
   font: 14px/1.45 system-ui, sans-serif; }
-header { max-width: calc(100vw - 64px); position: sticky; left: 24px; }
+header, .pictures { max-width: calc(100vw - 64px); position: sticky; left: 24px; }
 h1 { font-size: 20px; margin: 0 0 4px; overflow-wrap: anywhere; }
 .facts { color: var(--soft); margin: 0 0 16px; }
 .facts code { color: var(--ink); }
@@ -49,11 +50,13 @@ header details, header .short { border-left: 4px solid var(--bad); background: v
   padding: 6px 12px; margin: 0 0 8px; overflow-wrap: anywhere; }
 header summary { cursor: pointer; }
 header pre { max-height: 40vh; }
+header .message { color: var(--bad); max-height: 8.5em; }
 header a, .next { color: var(--out); }
-.worth { margin: 0 0 8px; padding: 6px 12px 6px 28px; background: var(--card); }
-.worth.waits { list-style: square; }
+.worth { margin: 0 0 8px; padding: 6px 12px; background: var(--card); overflow-wrap: anywhere; }
+.worth ul { margin: 0; padding-left: 18px; }
+.worth b { font-weight: 600; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr));
-  gap: 12px; max-width: calc(100vw - 48px); position: sticky; left: 24px; }
+  gap: 12px; }
 figure { margin: 0; padding: 8px; overflow-x: auto; min-width: 0;
   border: 1px solid var(--line); border-radius: 4px; }
 figcaption { font-weight: 600; overflow-wrap: anywhere; }
@@ -69,14 +72,15 @@ svg .on { fill: #10131a; }
 .diagram { display: grid; min-width: calc(100px + var(--lanes) * 130px);
   grid-template-columns: 100px repeat(var(--lanes), minmax(130px, 1fr)); }
 .lane { grid-row: 1; position: sticky; top: 0; background: var(--paper); padding: 10px 4px 6px;
-  font-weight: 600; text-align: center; border-bottom: 2px solid var(--line);
+  font-weight: 600; font-size: 12px; text-align: center; border-bottom: 2px solid var(--line);
   overflow-wrap: anywhere; z-index: 2; }
 .life { border-left: 1px dashed var(--line); margin-left: 50%; grid-row: 2 / -1; }
 .time { grid-column: 1; color: var(--soft); font: 12px/1.6 ui-monospace, monospace;
   padding: 8px 8px 0 0; white-space: nowrap; }
 .day { grid-column: 1 / -1; color: var(--soft); font-weight: 600; padding: 12px 0 2px;
   background: var(--paper); border-bottom: 1px solid var(--line); z-index: 1; }
-.entry { grid-column: 2 / -1; padding: 4px 0 0; min-width: 0; z-index: 1; }
+.entry { grid-column: 2 / -1; padding: 4px 0 0; min-width: 0; z-index: 1;
+  scroll-margin-top: 64px; }
 .entry > summary { cursor: pointer; list-style: none; display: block; border-radius: 4px;
   --unit: calc(100% / var(--lanes)); padding-left: calc(var(--unit) * (var(--first) + .5)); }
 .entry > summary::-webkit-details-marker { display: none; }
@@ -117,6 +121,7 @@ pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(-
   body { padding: 12px; }
   header, .pictures { max-width: 100%; left: 0; }
   .diagram { display: block; min-width: 0; }
+  .entry { scroll-margin-top: 12px; }
   .lane, .life, .entry > summary > .arrow { display: none; }
   .time { padding-top: 10px; }
   .entry > summary, .late > summary { padding: 0; }
@@ -130,7 +135,7 @@ pre { margin: 0; padding: 8px; background: var(--paper); border: 1px solid var(-
 def page(cloud: Fakes, title: str, failure: str = "", served: Sequence[Served] = ()) -> str:
     """The whole page of one test; ``failure`` is the text of its error, ``served`` as for rows."""
     mask = Mask(cloud)
-    every = rows(cloud, served=served)
+    every = _from_their_callers(rows(cloud, served=served))
     lanes = _lanes(every, [*(handle.name for handle in cloud.handles), *cloud.gone.homes])
     now = cloud.clock.now()
     facts = (
@@ -142,11 +147,11 @@ def page(cloud: Fakes, title: str, failure: str = "", served: Sequence[Served] =
     body = [
         f"<header><h1>{html.escape(title)}</h1>",
         f'<p class="facts">{facts}</p>',
-        _folded("the failure", mask.text(failure), is_open=True) if failure else "",
-        *(_folded(summary, rest) for summary, rest in findings(cloud)),
-        _list("worth", (fact.text for fact in find_facts(cloud, scene)), mask),
-        _list("worth waits", waiting(cloud, scene), mask),
+        *_failure(mask.text(failure)),
         _first_error(every),
+        *(_folded(summary, rest) for summary, rest in findings(cloud)),
+        _list("worth a look", (fact.text for fact in find_facts(cloud, scene)), mask),
+        _list("unfinished", waiting(cloud, scene), mask),
         "</header>",
         *_pictures([*ladders(entries, scene), *groups(entries)], mask),
         *_diagram(every, lanes),
@@ -163,9 +168,20 @@ def _whole(title: str, body: str) -> str:
     )
 
 
-def _list(kind: str, texts: Iterable[str], mask: Mask) -> str:
+def _failure(text: str) -> Iterator[str]:
+    """What a test failed with, open; the whole of what pytest tells of it, folded."""
+    if not text:
+        return
+    message = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    if message:
+        told = html.escape("\n".join(message))
+        yield f'<div class="short">the failure<pre class="message">{told}</pre></div>'
+    yield _folded("where it failed" if message else "the failure", text, is_open=not message)
+
+
+def _list(title: str, texts: Iterable[str], mask: Mask) -> str:
     items = "".join(f"<li>{html.escape(mask.text(text))}</li>" for text in texts)
-    return f'<ul class="{kind}">{items}</ul>' if items else ""
+    return f'<div class="worth"><b>{title}</b><ul>{items}</ul></div>' if items else ""
 
 
 def _first_error(every: Sequence[Row]) -> str:
@@ -174,8 +190,24 @@ def _first_error(every: Sequence[Row]) -> str:
     if not wrong:
         return ""
     count = f"the first of {len(wrong)} errors" if len(wrong) > 1 else "the error"
-    told = f"{row_ends(wrong[0])} {wrong[0].what} {wrong[0].answer}".strip()
-    return f'<div class="short"><a href="#error-1">{count}</a>: {html.escape(told)}</div>'
+    first = wrong[0]
+    told = html.escape(f"{row_ends(first)} {first.what} {first.answer}".strip())
+    why = "".join(f"\n{html.escape(text)}" for text in (*first.remarks, first.note) if text)
+    rest = f'<span class="below">{why}</span>' if why else ""
+    return f'<div class="short"><a href="#error-1">{count}</a>: {told}{rest}</div>'
+
+
+def _from_their_callers(every: Iterable[Row]) -> list[Row]:
+    """The rows with the arrows of calls that stand below another beginning where that one ended."""
+    found: list[Row] = []
+    callers: list[str] = []
+    for row in every:
+        del callers[row.depth :]
+        if row.source == CLIENT and callers:
+            row = replace(row, source=callers[-1])
+        callers += [row.target] * (row.depth + 1 - len(callers))
+        found.append(row)
+    return found
 
 
 def row_ends(row: Row) -> str:

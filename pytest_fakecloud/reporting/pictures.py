@@ -14,6 +14,8 @@ __all__ = ["groups", "ladders"]
 
 WIDTH = 640
 """The inner width of a picture, in its own units."""
+LABEL = 260
+"""The room right of the last step for its words."""
 MOST = 12
 """How many pictures of a kind are drawn."""
 _ROW = 22
@@ -37,7 +39,7 @@ def _ladder(short: str, attempts: Sequence[Event]) -> str:
     parts = []
     before = None
     for number, event in enumerate(attempts):
-        x = 16 + (WIDTH - 200) * (event.at_us - first) / whole
+        x = 16 + (WIDTH - LABEL) * (event.at_us - first) / whole
         y = 14 + _ROW * number
         if before is not None:
             parts.append(f'<path class="step" d="M{before[0]:.1f} {before[1]}V{y}H{x:.1f}"/>')

@@ -9,6 +9,7 @@ from ..core.errors import telling
 from ..queue.unfinished import given_up, pending
 from .bodies import compact
 from .summaries import Scene
+from .summaries.summary import listed
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
@@ -56,11 +57,12 @@ def _pending(index: Any) -> Iterator[tuple[str, int]]:
 def _consumers(broker: Any, scene: Scene) -> Iterator[str]:
     for name in broker.groups():
         group = broker.group(name)
-        behind = {tp: lag for tp, lag in group.lag.items() if lag}
-        for tp, lag in behind.items():
-            committed = group.committed.get(tp)
-            at = "nothing committed" if committed is None else f"committed {committed}"
-            yield (
-                f"{broker.name}: group {name} is {lag} record{'s' * (lag > 1)} behind in "
-                f"{tp.topic}-{tp.partition} ({at})"
-            )
+        behind: dict[str, list[str]] = {}
+        for tp, lag in group.lag.items():
+            if lag:
+                committed = group.committed.get(tp)
+                at = "nothing committed" if committed is None else f"committed {committed}"
+                told = f"{lag} record{'s' * (lag > 1)} behind in {tp.topic}-{tp.partition}"
+                behind.setdefault(at, []).append(told)
+        for at, parts in behind.items():
+            yield f"{broker.name}: group {name} is {listed(parts)} ({at})"

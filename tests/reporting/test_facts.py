@@ -205,7 +205,7 @@ SAID: list[tuple[str, Scene, str]] = [
     (
         "twice",
         consumes("earliest", "false", leaves=True),
-        "broker: group g got t-0@0 2 times",
+        "broker: group g got t-0@0 twice",
     ),
     (
         "at the end",

@@ -276,3 +276,59 @@ def test_a_fixture_of_vcr_that_does_nothing_is_not_accused(run: Run) -> None:
     )
     result.assert_outcomes(failed=1)
     assert "VCR" not in result.stdout.str()
+
+
+TOKENS = """
+    import httpx
+
+    TOKENS = []
+
+    def test_first(kv_server, queue):
+        TOKENS.append(kv_server.headers)
+
+    def test_second(kv_server, queue):
+        httpx.get(kv_server.url + "/get/k", headers=TOKENS[0])
+        assert 0, "own reason"
+
+    def test_rotated(kv_server):
+        old = kv_server.headers
+        kv_server.rotate_token()
+        httpx.get(kv_server.url + "/get/k", headers=old)
+        assert 0
+
+    def test_foreign(kv_server):
+        httpx.get(kv_server.url + "/get/k", headers={"Authorization": "Bearer other"})
+        assert 0
+"""
+
+
+def test_a_client_with_an_earlier_tests_token_is_told_how_fakes_stay(run: Run) -> None:
+    result = run(TOKENS)
+    result.assert_outcomes(passed=1, failed=3)
+    text = result.stdout.str()
+    # Not for a token that was rotated, nor for one that no fake had.
+    assert text.count("fakecloud_scope = session") == 1
+    result.stdout.fnmatch_lines(
+        [
+            "a client came to kv_server with the token of a fake that is closed, such as an "
+            "earlier test's. An application *",
+            "    [[]pytest[]]",
+            "    fakecloud_scope = session",
+            "    fakecloud_early = kv_server queue",
+        ]
+    )
+
+
+def test_the_parts_of_a_client_are_no_clients(run: Run) -> None:
+    result = run(
+        """
+        from qstash import QStash
+
+        def test_it(queue):
+            client = QStash("token")
+            assert queue.messages()
+        """
+    )
+    text = result.stdout.str()
+    assert text.count("which is none of its fakes") == 1
+    assert "the test has QStash of qstash for https://qstash.upstash.io" in text

@@ -223,7 +223,7 @@ def test_retries_and_groups_are_drawn(cloud: Cloud) -> None:
     ladder, group = figures
     assert "https://shop.example.com/remind: 2 attempts in 1 m" in ladder
     at = [float(x) for x in re.findall(r'<circle class="\w+" cx="([\d.]+)"', ladder)]
-    assert at == [16, 456]
+    assert at == [16, 396]
     assert "2: 200 after 1 m" in ladder
     assert "group shop: 1 generations, 1 members" in group
     assert group.count("<rect") == 2

@@ -119,8 +119,8 @@ def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
     queue.run_until_idle()
     with pytest.raises(AssertionError, match="given up after 1 attempt, last status 404; dead le"):
         capture.callbacks.only()
-    for _ in range(9):
-        queue.publish(URL)
+    for number in range(9):
+        queue.publish(f"{URL}/{number}")
     with pytest.raises(AssertionError, match=r"  and 5 more$"):
         capture.callbacks.only()
 
@@ -150,11 +150,39 @@ def test_a_group_that_is_behind(cloud: Cloud) -> None:
 
 def test_many_are_counted(cloud: Cloud) -> None:
     queue = cloud.queue()
-    for _ in range(20):
-        queue.publish(URL)
+    for number in range(20):
+        queue.publish(f"{URL}/{number}")
     found = waiting(cloud, scene_of(cloud, []))
     assert len(found) == MOST + 1
     assert found[-1] == "and 12 more"
+
+
+def test_messages_alike_share_a_line(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, 404)
+    for _ in range(5):
+        queue.publish(URL, retries=0)
+    ids = [message.id[:8] for message in queue.messages()]
+    named = f"{ids[0]}, {ids[1]}, {ids[2]} and 2 more"
+    due = f"POST {URL}: due now: nothing drove the queue; call queue.run_until_idle()"
+    assert waiting(cloud, scene_of(cloud, [])) == [f"{named} {due}"]
+    assert queue.run_until_idle().waiting == "nothing"
+    letters = [letter.id for letter in queue.dead_letters()]
+    assert waiting(cloud, scene_of(cloud, [])) == [
+        f"{named} given up after 1 attempt, last status 404; dead letters {letters[0]}, "
+        f"{letters[1]}, {letters[2]} and 2 more"
+    ]
+
+
+def test_partitions_of_a_group_share_a_line(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 2})
+    for partition in (0, 1, 1):
+        broker.produce("t", "v", partition=partition)
+    broker.commit("g", "t", 0, 0)
+    broker.commit("g", "t", 1, 0)
+    assert told(cloud) == [
+        "group g is 1 record behind in t-0, 2 records behind in t-1 (committed 0)"
+    ]
 
 
 def test_a_handle_that_cannot_be_asked_costs_a_line(

@@ -53,14 +53,15 @@ def twice(look: Look) -> Iterator[Fact]:
             for place in places:
                 times[place] = times.get(place, 0) + 1
                 last[place] = call
-        alike: dict[tuple[str, str, int, int, int], list[int]] = {}
+        alike: dict[tuple[str, int, int], list[str]] = {}
         for (group, topic, partition, offset), count in times.items():
             if count > 1:
                 number = last[group, topic, partition, offset].number
-                alike.setdefault((group, topic, partition, count, number), []).append(offset)
-        for (group, topic, partition, count, number), offsets in alike.items():
-            told = listed([f"{topic}-{partition}@{offset}" for offset in offsets], 4)
-            yield Fact(f"{handle.name}: group {group} got {told} {count} times", number)
+                told = f"{topic}-{partition}@{offset}"
+                alike.setdefault((group, count, number), []).append(told)
+        for (group, count, number), records in alike.items():
+            often = "twice" if count == 2 else f"{count} times"
+            yield Fact(f"{handle.name}: group {group} got {listed(records, 4)} {often}", number)
 
 
 def began_at_the_end(look: Look) -> Iterator[Fact]:
