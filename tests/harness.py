@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -72,6 +73,10 @@ def what_runs_need() -> None:
     """Import what a run in this process may import."""
     for name in _KEPT:
         importlib.import_module(name)
+    # A group of commands is imported when one of them first comes, and binds them once.
+    commands = importlib.import_module("pytest_fakecloud.kv.commands")
+    for found in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
+        importlib.import_module(found.name)
 
 
 @pytest.fixture
