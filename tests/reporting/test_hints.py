@@ -330,5 +330,5 @@ def test_the_parts_of_a_client_are_no_clients(run: Run) -> None:
         """
     )
     text = result.stdout.str()
-    assert text.count("which is none of its fakes") == 1
+    assert text.count("which is not one of its fakes") == 1
     assert "the test has QStash of qstash for https://qstash.upstash.io" in text
