@@ -1,6 +1,26 @@
 """Real HTTP fakes of four cloud services as pytest fixtures.
 
-The map of the package::
+A test asks for a fixture and gets a handle::
+
+    fixture             class             what it is
+    kv_server           KVServer          key-value commands, over REST and on a database port
+    vector_index        VectorIndex       vectors: dense, sparse, hybrid
+    broker              Broker            a partitioned log with consumer groups
+    queue               Queue             a message queue that delivers, retries and calls back
+    callback_capture    CallbackCapture   the queue's callbacks and failure callbacks
+    destination         Destination       a pytest-httpserver for deliveries
+    fakecloud           Cloud             all fakes of a test: its clock, its problems, more fakes
+
+Every handle (``Handle``) has ``url``, ``token`` and ``client()`` to get in, ``load()``, ``reset()``
+and ``snapshot()`` for its data, ``faults`` (``FaultPlan``), ``journal`` (``Journal``, of ``Call``) and
+``assert_called()``; each service has more. ``fakecloud.clock`` is a ``Clock``. What a fake can be
+told is in ``KVSettings``, ``VectorSettings``, ``BrokerSettings`` and ``QueueSettings``.
+``ContractError`` is a mistake of the test itself.
+
+``with Cloud() as cloud: cloud.kv_server()`` gives the same without pytest, ``Cloud.connect(url)``
+those of a server elsewhere.
+
+The map of the package, for who changes it::
 
     plugin.py  session.py            the pytest face: options, hooks, fixtures, one run
     outcomes.py                      what a test's outcome says of its fakes
@@ -11,8 +31,7 @@ The map of the package::
     kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
     faults  http  core               misbehaviour; server and pipeline; clock, journal, ids, errors
 
-``from pytest_fakecloud import Cloud`` gives the fakes without pytest. The names listed in
-``__all__`` are public; all else may change.
+The names listed in ``__all__`` are public; all else may change.
 
 PYTEST_DONT_REWRITE: there are no tests in here whose asserts pytest should rewrite.
 """

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SITE = "https://pytest-fakecloud.github.io/pytest-fakecloud/"
+LINKS = re.findall(r"\]\(([^)]+)\)", README)
 
 
 def test_try_it_has_exactly_two_commands_of_one_line() -> None:
@@ -15,3 +21,24 @@ def test_try_it_has_exactly_two_commands_of_one_line() -> None:
     assert all("\n" not in command for _, command in blocks)
     assert "pytest examples" in blocks[0][1]
     assert blocks[1][1].endswith("pytest -n 2")
+
+
+def test_links_work_wherever_the_readme_is_shown() -> None:
+    assert [link for link in LINKS if not link.startswith("https://")] == []
+
+
+@pytest.mark.parametrize("link", [link for link in LINKS if link.startswith(SITE)])
+def test_links_to_the_documentation_lead_somewhere(link: str) -> None:
+    page = link.removeprefix(SITE)
+    assert (ROOT / "docs" / page).with_suffix(".md").exists()
+
+
+def test_the_documentation_is_where_the_package_says() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project.get("urls", {}).get("Documentation", SITE) == SITE
+
+
+def test_the_first_install_line_has_what_the_first_tests_need() -> None:
+    install, tests = re.findall(r"```(?:sh|python)\n(.*?)```", README, re.S)[:2]
+    needed = {"kv_server.client()": "upstash-redis", "queue.client()": "qstash"}
+    assert [name for call, name in needed.items() if call in tests and name not in install] == []

@@ -1,0 +1,23 @@
+"""``help(pytest_fakecloud)`` shows a map, and every public class."""
+
+from __future__ import annotations
+
+import pydoc
+
+import pytest_fakecloud
+from pytest_fakecloud.services import SERVICES, handle_class
+
+
+def test_help_shows_every_fixture_and_every_class() -> None:
+    text = pydoc.plain(pydoc.render_doc(pytest_fakecloud))
+    description, _, rest = text.partition("PACKAGE CONTENTS")
+    classes = rest.partition("\n    class ")[0]
+    for service in SERVICES.values():
+        assert f"{service.fixture} " in description
+        assert f" {handle_class(service).__name__} " in description
+    names = [name for name in pytest_fakecloud.__all__ if _is_class(name)]
+    assert [name for name in names if f".{name}" not in classes] == []
+
+
+def _is_class(name: str) -> bool:
+    return isinstance(getattr(pytest_fakecloud, name), type)
