@@ -1,11 +1,11 @@
-"""All figures in one command: ``python -m benchmarks [kernel plugin kv … load week]``."""
+"""All figures in one command: ``python -m benchmarks [kernel start plugin kv … load week]``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-MODULES = ("kernel", "plugin", "kv", "search", "vector", "broker", "queue", "load", "week")
+MODULES = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue", "load", "week")
 
 
 def main() -> int:
