@@ -346,6 +346,9 @@ class RequestReader:
         if self._body:
             message.body = bytes(self._body)
         message.keep_alive = self._parser.should_keep_alive()
+        if message.keep_alive and message.version == "1.0":
+            # Beside "close", the parser obeys "keep-alive" there (RFC 9112, section 9.3).
+            message.keep_alive = not _says_close(message)
         self.messages.append(message)
         learning, self._learning = self._learning, None
         if not message.keep_alive:
@@ -379,6 +382,11 @@ def _no_method(data: bytes) -> Refusal | None:
     if data.startswith(_TLS_HELLO):
         return Refusal(400, "this is TLS, and plain HTTP is spoken here: use http:// (or tls=True)")
     return None
+
+
+def _says_close(message: Message) -> bool:
+    options = [value.lower() for name, value in message.headers if name.lower() == "connection"]
+    return any(option.strip() == "close" for line in options for option in line.split(","))
 
 
 def _two_hosts() -> Refusal:

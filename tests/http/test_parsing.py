@@ -309,3 +309,11 @@ def test_a_long_head_in_one_packet_is_refused_like_one_in_many() -> None:
     reader = read_all(head)
     assert reader.refusal is not None
     assert reader.refusal.status == 431
+
+
+@pytest.mark.parametrize("lines", ["keep-alive\r\nConnection: close", "close, keep-alive", "Close"])
+def test_a_client_that_says_close_is_not_waited_for(lines: str) -> None:
+    head = f"GET / HTTP/1.0\r\nHost: h\r\nConnection: {lines}\r\n\r\n".encode()
+    assert [message.keep_alive for message in read_all(head).messages] == [False]
+    kept = read_all(b"GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n")
+    assert [message.keep_alive for message in kept.messages] == [True]
