@@ -237,8 +237,21 @@ def geo_shape(name: str) -> bytes:
 
 NOT_HYPERLOGLOG = b"WRONGTYPE Key is not a valid HyperLogLog string value."
 CORRUPT_HYPERLOGLOG = b"INVALIDOBJ Corrupted HLL object detected"
+DEBUG_PROTOCOL = (
+    b"ERR Wrong protocol type name. Please use one of the following: "
+    b"string|integer|double|null|array|set|map|attrib|push|verbatim|true|false"
+)
+DEBUG_SLEEP_ALONE = b"ERR DEBUG SLEEP waits, which only a connection of the database port can"
 PFDEBUG_NO_KEY = b"ERR The specified key does not exist"
 PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
+
+
+def debug_unknown(sent: bytes) -> bytes:
+    """The text for a DEBUG sub-command it does not have."""
+    word = sent.split(b"\0")[0][:128]
+    return one_line(
+        b"ERR unknown subcommand or wrong number of arguments for '" + word + b"'. Try DEBUG HELP."
+    )
 
 
 def pfdebug_unknown(sent: bytes) -> bytes:

@@ -57,7 +57,8 @@ class KVServer(Handle):
     vendor's plans are told in ``Limits``, and None means no limit. ``max_key_size`` is the dialect's
     own unless given: 32,768 bytes in the vendor's, none in the stock one. ``documented_only`` refuses
     the commands the vendor's documentation does not name (``documented``): the specification supports
-    whole groups, and so does this by default. ``search_ready_after`` (a duration on the clock) and
+    whole groups, and so does this by default. ``debug_command`` allows ``DEBUG``, which clients' own
+    tests ask for (``SLEEP`` waits on the clock). ``search_ready_after`` (a duration on the clock) and
     ``search_ready_after_reads`` (a number of searches) keep changes out of search indexes for that
     long, or until ``SEARCH.WAITINDEXING``. ``int_text`` is the
     word in the error about values that are not integers: ``"integer"`` as stock servers write it, or
@@ -90,6 +91,7 @@ class KVServer(Handle):
         search_ready_after: Duration | None = None,
         search_ready_after_reads: int | None = None,
         documented_only: bool = False,
+        debug_command: bool = False,
         int_text: IntText = "integer",
         engine: str | None = None,
         isolation: Isolation = "prefix",
@@ -133,8 +135,14 @@ class KVServer(Handle):
                 limits,
                 context.clock.now_us(),
                 documented_only=documented_only,
+                debug_command=debug_command,
             )
         else:
+            if debug_command:
+                raise ContractError(
+                    "debug_command is a setting of the in-memory engine; a real server has its own, "
+                    "enable-debug-command: leave out engine="
+                )
             if (max_record_size, max_data_size, max_pending_entries) != (None, None, 1000):
                 raise ContractError(
                     "max_record_size, max_data_size and max_pending_entries are limits of the "

@@ -99,6 +99,8 @@ class KVSettings(TypedDict, total=False):
     """How many searches do not find a write yet."""
     documented_only: bool
     """Refuse the commands that the vendor's own documentation does not name."""
+    debug_command: bool
+    """Allow ``DEBUG``, as a server's ``enable-debug-command`` does."""
     int_text: IntText
     """The word in errors about integers: of stock servers, or ``"int"`` of the vendor's pages."""
     engine: str | None

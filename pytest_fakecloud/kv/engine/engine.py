@@ -97,8 +97,8 @@ class Engine:
     ``dialect`` is ``"vendor"`` (the REST service: one database, its own additions) or ``"redis"``
     (stock behaviour, sixteen databases); ``limits`` bound its data, for all but the tester;
     ``documented_only`` refuses everybody but the tester what the vendor documents no such command
-    for; ``started_us`` is the instant since which it runs, by its own account. All
-    state is behind one re-entrant ``lock``.
+    for; ``debug_command`` allows DEBUG; ``started_us`` is the instant since which it runs, by its own
+    account. All state is behind one re-entrant ``lock``.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class Engine:
         started_us: int | None = None,
         *,
         documented_only: bool = False,
+        debug_command: bool = False,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -123,7 +124,7 @@ class Engine:
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
-        self.config = Config(dialect)
+        self.config = Config(dialect, debug_command=debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.now_us = clock.now_us()
         """The clock as the running command, script or transaction sees it."""
@@ -138,6 +139,8 @@ class Engine:
         self.statistics = Statistics()
         self.version = VERSION[dialect]
         self.last_save_us = self.started_us
+        self.active_expire = True
+        """Whether expired keys go without an access (``DEBUG SET-ACTIVE-EXPIRE``)."""
         self.paused_until_us = 0
         self.paused_writes_only = False
         self._resumed: Signal | None = None
@@ -577,6 +580,7 @@ class Engine:
             self.last_save_us = self.started_us
             for keyspace in self.databases:
                 keyspace.expired = 0
+            self.active_expire = True
             if self.paused_until_us:
                 self.pause(0, False)
 
@@ -592,6 +596,8 @@ class Engine:
 
     def remove_expired(self) -> None:
         """Remove what is expired by now, without waiting for an access."""
+        if not self.active_expire:
+            return
         with self.lock:
             self._look()
             for keyspace in self.databases:

@@ -39,9 +39,11 @@ _ALIASES = {
 class Config:
     """The parameters of one server: texts by name, with typed readers."""
 
-    def __init__(self, dialect: str = "redis") -> None:
+    def __init__(self, dialect: str = "redis", *, debug_command: bool = False) -> None:
         # Shared with every other server until the first change.
         self._texts: Mapping[str, str] = _VENDOR_DEFAULTS if dialect == "vendor" else _DEFAULTS
+        if debug_command:
+            self._texts = {**self._texts, "enable-debug-command": "yes"}
         self._numbers: dict[str, int] = {}
         self.packs_lists_and_sets = dialect == "vendor"
         """Whether ``listpack`` is an encoding of lists and sets: since 7.2, which stock is not."""

@@ -20,13 +20,13 @@ STARTING = 10.0
 class RealServer:
     """One server process, empty, without persistence, killed by `close`."""
 
-    def __init__(self, name: str, binary: str) -> None:
+    def __init__(self, name: str, binary: str, *options: str) -> None:
         self.name = name
         self._folder = tempfile.TemporaryDirectory(prefix="kv")
         path = str(Path(self._folder.name) / "s")
         self._process = subprocess.Popen(
             [binary, "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
-             "--dir", self._folder.name],
+             "--dir", self._folder.name, *options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip

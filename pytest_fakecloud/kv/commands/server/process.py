@@ -31,7 +31,7 @@ REASONS = {
     "MODULE LOAD": "modules are native code",
     "MODULE LOADEX": "modules are native code",
     "MODULE UNLOAD": "modules are native code",
-    "DEBUG": "it would act on the server's own insides",
+    "DEBUG": "only `kv_server(debug_command=True)` allows it",
     "MIGRATE": "no connection is ever opened to another server",
     "SAVE": "accepted without effect: there is nothing to write to",
     "BGSAVE": "accepted without effect: there is nothing to write to",
@@ -150,7 +150,7 @@ def migrate(session: Session, args: Args) -> Reply:
     raise CommandError(errors.MIGRATE_REFUSED)
 
 
-# -- modules, debugging --------------------------------------------------------------------------
+# -- modules -------------------------------------------------------------------------------------
 
 
 @command("MODULE LIST")
@@ -169,12 +169,6 @@ def module_load(session: Session, args: Args) -> Reply:
 def module_help(session: Session, args: Args) -> Reply:
     """The sub-commands of MODULE."""
     return help_reply(session, "MODULE")
-
-
-@command("DEBUG")
-def debug(session: Session, args: Args) -> Reply:
-    """Act on the server's insides: refused."""
-    raise CommandError(refused_by_option("DEBUG", "enable-debug-command"))
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -1,0 +1,132 @@
+"""DEBUG: what test suites of client libraries ask of a server, where it is allowed.
+
+A server allows it by ``enable-debug-command``, the fake by ``kv_server(debug_command=True)``. What
+acts on memory or files answers OK and does nothing, as there is nothing of the kind here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from ... import errors
+from ...engine.engine import Session
+from ...errors import CommandError, refused_by_option
+from ...reply import NIL_ARRAY, OK, BigNumber, Blocked, Bool, Map, Reply, SetReply, Status, Verbatim
+from ...table.registry import Args, command
+from ...table.syntax import parse_float
+from ...values.dumping import dump
+
+__all__ = ["WITHOUT_EFFECT"]
+
+OPTION = "enable-debug-command"
+WITHOUT_EFFECT = frozenset(
+    {"CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR"}
+    | {"PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN"}
+    | {"SET-DISABLE-DENY-SCRIPTS"}
+)
+"""Sub-commands that answer OK: they act on files, memory or threads, which a fake has none of."""
+
+
+@command("DEBUG")
+def debug(session: Session, args: Args) -> Reply:
+    """Make the server answer an error, sleep or tell of a key, where that is allowed."""
+    if session.engine.config.text(OPTION) != "yes":
+        raise CommandError(refused_by_option("DEBUG", OPTION))
+    word = args[0].upper().decode("latin-1")
+    if word in WITHOUT_EFFECT:
+        return OK
+    found = _WORDS.get(word)
+    if found is None or not found[0] <= len(args) - 1 <= found[1]:
+        raise CommandError(errors.debug_unknown(args[0]))
+    return found[2](session, args[1:])
+
+
+def _error(session: Session, args: Args) -> Reply:
+    raise CommandError(args[0].replace(b"\r", b" ").replace(b"\n", b" "))
+
+
+def _sleep(session: Session, args: Args) -> Reply:
+    """Wait on the clock, and hold everybody else back meanwhile."""
+    engine, milliseconds = session.engine, max(int(parse_float(args[0]) * 1000), 0)
+    if not milliseconds:
+        return OK
+    if not session.may_block:
+        raise CommandError(errors.DEBUG_SLEEP_ALONE)
+    engine.pause(engine.now_us + milliseconds * 1000, writes_only=False)
+    return Blocked([], milliseconds, lambda: None, on_timeout=OK)
+
+
+def _set_active_expire(session: Session, args: Args) -> Reply:
+    session.engine.active_expire = args[0] != b"0"
+    return OK
+
+
+def _object(session: Session, args: Args) -> Reply:
+    value = session.db.peek(args[0])
+    if value is None:
+        raise CommandError(errors.NO_SUCH_KEY)
+    plain = isinstance(value, bytes | bytearray)
+    kind = "raw" if plain else value.encoding(session.engine.config)
+    size = len(dump(value))
+    return Status(
+        f"Value at:0x7f0000000000 refcount:1 encoding:{kind} serializedlength:{size} lru:0 "
+        "lru_seconds_idle:0".encode()
+    )
+
+
+def _digest(session: Session, args: Args) -> Reply:
+    """Forty digits that change with every key of the server, whatever their order."""
+    total = 0
+    for number in range(len(session.engine.databases)):
+        keyspace = session.engine.database(number)
+        for key in list(keyspace):
+            value = keyspace.peek(key)
+            if value is not None:
+                total ^= int.from_bytes(_sum(b"%d\0%b\0" % (number, key), value))
+    return Status(b"%040x" % total)
+
+
+def _digest_value(session: Session, args: Args) -> Reply:
+    """Forty digits for each key, zeros for one that is not there."""
+    values = [session.db.peek(key) for key in args]
+    return [
+        Status((_sum(b"", one) if one is not None else bytes(20)).hex().encode()) for one in values
+    ]
+
+
+def _sum(name: bytes, value: object) -> bytes:
+    return hashlib.sha1(name + dump(value), usedforsecurity=False).digest()
+
+
+def _protocol(session: Session, args: Args) -> Reply:
+    """A reply of every type of the protocol, for tests of parsers."""
+    made = _REPLIES.get(args[0].lower().decode("latin-1"))
+    if made is None:
+        raise CommandError(errors.DEBUG_PROTOCOL)
+    return made()
+
+
+_REPLIES: dict[str, Callable[[], Reply]] = {
+    "string": lambda: b"Hello World",
+    "integer": lambda: 12345,
+    "double": lambda: 3.141,
+    "null": lambda: None,
+    "nullarray": lambda: NIL_ARRAY,
+    "array": lambda: [0, 1, 2],
+    "set": lambda: SetReply([0, 1, 2]),
+    "map": lambda: Map([0, Bool(False), 1, Bool(True), 2, Bool(False)]),
+    "verbatim": lambda: Verbatim(b"This is a verbatim\nstring"),
+    "true": lambda: Bool(True),
+    "false": lambda: Bool(False),
+    "bignum": lambda: BigNumber(b"1234567999999999999999999999999999999"),
+}
+_WORDS: dict[str, tuple[int, int, Callable[[Session, Args], Reply]]] = {
+    "ERROR": (1, 1, _error),
+    "SLEEP": (1, 1, _sleep),
+    "SET-ACTIVE-EXPIRE": (1, 1, _set_active_expire),
+    "OBJECT": (1, 2, _object),
+    "DIGEST": (0, 0, _digest),
+    "DIGEST-VALUE": (1, 1000, _digest_value),
+    "PROTOCOL": (1, 1, _protocol),
+}

@@ -1,0 +1,144 @@
+"""DEBUG, which a setting allows: errors, sleeps on the clock, digests, replies of every type."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.handle import KVServer
+from tests.kv.backing import eventually
+from tests.kv.comparison.faces import InProcess, Port
+from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.wire import Error, Status
+
+KINDS = "string integer double null array set map verbatim true false bignum"
+REAL = [one for one in available() if one[0] == "redis"]
+
+
+class Face(InProcess):
+    """The engine in process, allowed to DEBUG."""
+
+    def __init__(self, resp: int = 2) -> None:
+        super().__init__(resp=resp)
+        self.engine = Engine(Clock(), Ids(1), "redis", debug_command=True)
+        self.session = self.engine.session(resp=resp)
+
+    def __call__(self, line: str) -> Any:
+        return self.call([word.encode() for word in line.split(" ")])
+
+
+@pytest.fixture
+def kv() -> Iterator[KVServer]:
+    with Cloud(clock="frozen", now="2026-01-01T00:00:00Z", seed=1) as cloud:
+        yield cloud.kv_server(dialect="redis", debug_command=True)
+
+
+def test_a_setting_allows_it(kv: KVServer) -> None:
+    assert kv.execute("CONFIG", "GET", "enable-debug-command") == ["enable-debug-command", "yes"]
+    assert kv.execute("DEBUG", "JMAP") == "OK"
+    kv.reset()
+    assert kv.execute("DEBUG", "JMAP") == "OK"
+
+
+def test_a_real_server_has_its_own_setting() -> None:
+    with (
+        Cloud() as cloud,
+        pytest.raises(ContractError, match="is a setting of the in-memory"),
+    ):
+        cloud.kv_server(engine="redis://127.0.0.1:1", debug_command=True)
+
+
+def test_errors() -> None:
+    face = Face()
+    assert face("DEBUG ERROR MY-CODE") == Error(b"MY-CODE")
+    assert face("DEBUG NOSUCH").text.startswith(b"ERR unknown subcommand or wrong number")
+    assert face("DEBUG SLEEP").text.startswith(b"ERR unknown subcommand or wrong number")
+    assert face("DEBUG SLEEP x") == Error(b"ERR value is not a valid float")
+
+
+def test_a_sleep_holds_everybody_back_until_the_clock_has_moved(kv: KVServer) -> None:
+    sleeper, other = Port(kv.database_url), Port(kv.database_url)
+    answers: list[tuple[str, Any]] = []
+
+    def ask(name: str, face: Port, *line: bytes) -> threading.Thread:
+        thread = threading.Thread(target=lambda: answers.append((name, face.call([*line]))))
+        thread.start()
+        return thread
+
+    asleep = ask("sleeper", sleeper, b"DEBUG", b"SLEEP", b"1.5")
+    eventually(lambda: kv._engine.paused_until_us)
+    waiting = ask("other", other, b"PING")
+    kv.clock.advance("1s")
+    assert answers == []
+    kv.clock.advance("0.5s")
+    for thread in (asleep, waiting):
+        thread.join(10)
+    assert sorted(answers) == [("other", Status(b"PONG")), ("sleeper", Status(b"OK"))]
+    sleeper.close()
+    other.close()
+
+
+def test_expired_keys_stay_where_nobody_looks() -> None:
+    clock = Clock(now="2026-01-01T00:00:00Z")
+    engine = Engine(clock, Ids(1), "redis", debug_command=True)
+    session = engine.session()
+    for line in ("DEBUG SET-ACTIVE-EXPIRE 0", "SET a 1 PX 5", "SET b 1"):
+        engine.execute(session, line.encode().split())
+    clock.advance("1s")
+    engine.remove_expired()
+    assert engine.databases[0].expired == 0
+    engine.execute(session, b"DEBUG SET-ACTIVE-EXPIRE 1".split())
+    engine.remove_expired()
+    assert engine.databases[0].expired == 1
+
+
+def test_digests_tell_contents_apart() -> None:
+    face = Face()
+    empty = face("DEBUG DIGEST")
+    assert empty == Status(b"0" * 40)
+    for line in ("SET a 1", "RPUSH l a b"):
+        face(line)
+    before, values = face("DEBUG DIGEST"), face("DEBUG DIGEST-VALUE a l none")
+    assert len({*values, before}) == 4
+    assert values[2] == empty
+    face("RPUSH l c")
+    assert face("DEBUG DIGEST") != before
+    assert face("DEBUG DIGEST-VALUE a l")[0] == values[0]
+    face("RPOP l")
+    assert face("DEBUG DIGEST") == before
+    assert b"encoding:quicklist" in face("DEBUG OBJECT l").text
+    assert face("DEBUG OBJECT none") == Error(b"ERR no such key")
+
+
+@pytest.mark.parametrize(("name", "binary"), REAL)
+@pytest.mark.parametrize("resp", [2, 3])
+def test_replies_of_every_type_are_a_real_servers(name: str, binary: str, resp: int) -> None:
+    server, face = RealServer(name, binary, "--enable-debug-command", "yes"), Face(resp)
+    try:
+        server.speak(resp)
+        for kind in KINDS.split():
+            line = [b"DEBUG", b"PROTOCOL", kind.encode()]
+            assert face.call(line) == server.call(line), kind
+        for line in (
+            "DEBUG ERROR ERR-text",
+            "DEBUG SET-ACTIVE-EXPIRE 1",
+            "DEBUG ERROR",
+        ):
+            words = [word.encode() for word in line.split()]
+            assert face.call(words) == server.call(words), line
+    finally:
+        server.close()
+
+
+def test_over_rest_it_is_not_there() -> None:
+    engine = Engine(Clock(), Ids(1), "vendor")
+    with pytest.raises(CommandError, match="not allowed"):
+        engine.execute(engine.session(), b"DEBUG SLEEP 1".split())
