@@ -26,7 +26,7 @@ from .handled import (
     failed,
     with_caught,
 )
-from .lifespans import AsgiApp, Elsewhere, Event, Lifespan, lifespan_elsewhere
+from .lifespans import AsgiApp, AsyncioHost, Event, Host, Lifespan
 
 __all__ = ["AsgiRunner", "call_asgi"]
 
@@ -164,7 +164,7 @@ class AsgiRunner:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._lifespans: dict[int, Lifespan] = {}
-        self._elsewhere: dict[int, Elsewhere] = {}
+        self._host = AsyncioHost(self._loop)
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="fakecloud queue loop", daemon=True
         )
@@ -174,15 +174,15 @@ class AsgiRunner:
         self,
         work: Coroutine[Any, Any, T],
         deadlines: Deadlines,
-        loop: asyncio.AbstractEventLoop | None = None,
+        host: Host | None = None,
     ) -> T | None:
         """Return what the coroutine returns, or None when it exceeds the real-time cap.
 
         It runs in the given loop, when that is there and not this very thread's.
         """
-        if loop is None or not loop.is_running() or loop is _running_loop():
-            loop = self._loop
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        if host is None or not host.runs or host.is_here:
+            host = self._host
+        future = host.submit(work)
         try:
             # Waits in C: freezing tools do not move this timeout.
             return future.result(deadlines.cap)
@@ -192,16 +192,9 @@ class AsgiRunner:
             future.cancel()
             return None
 
-    def elsewhere(self, app: AsgiApp) -> Elsewhere | None:
-        """Return the lifespan of an application that runs outside of this runner, or None."""
-        if id(app) in self._lifespans:
-            return None
-        found = self._elsewhere.get(id(app))
-        if found is None or not found.runs:
-            found = lifespan_elsewhere(app)
-            if found is not None:
-                self._elsewhere[id(app)] = found
-        return found
+    def has(self, app: AsgiApp) -> bool:
+        """Whether the application's lifespan is run here."""
+        return id(app) in self._lifespans
 
     async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
         """Return the application's lifespan state, starting it when this is the first request."""
@@ -227,10 +220,3 @@ class AsgiRunner:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from ...core.aio import in_thread
 from ...core.errors import ContractError, shown
 from ...core.found import Found
 from ...core.matching import TEXT, Question
@@ -41,7 +42,7 @@ from .wsgi import WsgiApp, call_wsgi
 
 if TYPE_CHECKING:
     from .asgi import AsgiRunner
-    from .lifespans import AsgiApp
+    from .lifespans import AsgiApp, Elsewhere, Elsewheres
 
 __all__ = [
     "Answer",
@@ -144,10 +145,17 @@ class _Asgi(DestinationRoute):
     _lifespan: LifespanMode
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return self._perform_in(self._elsewhere(), delivery, deadlines)
+
+    def _elsewhere(self) -> Elsewhere | None:
+        return None if self._lifespan is True else self._table._elsewhere(self._app)
+
+    def _perform_in(
+        self, elsewhere: Elsewhere | None, delivery: Delivery, deadlines: Deadlines
+    ) -> Outcome:
         from .asgi import call_asgi
 
         runner = self._table._loop_runner()
-        elsewhere = None if self._lifespan is True else runner.elsewhere(self._app)
 
         async def whole() -> Handled:
             state: Mapping[str, Any] = {}
@@ -160,13 +168,18 @@ class _Asgi(DestinationRoute):
                 return failed(error)
             return await call_asgi(self._app, delivery, state)
 
-        handled = runner.run(whole(), deadlines, elsewhere.loop if elsewhere else None)
+        handled = runner.run(whole(), deadlines, elsewhere.host if elsewhere else None)
         return _outcome(handled, self.where) if handled else _own_loop_late(delivery, deadlines)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         from .asgi import call_asgi
 
-        handled = await deadlines.within_cap(call_asgi(self._app, delivery, {}))
+        elsewhere = self._elsewhere()
+        if elsewhere is not None and elsewhere.host.runs and not elsewhere.host.is_here:
+            # What the application has made at its start belongs to the loop it was started in.
+            return await in_thread(self._perform_in, elsewhere, delivery, deadlines)
+        state = elsewhere.state if elsewhere is not None else {}
+        handled = await deadlines.within_cap(call_asgi(self._app, delivery, state))
         return _outcome(handled, self.where) if handled else _late(delivery, deadlines, self.where)
 
 
@@ -240,6 +253,7 @@ class Destinations:
         self._keep = keep
         self._routes: dict[_Place, DestinationRoute] = {}
         self._runner: AsgiRunner | None = None
+        self._elsewheres: Elsewheres | None = None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -272,8 +286,10 @@ class Destinations:
         The plain ones call it in a loop of their own, which with ``lifespan=True`` also runs the
         application's lifespan, from the first delivery to the end of the queue, and with ``False``
         never does. ``"auto"`` runs it unless it runs already, as in a block of Starlette's
-        ``TestClient``: then deliveries go to the loop it runs in. That is seen of the very object
-        given here, not of one that wraps it: give the same to both, or say ``lifespan=False``.
+        ``TestClient`` (asyncio or trio) or of a lifespan manager in the test's own loop: then
+        deliveries go to the loop it runs in, with the state it has made. That is seen of the very
+        object given here, not of one that wraps it: give the same to both, or say
+        ``lifespan=False``.
         """
         __tracebackhide__ = True
         if not callable(app):
@@ -406,6 +422,17 @@ class Destinations:
 
                 self._runner = AsgiRunner()
             return self._runner
+
+    def _elsewhere(self, app: AsgiApp) -> Elsewhere | None:
+        """The application's lifespan, where somebody else runs it."""
+        runner = self._runner
+        if runner is not None and runner.has(app):
+            return None
+        if self._elsewheres is None:
+            from .lifespans import Elsewheres
+
+            self._elsewheres = Elsewheres()
+        return self._elsewheres.find(app)
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
         place = _place(route.prefix)

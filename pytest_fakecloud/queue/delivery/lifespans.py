@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from types import CellType, CoroutineType, FrameType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-__all__ = ["AsgiApp", "Elsewhere", "Event", "Lifespan", "lifespan_elsewhere"]
+__all__ = [
+    "AsgiApp",
+    "AsyncioHost",
+    "Elsewhere",
+    "Elsewheres",
+    "Event",
+    "Host",
+    "Lifespan",
+    "TrioHost",
+    "lifespan_elsewhere",
+]
+
+T = TypeVar("T")
+_LOOKS = 20
 
 Event: TypeAlias = MutableMapping[str, Any]
 AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
@@ -68,13 +83,119 @@ class Lifespan:
             self._done.set()
 
 
+class Host(Protocol):
+    """An event loop that somebody else runs, in whatever thread."""
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine there; cancelling the future cancels it."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the loop still does."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the loop of this very thread."""
+
+
+class AsyncioHost:
+    """A loop of asyncio."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine there."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the loop still does."""
+        return self._loop.is_running()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the loop of this very thread."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def coroutines(self) -> Iterator[object]:
+        """What its tasks run."""
+        for task in asyncio.all_tasks(self._loop):
+            yield task.get_coro()
+
+
+class TrioHost:
+    """A run of trio."""
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+        self._trio: Any = sys.modules["trio"]
+        self._token: Any = runner.current_trio_token()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine there."""
+        future: Future[T] = Future()
+        trio, token = self._trio, self._token
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            # A future that was cancelled takes nothing more.
+            with contextlib.suppress(InvalidStateError):
+                try:
+                    with scope:
+                        future.set_result(await work)
+                except Exception as error:
+                    future.set_exception(error)
+
+        def cancel(ended: Future[T]) -> None:
+            if ended.cancelled():
+                with contextlib.suppress(trio.RunFinishedError):
+                    token.run_sync_soon(scope.cancel)
+
+        future.add_done_callback(cancel)
+        try:
+            token.run_sync_soon(trio.lowlevel.spawn_system_task, run)
+        except trio.RunFinishedError:
+            work.close()
+            future.set_exception(RuntimeError("the application's trio run has ended"))
+        return future
+
+    @property
+    def runs(self) -> bool:
+        """Whether the run still does."""
+        return bool(self._runner.tasks)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the run of this very thread."""
+        try:
+            return self._trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:
+            return False
+
+    def coroutines(self) -> Iterator[object]:
+        """What its tasks run; nothing where they come and go too fast to be counted."""
+        for _ in range(_LOOKS):
+            # They belong to another thread, which does not wait for us.
+            with contextlib.suppress(RuntimeError):
+                tasks = list(self._runner.tasks)
+                break
+        else:
+            return
+        for task in tasks:
+            yield task.coro
+
+
 @dataclass(frozen=True)
 class Elsewhere:
     """A lifespan that somebody else runs: the application's coroutine, its state and its loop."""
 
     coroutine: CoroutineType[Any, Any, Any]
     state: Mapping[str, Any]
-    loop: asyncio.AbstractEventLoop
+    host: Host
 
     @property
     def runs(self) -> bool:
@@ -82,39 +203,59 @@ class Elsewhere:
         return self.coroutine.cr_frame is not None
 
 
+class Elsewheres:
+    """The lifespans that somebody else runs, as far as they have been asked for."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Elsewhere] = {}
+
+    def find(self, app: AsgiApp) -> Elsewhere | None:
+        """Return the lifespan of an application that runs right now, or None."""
+        found = self._found.get(id(app))
+        if found is None or not found.runs:
+            found = lifespan_elsewhere(app)
+            if found is not None:
+                self._found[id(app)] = found
+        return found
+
+
 def lifespan_elsewhere(app: AsgiApp) -> Elsewhere | None:
-    """Return the lifespan of an application that runs right now in a loop of asyncio, or None.
+    """Return the lifespan of an application that runs right now in asyncio or trio, or None.
 
     The protocol does not tell. But as long as a lifespan runs, the application's own coroutine is
     suspended in a task, called with a scope of type "lifespan".
     """
-    for loop in _running_loops():
-        for task in asyncio.all_tasks(loop):
-            coroutine: object = task.get_coro()
+    for host in _hosts():
+        for coroutine in host.coroutines():
             while isinstance(coroutine, CoroutineType):
                 frame = coroutine.cr_frame
                 scope = None if frame is None else _lifespan_scope(app, frame)
                 if scope is not None:
-                    return Elsewhere(coroutine, scope.get("state") or {}, loop)
+                    return Elsewhere(coroutine, scope.get("state") or {}, host)
                 coroutine = coroutine.cr_await
     return None
 
 
-def _running_loops() -> set[asyncio.AbstractEventLoop]:
+def _hosts() -> list[AsyncioHost | TrioHost]:
     """Return the loops that run in the threads of this process, as their stacks show."""
-    found: set[asyncio.AbstractEventLoop] = set()
+    loops: set[asyncio.AbstractEventLoop] = set()
+    runners: dict[int, Any] = {}
     for top in sys._current_frames().values():
         frame: FrameType | None = top
         while frame is not None:
-            if frame.f_code.co_name in ("run", "run_until_complete", "run_forever"):
+            name = frame.f_code.co_name
+            if name in ("run", "run_until_complete", "run_forever"):
                 for value in list(frame.f_locals.values()):
                     if isinstance(value, asyncio.AbstractEventLoop):
-                        found.add(value)
+                        loops.add(value)
                     elif isinstance(value, asyncio.Task):
                         # A loop that is not written in Python has no frame of its own.
-                        found.add(value.get_loop())
+                        loops.add(value.get_loop())
+            runner = frame.f_locals.get("runner") if name in ("run", "unrolled_run") else None
+            if hasattr(runner, "tasks") and hasattr(runner, "current_trio_token"):
+                runners[id(runner)] = runner
             frame = frame.f_back
-    return found
+    return [*map(AsyncioHost, loops), *map(TrioHost, runners.values())]
 
 
 def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:

@@ -9,10 +9,12 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
+import anyio
 import fastapi
 import flask
+import httpx
 import pytest
 import trio
 
@@ -588,13 +590,110 @@ def test_the_lifespan_of_another_application_of_the_same_making_is_not_taken(tab
     assert events == ["started", "other"]
 
 
-def test_what_a_test_client_runs_under_trio_is_not_seen_and_can_be_said(table: Table) -> None:
+def trio_app(events: list[str]) -> Any:
+    """An application of trio, which can do nothing in another loop."""
+
+    @asynccontextmanager
+    async def lifespan(app: fastapi.FastAPI) -> Any:
+        async with trio.open_nursery() as nursery:
+            events.append("start")
+            yield {"nursery": nursery}
+            nursery.cancel_scope.cancel()
+        events.append("stop")
+
+    app = fastapi.FastAPI(lifespan=lifespan)
+
+    @app.post("/hook")
+    async def hook(request: fastapi.Request) -> Any:
+        done = trio.Event()
+        request.state.nursery.start_soon(trio.to_thread.run_sync, lambda: None)
+        request.state.nursery.start_soon(_set, done)
+        await done.wait()
+        return {"loop": "trio"}
+
+    @app.post("/stuck")
+    async def stuck() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            events.append("cancelled")
+
+    @app.post("/wrong")
+    async def wrong() -> None:
+        raise ZeroDivisionError("wrong")
+
+    return app
+
+
+async def _set(event: trio.Event) -> None:
+    event.set()
+
+
+def test_an_application_that_a_test_client_has_started_in_trio(table: Table) -> None:
     events: list[str] = []
-    app = fastapi_app(events)
-    table.asgi(APP, app, lifespan=False)
-    with TestClient(app, backend="trio"):
-        assert json.loads(table.deliver(ECHO).body)["pool"] is None
-    assert events == ["start", "stop"]
+    app = trio_app(events)
+    table.asgi(APP, app)
+    with TestClient(app, backend="trio") as client:
+        for _ in range(3):
+            assert json.loads(table.deliver(delivery()).body) == {"loop": "trio"}
+        assert client.post("/hook").json() == {"loop": "trio"}
+        outcome = table.deliver(delivery(url=f"{APP}/wrong"))
+        assert (outcome.status, repr(outcome.exception)) == (500, "ZeroDivisionError('wrong')")
+        table.deadlines.cap = 0.05
+        outcome = table.deliver(delivery(url=f"{APP}/stuck"))
+        assert isinstance(outcome.exception, DestinationTimeout)
+    assert events == ["start", "cancelled", "stop"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("driver", ["asyncio", "trio"])
+def test_awaitable_drivers_deliver_where_the_application_was_started(
+    table: Table, backend: Literal["asyncio", "trio"], driver: str
+) -> None:
+    events: list[str] = []
+    app = trio_app(events) if backend == "trio" else Pooled().app
+    table.asgi(APP, app)
+
+    async def main() -> None:
+        for _ in range(2):
+            assert (await table.adeliver(delivery())).status == 200
+
+    with TestClient(app, backend=backend):
+        anyio.run(main, backend=driver)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_lifespan_in_the_tests_own_loop_gives_its_state(table: Table, backend: str) -> None:
+    events: list[str] = []
+    app = trio_app(events) if backend == "trio" else Pooled().app
+    table.asgi(APP, app)
+
+    async def main() -> None:
+        started, ending = anyio.Event(), anyio.Event()
+
+        async def receive() -> Any:
+            if started.is_set():
+                await ending.wait()
+                return {"type": "lifespan.shutdown"}
+            return {"type": "lifespan.startup"}
+
+        async def send(event: Any) -> None:
+            started.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(app, {"type": "lifespan", "state": {}}, receive, send)
+            await started.wait()
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url=APP
+            ) as client:
+                assert client is not None
+                outcome = await table.adeliver(delivery())
+            ending.set()
+        assert outcome.status == 200, outcome.exception
+        wanted = {"loop": "trio"} if backend == "trio" else {"pool": "pool 1", "app": 1}
+        assert json.loads(outcome.body) == wanted
+
+    anyio.run(main, backend=backend)
 
 
 def test_cancelling_the_driver_cancels_the_application(table: Table) -> None:
