@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from .core.errors import check_function
+from .core.errors import ContractError, check_function, shown
 from .core.found import Found
-from .core.matching import FLAG, METHOD, TEXT, Field
+from .core.matching import FLAG, METHOD, TEXT, Field, Query, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +65,11 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "unmet": {"handle": Field(TEXT)},
 }
 """What a strict test fails for, each with the facts that ``allow()`` may ask about."""
+ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
+    **PROBLEM_KINDS,
+    "refused": {"path": Field(TEXT), "method": Field(METHOD), "handle": Field(TEXT)},
+}
+"""What ``allow()`` takes: the problems, and clients that get nothing but 401, which are warned of."""
 _HANDLE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "url", "token"), Field(TEXT)),
     "closed": Field(FLAG),
@@ -83,6 +88,7 @@ class AnyCloud(ABC):
         """Settings of the fixtures' handles, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
         self._listeners: list[Callable[[Handle], None]] = []
+        self._allowed: list[tuple[str, Query]] = []
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -196,11 +202,25 @@ class AnyCloud(ABC):
     def allow(self, kind: str, **where: object) -> None:
         """Do not count a kind of problem, or only those whose facts agree with what is given.
 
-        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``; ``where``
-        names facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
+        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault`` or ``unmet``, or ``refused``
+        for calls that are meant to be answered 401, of which there is else a warning; ``where`` names
+        facts such as ``path=`` or ``url=``: a value, a text with ``*``, a compiled pattern or a
         function (see ``core.matching``). Raises ``ContractError`` for a kind or a fact there is
         none of, naming the nearest.
         """
+
+    def _remember_allowed(self, kind: str, where: Mapping[str, object]) -> None:
+        if not isinstance(kind, str) or kind not in ALLOWABLE:
+            near = nearest(kind, ALLOWABLE) if isinstance(kind, str) else ""
+            raise ContractError(
+                f"{shown(kind)} is not a kind of problem{near}; the kinds are: {', '.join(ALLOWABLE)}"
+            )
+        query = Query(where, ALLOWABLE[kind], f"the problem {kind!r}")
+        self._allowed.append((kind, query))
+
+    def _allows(self, kind: str, facts: Mapping[str, Any]) -> bool:
+        """Whether ``allow()`` was told of it."""
+        return any(kind == allowed and query(facts) for allowed, query in self._allowed)
 
     # -- data ------------------------------------------------------------------------------------
 

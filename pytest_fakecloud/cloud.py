@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from .any_cloud import PROBLEM_KINDS, AnyCloud, found_handles
+from .any_cloud import AnyCloud, found_handles
 from .core.clock import STANDS, Clock, Mode
 from .core.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal
-from .core.matching import Query, nearest
 from .core.problems import Problem, Problems
 from .core.timeparse import Instant
 from .handle import Context, Delivery, Gone, Handle, Snapshot
@@ -96,7 +95,6 @@ class Cloud(AnyCloud):
         self._clock = Clock(now, clock)
         self._journal = Journal(self._clock.now_us)
         self._recorded = Problems()
-        self._allowed: list[tuple[str, Query]] = []
         self._context = Context(
             self._clock, Ids(self._seed), self._journal, self._recorded, delivery
         )
@@ -294,17 +292,10 @@ class Cloud(AnyCloud):
 
     def allow(self, kind: str, **where: object) -> None:
         __tracebackhide__ = True
-        if not isinstance(kind, str) or kind not in PROBLEM_KINDS:
-            near = nearest(kind, PROBLEM_KINDS) if isinstance(kind, str) else ""
-            raise ContractError(
-                f"{shown(kind)} is not a kind of problem{near}; "
-                f"the kinds are: {', '.join(PROBLEM_KINDS)}"
-            )
-        query = Query(where, PROBLEM_KINDS[kind], f"the problem {kind!r}")
-        self._allowed.append((kind, query))
+        self._remember_allowed(kind, where)
 
     def _covers(self, problem: Problem) -> bool:
-        return any(kind == problem.kind and query(problem.facts) for kind, query in self._allowed)
+        return self._allows(problem.kind, problem.facts)
 
     # -- data ------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
@@ -20,6 +21,7 @@ __all__ = [
     "FailureName",
     "FailureOptions",
     "Failures",
+    "broken_promise",
     "chosen_handles",
     "every_failure",
     "every_failure_async",
@@ -46,7 +48,8 @@ class Failure:
 
     ``number`` is the call's place in the run (1 is the first), ``fault`` what was done to it,
     ``call`` the journal's record of it. ``exception`` is what the code raised, None when it coped;
-    ``broken`` is the ``AssertionError`` that says its promise did not hold, None when it held.
+    ``broken`` is the ``AssertionError`` that says its promise did not hold, None when it held; one
+    made of the text where it was ``pytest.fail()`` that said so.
     """
 
     number: int
@@ -98,8 +101,10 @@ def every_failure(
     """Run the code once as it is, then once per call and fault, failing call 1, 2, 3… in turn.
 
     ``run`` does the work; its promise is what it and ``check`` (called after it, with no fault left)
-    assert: an ``AssertionError`` breaks it, any other exception is the code giving up, which may
-    well be right. ``services`` limits the calls to one or more fixtures or handles by name.
+    assert: an ``AssertionError`` or ``pytest.fail()`` breaks it, also within an exception group; any
+    other exception is the code giving up, which may well be right. ``pytest.skip()``,
+    ``pytest.xfail()`` and ``pytest.exit()`` end the whole. ``services`` limits the calls to one or
+    more fixtures or handles by name.
     ``faults`` are ``"answer"`` (with ``status``, the engine not reached), ``"drop"`` (no answer, no
     effect) and ``"lose_answer"`` (effect, no answer). Every run starts from the data as it was.
 
@@ -121,7 +126,7 @@ async def every_failure_async(
     """``every_failure`` for code that is awaited; ``run`` and ``check`` may be of either kind."""
     __tracebackhide__ = True
     plan = _plan(cloud, run, services, faults, status, check)
-    error: Exception | None = None
+    error: BaseException | None = None
     try:
         step = next(plan)
         while True:
@@ -130,8 +135,8 @@ async def every_failure_async(
                 result = step()
                 if inspect.isawaitable(result):
                     await result
-            except Exception as raised:
-                error = raised
+            except BaseException as raised:
+                error = _counted(raised)
             step = plan.send(error)
     except StopIteration as end:
         found: Failures = end.value
@@ -140,21 +145,21 @@ async def every_failure_async(
         plan.close()
 
 
-_Plan = Generator[Callable[[], object], "Exception | None", Failures]
+_Plan = Generator[Callable[[], object], "BaseException | None", Failures]
 """Yields what is to be run next and is sent what it raised; so code of both kinds shares the rules."""
 
 
 def _driven(plan: _Plan) -> Failures:
     __tracebackhide__ = True
-    error: Exception | None
+    error: BaseException | None
     try:
         step = next(plan)
         while True:
             error = None
             try:
                 result = step()
-            except Exception as raised:
-                error = raised
+            except BaseException as raised:
+                error = _counted(raised)
             else:
                 if never_awaited(result):
                     raise ContractError("the code has to be awaited: use cloud.aio.every_failure")
@@ -220,7 +225,7 @@ def _one(
     fault: FailureName,
     number: int,
     status: int,
-) -> Generator[Callable[[], object], Exception | None, Failure | None]:
+) -> Generator[Callable[[], object], BaseException | None, Failure | None]:
     seen = 0
     hit: list[Call] = []
 
@@ -252,12 +257,11 @@ def _one(
             "run", "no call was left to fail", began=began, alone=True, held=True
         )
         return None
-    broken = exception if isinstance(exception, AssertionError) else None
+    broken = broken_promise(exception)
     if broken is None and check is not None:
         error = yield check
-        if isinstance(error, AssertionError):
-            broken = error
-        elif error is not None:
+        broken = broken_promise(error)
+        if broken is None and error is not None:
             raise error
     failure = Failure(number, fault, hit[0], exception, broken)
     # For reports: all that happened since was this run.
@@ -265,6 +269,38 @@ def _one(
         "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
     )
     return failure
+
+
+def broken_promise(error: BaseException | None) -> AssertionError | None:
+    """What an exception says about a promise that did not hold, or None when it is about another thing.
+
+    ``pytest.fail()`` says it as an assertion does; so does an exception group that holds either.
+    """
+    if error is None or isinstance(error, AssertionError):
+        return error
+    if _is_pytest_fail(error):
+        broken = AssertionError(str(error))
+        broken.__cause__ = error
+        return broken
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(broken_promise, error.exceptions)), None)
+    return None
+
+
+def _is_pytest_fail(error: BaseException) -> bool:
+    pytest = sys.modules.get("pytest")
+    return (
+        pytest is not None
+        and isinstance(error, pytest.fail.Exception)
+        and not isinstance(error, pytest.xfail.Exception)
+    )
+
+
+def _counted(error: BaseException) -> BaseException:
+    """The exception where it is an outcome of a run; what is to end the whole is raised on."""
+    if not isinstance(error, Exception) and broken_promise(error) is None:
+        raise error
+    return error
 
 
 def names_of(what: str, given: str | Iterable[str]) -> list[str]:

@@ -15,7 +15,10 @@ from .core.errors import telling
 from .session import Run, end, misuse, run_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .any_cloud import AnyCloud
+    from .core.journal import Call
 
 __all__ = ["FakecloudWarning", "check", "finish", "report_on"]
 
@@ -73,12 +76,19 @@ def _failure(run: Run) -> BaseException | None:
 
 
 def _warn_of_refused_clients(cloud: AnyCloud) -> None:
-    if not any(call.status == 401 for call in cloud.journal.calls()):
+    meant: Callable[[Call], bool] = partial(_is_meant, cloud)
+    if not any(call.status == 401 and not meant(call) for call in cloud.journal.calls()):
         return
     from .reporting.section import refused
 
-    for _, why in refused(cloud, every_call=True):
-        _warn(why)
+    for _, why in refused(cloud, every_call=True, meant=meant):
+        _warn(f"{why} (where that is meant: fakecloud.allow('refused', path=...))")
+
+
+def _is_meant(cloud: AnyCloud, call: Call) -> bool:
+    return cloud._allows(
+        "refused", {"path": call.path, "method": call.method, "handle": call.handle}
+    )
 
 
 def _warn(text: str) -> None:

@@ -278,7 +278,8 @@ def fakecloud_session(
     """
     from .session import run_of
 
-    return run_of(pytestconfig).long_cloud(fakecloud_session_settings)
+    run = run_of(pytestconfig)
+    return run.given(lambda: run.long_cloud(fakecloud_session_settings))
 
 
 @pytest.fixture
@@ -298,7 +299,7 @@ def kv_server() -> KVServer:
     Point code at ``kv_server.url`` and ``kv_server.token``, or take ``kv_server.client()``; look
     inside with ``kv_server.value(key)``, ``.values()``, ``.ttl(key)``.
     """
-    handle: KVServer = present().test_cloud().fixture_handle("kv_server")
+    handle: KVServer = present().test_handle("kv_server")
     return handle
 
 
@@ -309,7 +310,7 @@ def vector_index() -> VectorIndex:
     Its dimension is that of the first upsert unless the marker sets one; look inside with
     ``vector_index.vectors()``, check with ``assert_upserted`` and ``assert_queried``.
     """
-    handle: VectorIndex = present().test_cloud().fixture_handle("vector_index")
+    handle: VectorIndex = present().test_handle("vector_index")
     return handle
 
 
@@ -320,7 +321,7 @@ def broker() -> Broker:
     Make topics with ``broker.create_topic("orders", partitions=3)``; look inside with
     ``broker.records("orders")`` and ``broker.group("g")``.
     """
-    handle: Broker = present().test_cloud().fixture_handle("broker")
+    handle: Broker = present().test_handle("broker")
     return handle
 
 
@@ -331,7 +332,7 @@ def queue() -> Queue:
     Nothing is delivered until the test drives it: ``queue.run_until_idle()``,
     ``queue.advance("24h")``, ``queue.deliver_due()``.
     """
-    handle: Queue = present().test_cloud().fixture_handle("queue")
+    handle: Queue = present().test_handle("queue")
     return handle
 
 
@@ -342,42 +343,42 @@ def callback_capture() -> CallbackCapture:
     Publish with ``callback_capture.callback_url`` and ``.failure_url``; look at ``.callbacks`` and
     ``.failures``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
     """
-    handle: CallbackCapture = present().test_cloud().fixture_handle("callback_capture")
+    handle: CallbackCapture = present().test_handle("callback_capture")
     return handle
 
 
 @pytest.fixture
 def destination() -> Destination:
     """A pytest-httpserver with ``.url``, to receive deliveries; unmet expectations fail the test."""
-    handle: Destination = present().test_cloud().fixture_handle("destination")
+    handle: Destination = present().test_handle("destination")
     return handle
 
 
 @pytest.fixture
 def fakecloud_kv() -> KVServer:
     """The same fake as ``kv_server``, by a name no suite has of its own."""
-    handle: KVServer = present().test_cloud().fixture_handle("kv_server")
+    handle: KVServer = present().test_handle("kv_server")
     return handle
 
 
 @pytest.fixture
 def fakecloud_vector() -> VectorIndex:
     """The same fake as ``vector_index``, by a name no suite has of its own."""
-    handle: VectorIndex = present().test_cloud().fixture_handle("vector_index")
+    handle: VectorIndex = present().test_handle("vector_index")
     return handle
 
 
 @pytest.fixture
 def fakecloud_broker() -> Broker:
     """The same fake as ``broker``, by a name no suite has of its own."""
-    handle: Broker = present().test_cloud().fixture_handle("broker")
+    handle: Broker = present().test_handle("broker")
     return handle
 
 
 @pytest.fixture
 def fakecloud_queue() -> Queue:
     """The same fake as ``queue``, by a name no suite has of its own."""
-    handle: Queue = present().test_cloud().fixture_handle("queue")
+    handle: Queue = present().test_handle("queue")
     return handle
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
@@ -33,6 +33,7 @@ __all__ = [
     "run_of",
 ]
 
+T = TypeVar("T")
 GENERAL_SETTINGS = ("now", "clock", "seed", "process_time", "strict", "env", "transport", "tls")
 PER_TEST_SETTINGS = ("strict", "env")
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
@@ -285,7 +286,25 @@ class Run:
     # -- the test's cloud ------------------------------------------------------------------------
 
     def test_cloud(self) -> AnyCloud:
-        """The cloud of the test that runs, made by whichever of its fixtures asks first.
+        """The cloud of the test that runs; what keeps it from being made is one line, no traceback."""
+        return self.given(self._test_cloud)
+
+    def test_handle(self, fixture: str) -> Any:
+        """The handle of one of the test's fixtures, likewise."""
+        return self.given(lambda: self._test_cloud().fixture_handle(fixture))
+
+    def given(self, make: Callable[[], T]) -> T:
+        """What a function makes; a ``ContractError`` of it is one line of the report."""
+        from .core.errors import ContractError
+
+        try:
+            return make()
+        except ContractError as error:
+            # A missing extra, or settings without meaning: nothing of it is in the code of the plugin.
+            raise misuse(str(error)) from None
+
+    def _test_cloud(self) -> AnyCloud:
+        """Make it, if that is still to be done, for whichever of its fixtures asks first.
 
         Not through the fixture ``fakecloud``, because each fixture more costs a test some 40 us.
         """

@@ -149,3 +149,15 @@ def test_every_module_says_what_it_is() -> None:
     for module in pkgutil.walk_packages(pytest_fakecloud.__path__, "pytest_fakecloud."):
         if not module.name.endswith("__main__"):
             assert importlib.import_module(module.name).__doc__, module.name
+
+
+def test_json_is_a_method_wherever_there_is_one() -> None:
+    found = {
+        f"{name}.{attribute}": getattr(value, attribute)
+        for name in pytest_fakecloud.__all__
+        if isinstance(value := getattr(pytest_fakecloud, name), type)
+        for attribute in dir(value)
+        if attribute.endswith("json")
+    }
+    assert len(found) > 5
+    assert not [name for name, value in found.items() if not callable(value)]

@@ -209,3 +209,79 @@ def test_four_services_and_what_a_run_left_is_taken_back(cloud: Cloud) -> None:
     assert not index.vectors()
     assert broker.records("orders") == []
     assert queue.messages() == []
+
+
+def test_pytest_fail_is_a_broken_promise(cloud: Cloud, orders: Broker) -> None:
+    def run() -> None:
+        with contextlib.suppress(requests.RequestException):
+            send(orders, "a")
+
+    def check() -> None:
+        if not orders.records("orders"):
+            pytest.fail("nothing was sent")
+
+    found = cloud.every_failure(run, check=check, faults="drop")
+    assert [str(failure.broken) for failure in found] == ["nothing was sent"]
+    assert isinstance(found[0].broken, AssertionError)
+    with pytest.raises(AssertionError, match=r"broken in 1 of 1 runs:\n.*BROKEN: nothing was sent"):
+        found.assert_held()
+
+    def says_so_itself() -> None:
+        try:
+            send(orders, "a")
+        except requests.RequestException:
+            pytest.fail("gave up")
+
+    found = cloud.every_failure(says_so_itself, faults="drop")
+    assert [str(failure.broken) for failure in found] == ["gave up"]
+
+
+def test_an_assertion_within_a_group_is_a_broken_promise(cloud: Cloud, orders: Broker) -> None:
+    async def run() -> None:
+        async def work() -> None:
+            async with httpx.AsyncClient(auth=(orders.username, orders.password)) as client:
+                try:
+                    await client.post(f"{orders.url}/produce/orders", json={"value": "a"})
+                except httpx.HTTPError:
+                    raise AssertionError("not sent") from None
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work)
+
+    found = trio.run(lambda: cloud.aio.every_failure(run, faults="drop"))
+    assert [str(failure.broken) for failure in found] == ["not sent"]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [pytest.skip.Exception("later"), pytest.xfail.Exception("known"), pytest.exit.Exception("end"),
+     KeyboardInterrupt()],
+)  # fmt: skip
+def test_other_outcomes_end_the_whole(cloud: Cloud, orders: Broker, outcome: BaseException) -> None:
+    def run() -> None:
+        with contextlib.suppress(requests.RequestException):
+            send(orders, "a")
+
+    def check() -> None:
+        if not orders.records("orders"):
+            raise outcome
+
+    with pytest.raises(type(outcome)):
+        cloud.every_failure(run, check=check, faults="drop")
+
+    async def both() -> None:
+        await cloud.aio.every_failure(run, check=check, faults="drop")
+
+    with pytest.raises(type(outcome)):
+        trio.run(both)
+    # No fault is left behind.
+    send(orders, "b")
+
+
+def test_pytest_fail_in_the_undisturbed_run_is_raised(cloud: Cloud, orders: Broker) -> None:
+    def run() -> None:
+        send(orders, "a")
+        pytest.fail("as it is")
+
+    with pytest.raises(pytest.fail.Exception, match="as it is"):
+        cloud.every_failure(run)

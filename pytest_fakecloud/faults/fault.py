@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypedDict
 
@@ -14,7 +15,7 @@ from ..core.journal import CallNames, NamesOf
 from ..core.matching import ABSENT, Field, Question, check_fields
 from ..http.messages import Request, Response, Serve
 
-__all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Plan", "count"]
+__all__ = ["CUT", "REPLACE", "SPOIL", "WAIT", "Fault", "Matchers", "Plan", "count", "setting_over"]
 
 # From the outside in; see ``FaultPlan``.
 WAIT, CUT, SPOIL, REPLACE = range(4)
@@ -133,7 +134,7 @@ class Fault:
             f"{name}={shown(value)}" for name, value in limits.items() if value is not None
         )
         text = f"{self.description}{f' [{given}]' if given else ''}, {self.hits} hit(s)"
-        return f"<{text}, set at {self.origin}>" if self.origin else f"<{text}>"
+        return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"
 
     # -- for the plan ----------------------------------------------------------------------------
 
@@ -178,10 +179,16 @@ def count(name: str, value: object, least: int) -> int | None:
     return value
 
 
+setting_over: ContextVar[str] = ContextVar("setting_over", default="")
+"""By which way faults are set here, where it is not by a line of a tester's code."""
+
+
 def _caller() -> str:
+    if way := setting_over.get():
+        return f"over {way}"
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         if frame.f_back is None:
             return ""
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

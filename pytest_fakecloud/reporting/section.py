@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -41,15 +41,20 @@ _STAMP = len("12:00:00.000 ")
 # -- credentials -----------------------------------------------------------------------------------
 
 
-def refused(cloud: Fakes, *, every_call: bool = False) -> Iterator[tuple[Handle, str]]:
+def refused(
+    cloud: Fakes, *, every_call: bool = False, meant: Callable[[Call], bool] = lambda call: False
+) -> Iterator[tuple[Handle, str]]:
     """The handles that answered 401, each with a sentence on why.
 
-    ``every_call`` gives only those that answered nothing else.
+    ``every_call`` gives only those that answered nothing else; what was ``meant`` to be is left out.
     """
     for handle in cloud.handles:
         calls = handle.journal.calls()
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if not wrong or (every_call and len(wrong) < len(calls)):
+            continue
+        wrong = [call for call in wrong if not meant(call)]
+        if not wrong:
             continue
         why = dict.fromkeys(_credentials(call, cloud, handle) for call in wrong)
         yield (

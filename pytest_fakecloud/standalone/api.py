@@ -23,6 +23,7 @@ from ..core.matching import nearest
 from ..core.problems import Problem, Problems
 from ..core.timeparse import Instant, monotonic
 from ..fakes import Fakes
+from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan
 from ..handle import Context, Handle
 from ..http.app import App
@@ -202,6 +203,7 @@ class ControlApp(App):
         return answer
 
     def _serve(self, request: Request, found: RouteMatch) -> Response:
+        token = setting_over.set("the control API")
         try:
             return super()._serve(request, found)
         except ContractError as error:
@@ -210,6 +212,8 @@ class ControlApp(App):
             refused = Refused(400, "the request is nested too deeply")
         except OverflowError as error:
             refused = Refused(400, f"a number is out of all range: {error}")
+        finally:
+            setting_over.reset(token)
         return self._finished(self.render_error(refused))
 
     def server_failed(self, error: BaseException) -> None:

@@ -455,7 +455,11 @@ class RemoteCloud(AnyCloud):
 
     def allow(self, kind: str, **where: object) -> None:
         """Do not count a kind of problem."""
-        self._connection.use(None, "allow", (kind,), where)
+        if kind == "refused":
+            # It is this process that warns of it.
+            self._remember_allowed(kind, where)
+        else:
+            self._connection.use(None, "allow", (kind,), where)
 
     def snapshot(self) -> Any:
         """The present data of all handles, kept on the server."""
@@ -475,6 +479,7 @@ class RemoteCloud(AnyCloud):
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
         mode = _sent(clock, "clock= of begin()")
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
+        self._allowed.clear()
         self._listeners.clear()
         # What others closed since, or a restart did, is to be started again when it is asked for.
         known = {one["name"] for one in self._state()["handles"]}

@@ -1,0 +1,38 @@
+"""A missing extra, or a setting without meaning, is one line of the report and no traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..harness import Run
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "line"),
+    [
+        ("time_machine", "process_time=True", "*needs time-machine: pip install '*[[]time]'"),
+        ("trustme", "tls=True", "*needs trustme: pip install '*[[]tls]'"),
+        ("redis", "kv_server={'engine': 'redis://127.0.0.1:1'}", "*pip install '*[[]redis]'"),
+        ("trustme", "now='soon'", "'soon' is not an instant: *"),
+    ],
+)
+def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
+    result = run(
+        f"""
+        import sys
+        import pytest
+
+        sys.modules[{module!r}] = None
+        pytestmark = pytest.mark.fakecloud({settings})
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_it(kv_server, number):
+            pass
+        """
+    )
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines([f"fakecloud: {line}"])
+    result.stdout.no_fnmatch_line("*Error:*")
+    # Three headings of a line each, each with its line, between a few rules of pytest's own.
+    assert len([each for each in result.outlines if each.startswith("fakecloud: ")]) == 3
+    assert not [line for line in result.outlines if line.startswith((">", "E  "))]
