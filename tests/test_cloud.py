@@ -23,7 +23,7 @@ from pytest_fakecloud.core.dispatch import Dispatcher
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"process_time": "no"}, "process_time='no' is not a switch: give True or False"),
+        ({"process_time": "no"}, "process_time='no' is unknown: give True, False or 'autojump'"),
         ({"tls": "x"}, "tls='x' is not a switch"),
         ({"share_tls_context": None}, "share_tls_context=None is not a switch"),
         ({"seed": []}, r"seed=\[\] is not a seed: give a whole number or a text"),
