@@ -23,6 +23,8 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
         import pytest
 
         sys.modules[{module!r}] = None
+        for name in [name for name in sys.modules if name.startswith("pytest_fakecloud.kv.redis")]:
+            del sys.modules[name]
         pytestmark = pytest.mark.fakecloud({settings})
 
         @pytest.mark.parametrize("number", range(3))
