@@ -32,6 +32,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "trio": ("trio",),
     "time": ("time",),
 }
+MOMENT = 1e-6
+"""What a ``time.sleep(0)`` takes, in seconds of the clock."""
 _REPLACES = "_fakecloud_replaces"
 
 
@@ -120,10 +122,12 @@ class Patches:
 
         @functools.wraps(really)
         def sleep(seconds: float, /) -> None:
-            if _is_plain(sleepers, seconds) or sleeps_really(sys._getframe(1)):
+            # A sleep of nothing takes a moment too: who waits for more than an instant counts on it.
+            span = MOMENT if seconds == 0 else seconds
+            if _is_plain(sleepers, span) or sleeps_really(sys._getframe(1)):
                 really(seconds)
             else:
-                sleepers.sleep(seconds, really)
+                sleepers.sleep(span, really)
 
         return sleep
 

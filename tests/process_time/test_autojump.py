@@ -173,12 +173,23 @@ def _present_sleepers() -> Any:
 
 def test_what_is_no_span_is_left_to_the_real_sleep() -> None:
     with jumping() as cloud:
-        time.sleep(0)
         with pytest.raises(ValueError, match="non-negative"):
             time.sleep(-1)
         with pytest.raises(TypeError):
             time.sleep("1")  # type: ignore[arg-type]
         assert since_noon(cloud) == 0
+
+
+def test_who_waits_until_a_deadline_is_over_comes_past_it() -> None:
+    with jumping() as cloud:
+        deadline = time.time() + 5
+        # A real sleep takes a little longer, one of nothing too; limiters of rates rely on it.
+        for _ in range(3):
+            time.sleep(max(0, deadline - time.time()))
+            if time.time() > deadline:
+                break
+        assert time.time() > deadline
+        assert since_noon(cloud) == pytest.approx(5, abs=1e-4)
 
 
 def test_the_standard_librarys_own_waits_stay_real() -> None:
