@@ -17,9 +17,21 @@ def what_recipes_need() -> None:
         pytest.importorskip(name)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        pytest.param(
+            recipe, id=str(recipe), marks=[pytest.mark.slow] if recipe.page == "libraries" else []
+        )
+        for recipe in RECIPES
+    ],
+)
 @pytest.mark.usefixtures("what_recipes_need")
 def test_recipe(recipe: Recipe, pytester: pytest.Pytester) -> None:
+    missing = recipe.missing()
+    assert not missing or recipe.page == "libraries"
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
     recipe.run(pytester)
 
 

@@ -1,0 +1,542 @@
+"""Libraries that nobody here wrote, unmodified, on the fakes: tasks, caches, limiters, models' tools.
+
+Each test is skipped where its library is not installed, and no extra of ours brings them. To run all::
+
+    pip install celery rq huey dramatiq arq python-redis-lock pottery limits flask-limiter slowapi \\
+        dogpile.cache cashews django-redis Flask-Session langchain-community \\
+        llama-index-vector-stores-upstash
+    python -m pytest -W ignore tests/clients/test_libraries.py
+
+What they warn of is not our affair. Sockets that they leave open may show in a later test, so these
+tests are best run by themselves.
+"""
+
+# mypy: disable-error-code="import-untyped,import-not-found"
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, KVServer, Queue, VectorIndex
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+NOW = pytest.mark.fakecloud(process_time=True, now="2026-01-01T00:00:00Z")
+"""Libraries that reckon with the process's own time."""
+
+
+@pytest.fixture
+def redis(kv_server: KVServer) -> Iterator[Any]:
+    """redis-py on the database port."""
+    with pytest.importorskip("redis").Redis.from_url(kv_server.database_url) as client:
+        yield client
+
+
+def double(number: int) -> int:
+    return number * 2
+
+
+def fail() -> None:
+    raise ValueError("no")
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def celery(kv_server: KVServer) -> Iterator[Any]:
+    """A Celery application that lets go of its store before the store closes.
+
+    A result that outlives the test looks for the store when it is forgotten, 20 times a second apart.
+    """
+    module = pytest.importorskip("celery")
+    app = module.Celery("shop", broker=kv_server.database_url, backend=kv_server.database_url)
+    yield app
+    gc.collect()
+    app.backend.result_consumer.stop()
+    app.close()
+
+
+def test_celery_works_and_keeps_its_result(celery: Any) -> None:
+    from celery.contrib.testing.worker import start_worker
+
+    task = celery.task(double)
+    with start_worker(celery, perform_ping_check=False, pool="solo"):
+        assert task.delay(4).get(timeout=10) == 8
+
+
+def test_celery_retries_and_joins_a_chord(celery: Any) -> None:
+    from celery import chord
+    from celery.contrib.testing.worker import start_worker
+
+    tries = []
+
+    @celery.task(bind=True, max_retries=2)
+    def one(self: Any, number: int) -> int:
+        tries.append(number)
+        if len(tries) == 1:
+            raise self.retry(countdown=0)
+        return number
+
+    @celery.task
+    def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    with start_worker(celery, perform_ping_check=False, pool="solo"):
+        assert chord([one.s(1), one.s(2)])(total.s()).get(timeout=10) == 3
+    assert sorted(tries) == [1, 1, 2]
+
+
+def test_what_celery_has_sent_can_be_looked_at(celery: Any, kv_server: KVServer) -> None:
+    task = celery.task(double)
+    task.delay(1)
+    task.delay(2)
+    assert len(kv_server.value("celery")) == 2
+
+
+def test_rq_works(redis: Any) -> None:
+    rq = pytest.importorskip("rq")
+    queue = rq.Queue(connection=redis)
+    result = queue.enqueue(double, 4)
+    rq.SimpleWorker([queue], connection=redis).work(burst=True)
+    assert result.return_value() == 8
+
+
+def test_rq_keeps_what_failed(redis: Any) -> None:
+    rq = pytest.importorskip("rq")
+    queue = rq.Queue(connection=redis)
+    queue.enqueue(fail)
+    rq.SimpleWorker([queue], connection=redis).work(burst=True)
+    assert queue.failed_job_registry.count == 1
+
+
+@NOW
+def test_rq_schedules_on_the_clock(redis: Any, fakecloud: Cloud) -> None:
+    rq = pytest.importorskip("rq")
+    from rq.scheduler import RQScheduler
+
+    queue = rq.Queue(connection=redis)
+    queue.enqueue_in(timedelta(hours=1), double, 2)
+    scheduler = RQScheduler([queue], connection=redis)
+    scheduler.acquire_locks()
+    scheduler.enqueue_scheduled_jobs()
+    assert len(queue) == 0
+    fakecloud.clock.advance("61m")
+    scheduler.enqueue_scheduled_jobs()
+    assert len(queue) == 1
+
+
+@NOW
+def test_huey_schedules_on_the_clock(kv_server: KVServer, fakecloud: Cloud) -> None:
+    huey = pytest.importorskip("huey").RedisHuey("shop", url=kv_server.database_url)
+    result = huey.task()(double).schedule((4,), delay=3600)
+    huey.execute(huey.dequeue())
+    assert result() is None
+    fakecloud.clock.advance("2h")
+    [due] = huey.read_schedule()
+    huey.enqueue(due)
+    huey.execute(huey.dequeue())
+    assert result() == 8
+
+
+def test_dramatiq_works(kv_server: KVServer) -> None:
+    dramatiq = pytest.importorskip("dramatiq")
+    from dramatiq.brokers.redis import RedisBroker
+
+    broker = RedisBroker(url=kv_server.database_url)
+    dramatiq.set_broker(broker)
+    done: list[int] = []
+
+    @dramatiq.actor(broker=broker)
+    def note(number: int) -> None:
+        done.append(number)
+
+    worker = dramatiq.Worker(broker, worker_timeout=50)
+    worker.start()
+    note.send(3)
+    broker.join("default", timeout=10_000)
+    worker.join()
+    worker.stop()
+    broker.close()
+    assert done == [3]
+
+
+def test_arq_works(kv_server: KVServer) -> None:
+    arq = pytest.importorskip("arq")
+
+    async def twice(context: Any, number: int) -> int:
+        return double(number)
+
+    async def scenario() -> Any:
+        pool = await arq.create_pool(arq.connections.RedisSettings.from_dsn(kv_server.database_url))
+        job = await pool.enqueue_job("twice", 4)
+        worker = arq.Worker(
+            functions=[arq.func(twice, name="twice")],
+            redis_pool=pool,
+            burst=True,
+            poll_delay=0.01,
+            handle_signals=False,
+        )
+        await worker.main()
+        return await job.result(timeout=5)
+
+    assert asyncio.run(scenario()) == 8
+
+
+# -- locks, limits -------------------------------------------------------------------------------
+
+
+def test_the_lock_of_redis_py_is_lost_on_the_clock(redis: Any, fakecloud: Cloud) -> None:
+    from redis.exceptions import LockNotOwnedError
+
+    lock = redis.lock("billing", timeout=10)
+    assert lock.acquire(blocking=False)
+    fakecloud.clock.advance("11s")
+    with pytest.raises(LockNotOwnedError):
+        lock.release()
+
+
+def test_python_redis_lock(redis: Any, fakecloud: Cloud) -> None:
+    module = pytest.importorskip("redis_lock")
+    assert module.Lock(redis, "billing", expire=10).acquire(blocking=False)
+    assert not module.Lock(redis, "billing").acquire(blocking=False)
+    fakecloud.clock.advance("11s")
+    assert module.Lock(redis, "billing", expire=5).acquire(blocking=False)
+
+
+def test_pottery(redis: Any) -> None:
+    pottery = pytest.importorskip("pottery")
+    stock = pottery.RedisDict({"kettle": 1}, redis=redis, key="stock")
+    stock["cup"] = 2
+    assert stock == {"kettle": 1, "cup": 2}
+    with pottery.Redlock(key="billing", masters={redis}, auto_release_time=5) as lock:
+        assert lock.locked()
+
+
+@NOW
+def test_limits_moves_its_window(kv_server: KVServer, fakecloud: Cloud) -> None:
+    limits = pytest.importorskip("limits")
+    store = limits.storage.storage_from_string(kv_server.database_url)
+    limiter = limits.strategies.MovingWindowRateLimiter(store)
+    rate = limits.parse("2/minute")
+    assert [limiter.hit(rate, "ada") for _ in range(3)] == [True, True, False]
+    fakecloud.clock.advance("61s")
+    assert limiter.hit(rate, "ada")
+
+
+def test_limits_in_a_loop(kv_server: KVServer) -> None:
+    limits = pytest.importorskip("limits")
+    from limits.aio import storage, strategies
+
+    async def scenario() -> list[bool]:
+        store = storage.RedisStorage(f"async+{kv_server.database_url}", implementation="redispy")
+        limiter = strategies.FixedWindowRateLimiter(store)
+        return [await limiter.hit(limits.parse("1/minute"), "ada") for _ in range(2)]
+
+    assert asyncio.run(scenario()) == [True, False]
+
+
+def test_flask_limiter(kv_server: KVServer) -> None:
+    from flask import Flask
+
+    module = pytest.importorskip("flask_limiter")
+    app = Flask("shop")
+    url = kv_server.database_url
+    module.Limiter(lambda: "ada", app=app, storage_uri=url, default_limits=["2/minute"])
+    app.get("/")(lambda: "ok")
+    client = app.test_client()
+    assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_slowapi(kv_server: KVServer) -> None:
+    slowapi = pytest.importorskip("slowapi")
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+    from slowapi.errors import RateLimitExceeded
+    from starlette.requests import Request
+
+    limiter = slowapi.Limiter(key_func=lambda request: "ada", storage_uri=kv_server.database_url)
+    app = FastAPI()
+    app.state.limiter = limiter
+    app.add_exception_handler(RateLimitExceeded, slowapi._rate_limit_exceeded_handler)
+
+    @limiter.limit("2/minute")  # type: ignore[misc]
+    async def index(request: Request) -> str:
+        return "ok"
+
+    index.__annotations__["request"] = Request
+    app.get("/")(index)
+    client = TestClient(app)
+    assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
+
+
+# -- caches and sessions -------------------------------------------------------------------------
+
+
+def test_dogpile(kv_server: KVServer, fakecloud: Cloud) -> None:
+    module = pytest.importorskip("dogpile.cache")
+    arguments = {"url": kv_server.database_url, "redis_expiration_time": 60}
+    region = module.make_region().configure("dogpile.cache.redis", arguments=arguments)
+    made: list[str] = []
+
+    def make() -> str:
+        made.append("made")
+        return "value"
+
+    for _ in range(2):
+        assert region.get_or_create("key", make) == "value"
+    assert len(made) == 1
+    fakecloud.clock.advance("61s")
+    region.get_or_create("key", make)
+    assert len(made) == 2
+
+
+def test_cashews(kv_server: KVServer) -> None:
+    module = pytest.importorskip("cashews")
+
+    async def scenario() -> list[int]:
+        cache = module.Cache()
+        cache.setup(kv_server.database_url)
+        seen = []
+
+        @cache(ttl="1m", key="double:{number}")
+        async def slow(number: int) -> int:
+            seen.append(number)
+            return double(number)
+
+        assert [await slow(4), await slow(4)] == [8, 8]
+        await cache.close()
+        return seen
+
+    assert asyncio.run(scenario()) == [4]
+
+
+def test_django_redis(kv_server: KVServer, fakecloud: Cloud) -> None:
+    module = pytest.importorskip("django_redis.cache")
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure()
+    cache = module.RedisCache(kv_server.database_url, {})
+    cache.set("basket", {"kettle": 1}, 60)
+    assert cache.get("basket") == {"kettle": 1}
+    fakecloud.clock.advance("61s")
+    assert cache.get("basket") is None
+    cache.close()
+
+
+def test_flask_session(redis: Any, kv_server: KVServer) -> None:
+    from flask import Flask, session
+
+    module = pytest.importorskip("flask_session")
+    app = Flask("shop")
+    app.config.update(SESSION_TYPE="redis", SESSION_REDIS=redis)
+    module.Session(app)
+
+    @app.get("/")
+    def index() -> str:
+        session["visits"] = session.get("visits", 0) + 1
+        return str(session["visits"])
+
+    client = app.test_client()
+    assert [client.get("/").text for _ in range(2)] == ["1", "2"]
+    assert len(kv_server.keys("session:*")) == 1
+
+
+# -- LangChain and LlamaIndex --------------------------------------------------------------------
+
+
+def test_langchain_chat_history_over_rest(kv_server: KVServer, fakecloud: Cloud) -> None:
+    module = pytest.importorskip("langchain_community.chat_message_histories")
+    history = module.UpstashRedisChatMessageHistory(
+        session_id="s", url=kv_server.url, token=kv_server.token, ttl=60
+    )
+    history.add_user_message("hi")
+    history.add_ai_message("hello")
+    assert [message.content for message in history.messages] == ["hi", "hello"]
+    fakecloud.clock.advance("61s")
+    assert history.messages == []
+
+
+def test_langchain_chat_history_on_the_database_port(kv_server: KVServer) -> None:
+    module = pytest.importorskip("langchain_community.chat_message_histories")
+    history = module.RedisChatMessageHistory("s", url=kv_server.database_url)
+    history.add_user_message("hi")
+    assert [message.content for message in history.messages] == ["hi"]
+
+
+def test_langchain_byte_store(kv_server: KVServer) -> None:
+    module = pytest.importorskip("langchain_community.storage")
+    store = module.UpstashRedisByteStore(client=kv_server.client(), ttl=None, namespace="ns")
+    store.mset([("a", b"1"), ("b", b"2")])
+    assert store.mget(["a", "b", "c"]) == [b"1", b"2", None]
+    assert sorted(store.yield_keys()) == ["a", "b"]
+    store.mdelete(["a"])
+    assert store.mget(["a"]) == [None]
+
+
+def test_langchain_cache_of_answers(kv_server: KVServer, fakecloud: Cloud) -> None:
+    module = pytest.importorskip("langchain_community.cache")
+    from langchain_core.outputs import Generation
+
+    cache = module.UpstashRedisCache(redis_=kv_server.client(), ttl=60)
+    cache.update("prompt", "model", [Generation(text="42")])
+    assert cache.lookup("prompt", "model")[0].text == "42"
+    fakecloud.clock.advance("2m")
+    assert cache.lookup("prompt", "model") is None
+
+
+def test_langchain_rate_limit_handler(kv_server: KVServer) -> None:
+    module = pytest.importorskip("langchain_community.callbacks")
+    from langchain_core.runnables import RunnableLambda
+    from upstash_ratelimit import FixedWindow, Ratelimit
+
+    window = FixedWindow(max_requests=1, window=60)
+    limit = Ratelimit(redis=kv_server.client(), limiter=window)
+
+    def invoke() -> Any:
+        handler = module.UpstashRatelimitHandler("ada", request_ratelimit=limit)
+        return RunnableLambda(str).invoke("a", config={"callbacks": [handler]})
+
+    assert invoke() == "a"
+    with pytest.raises(module.UpstashRatelimitError):
+        invoke()
+
+
+@pytest.fixture
+def langchain_store(vector_index: VectorIndex) -> Any:
+    module = pytest.importorskip("langchain_community.vectorstores.upstash")
+    options = {"index_url": vector_index.url, "index_token": vector_index.token}
+    return module.UpstashVectorStore(embedding=True, namespace="notes", **options)
+
+
+@pytest.mark.fakecloud(vector_index={"embedding": True})
+def test_langchain_vector_store(langchain_store: Any, vector_index: VectorIndex) -> None:
+    kinds = [{"kind": "drink"}, {"kind": "thing"}]
+    ids = langchain_store.add_texts(["green tea", "tea pot"], metadatas=kinds)
+    assert langchain_store.similarity_search("green tea", k=1)[0].page_content == "green tea"
+    found = langchain_store.similarity_search("tea", k=2, filter="kind = 'thing'")
+    assert [document.page_content for document in found] == ["tea pot"]
+    langchain_store.delete(ids[:1])
+    assert len(vector_index.vectors("notes")) == 1
+
+
+@pytest.mark.fakecloud(vector_index={"embedding": True})
+def test_langchain_retriever(langchain_store: Any, vector_index: VectorIndex) -> None:
+    langchain_store.add_texts(["green tea", "wooden chair", "tea pot"])
+    found = langchain_store.as_retriever(search_kwargs={"k": 2}).invoke("tea")
+    assert {document.page_content for document in found} == {"green tea", "tea pot"}
+    vector_index.assert_queried(top_k=2, namespace="notes", times=1)
+
+
+@pytest.mark.fakecloud(vector_index={"embedding": True})
+def test_langchain_in_a_loop(langchain_store: Any) -> None:
+    async def scenario() -> Any:
+        await langchain_store.aadd_texts(["green tea", "wooden chair"])
+        return await langchain_store.asimilarity_search("tea", k=1)
+
+    assert asyncio.run(scenario())[0].page_content == "green tea"
+
+
+@pytest.fixture
+def llama_store(vector_index: VectorIndex) -> Any:
+    module = pytest.importorskip("llama_index.vector_stores.upstash")
+    return module.UpstashVectorStore(url=vector_index.url, token=vector_index.token)
+
+
+def llama_nodes(count: int) -> list[Any]:
+    from llama_index.core.schema import TextNode
+
+    return [
+        TextNode(text=str(n), id_=str(n), embedding=[1.0, float(n)], metadata={"n": n})
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "found"),
+    [("==", 2, ["2"]), (">", 1, ["2", "3"]), ("in", [0, 3], ["0", "3"])],
+)
+def test_llama_index_filters(
+    llama_store: Any, operator: str, value: object, found: list[str]
+) -> None:
+    from llama_index.core.vector_stores.types import (
+        FilterOperator,
+        MetadataFilter,
+        MetadataFilters,
+        VectorStoreQuery,
+    )
+
+    llama_store.add(llama_nodes(4))
+    asked = MetadataFilter(key="n", value=value, operator=FilterOperator(operator))
+    result = llama_store.query(
+        VectorStoreQuery(
+            query_embedding=[1.0, 0.0],
+            similarity_top_k=10,
+            filters=MetadataFilters(filters=[asked]),
+        )
+    )
+    assert sorted(node.get_content() for node in result.nodes) == found
+
+
+def test_llama_index_as_a_whole(llama_store: Any, vector_index: VectorIndex) -> None:
+    from llama_index.core import Document, MockEmbedding, StorageContext, VectorStoreIndex
+
+    index = VectorStoreIndex.from_documents(
+        [Document(text="tea"), Document(text="chair")],
+        storage_context=StorageContext.from_defaults(vector_store=llama_store),
+        embed_model=MockEmbedding(4),
+    )
+    assert len(index.as_retriever(similarity_top_k=1).retrieve("tea")) == 1
+    assert len(vector_index.vectors()) == 2
+
+
+def test_llama_index_deletes(llama_store: Any, vector_index: VectorIndex) -> None:
+    llama_store.add(llama_nodes(2))
+    llama_store.client.delete("1")
+    assert [item["id"] for item in vector_index.vectors()] == ["0"]
+
+
+# -- the vendor's own, from their variables ------------------------------------------------------
+
+
+def test_a_workflow_finds_everything_in_the_environment(
+    queue: Queue, fakecloud_env: object
+) -> None:
+    from flask import Flask
+    from upstash_workflow.flask import Serve
+
+    app = Flask("shop")
+    done: list[int] = []
+
+    @Serve(app).route("/flow", url="https://app.test/flow")
+    def flow(context: Any) -> None:
+        one = context.run("one", lambda: 1)
+        context.sleep("nap", "3d")
+        context.run("two", lambda: done.append(one + 1))
+
+    queue.destinations.wsgi("https://app.test", app)
+    queue.publish("https://app.test/flow", json={})
+    queue.advance("1d")
+    assert done == []
+    queue.advance("3d")
+    assert done == [2]
+
+
+@NOW
+@pytest.mark.parametrize("name", ["FixedWindow", "SlidingWindow", "TokenBucket"])
+def test_a_limiter_lets_through_again(kv_server: KVServer, fakecloud: Cloud, name: str) -> None:
+    import upstash_ratelimit
+
+    options: dict[str, int] = {"max_requests": 2, "window": 10}
+    if name == "TokenBucket":
+        options = {"max_tokens": 2, "refill_rate": 1, "interval": 10}
+    limiter = getattr(upstash_ratelimit, name)(**options)
+    limit = upstash_ratelimit.Ratelimit(redis=kv_server.client(), limiter=limiter)
+    assert [limit.limit("ada").allowed for _ in range(3)] == [True, True, False]
+    fakecloud.clock.advance("20s")
+    assert limit.limit("ada").allowed
