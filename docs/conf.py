@@ -37,6 +37,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
 
 # Only links to other sites need the network; whether those within the site lead anywhere is part of
 # every strict build.

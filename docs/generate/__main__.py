@@ -5,5 +5,6 @@ from __future__ import annotations
 from .pages import DOCS, PAGES
 
 for place, page in PAGES.items():
+    (DOCS / place).parent.mkdir(exist_ok=True)
     (DOCS / place).write_text(page(), encoding="utf-8")
     print(place)

@@ -1,15 +1,16 @@
-"""The page of the public names: which there are, in groups; Sphinx adds their docstrings."""
+"""The pages of the public names: which there are, in groups; Sphinx adds their docstrings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import FunctionType
 
 import pytest_fakecloud
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
-__all__ = ["page"]
+__all__ = ["index", "pages"]
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "The cloud": ("cloud", "any_cloud", "standalone.remote"),
@@ -28,35 +29,54 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
 """Headings, and the modules whose names stand below each; the first that fits."""
 
 
-def page() -> str:
-    """The whole page in Markdown."""
-    return "".join(_parts())
-
-
-def _parts() -> Iterator[str]:
-    yield (
+def index() -> str:
+    """The page that lists all names."""
+    parts = [
         f"{HEAD}\n# API\n\nAll names that can be imported from `pytest_fakecloud`. All else "
-        "may change without notice; `help(pytest_fakecloud)` shows the same map in an interpreter.\n"
-    )
+        "may change without notice; `help(pytest_fakecloud)` shows the same map in an interpreter.\n\n"
+        "```{toctree}\n:hidden:\n\n"
+        + "".join(f"api/{_slug(title)}\n" for title in _GROUPS)
+        + "```\n"
+    ]
+    for title, names in _groups().items():
+        parts += [
+            f"\n## [{title}](api/{_slug(title)}.md)\n\n",
+            _names(names, f"api/{_slug(title)}.md"),
+        ]
+    return "".join(parts)
+
+
+def pages() -> dict[str, Callable[[], str]]:
+    """A page for each group, by its place."""
+    return {f"reference/api/{_slug(title)}.md": partial(_page, title) for title in _GROUPS}
+
+
+def _page(title: str) -> str:
+    names = _groups()[title]
+    parts = [f"{HEAD}\n# {title}\n\n", _names(names, "")]
+    for name in names:
+        parts += [f"\n({_target(name)})=\n## `{name}`\n\n", _told(name)]
+    return "".join(parts)
+
+
+def _groups() -> dict[str, list[str]]:
+    """The names below each heading."""
     left = dict(pytest_fakecloud._HOMES)
+    found = {}
     for title, places in _GROUPS.items():
-        names = [name for name, home in left.items() if home.startswith(places)]
-        for name in names:
+        found[title] = [name for name, home in left.items() if home.startswith(places)]
+        for name in found[title]:
             del left[name]
-        yield f"\n## {title}\n\n"
-        classes = [name for name in names if isinstance(getattr(pytest_fakecloud, name), type)]
-        yield table(
-            ("Name", "What it is"),
-            ((f"[`{name}`](#{_target(name)})", _about(name)) for name in names),
-        )
-        for name in names:
-            yield f"\n({_target(name)})=\n### `{name}`\n\n"
-            if name in classes:
-                yield _class(name)
-            elif isinstance(getattr(pytest_fakecloud, name), FunctionType):
-                yield f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{name}\n```\n"
-            else:
-                yield f"{_about(name)}\n\n`{getattr(pytest_fakecloud, name)}`\n"
+    return found
+
+
+def _names(names: list[str], page: str) -> str:
+    rows = ((f"[`{name}`]({page}#{_target(name)})", _about(name)) for name in names)
+    return table(("Name", "What it is"), rows)
+
+
+def _slug(title: str) -> str:
+    return title.lower().replace(" ", "-")
 
 
 def _target(name: str) -> str:
@@ -70,15 +90,24 @@ def _about(name: str) -> str:
     return inline(alias_docs(pytest_fakecloud._HOMES[name])[name])
 
 
-def _class(name: str) -> str:
+def _told(name: str) -> str:
+    """What Sphinx makes of a name's own docstring; an alias of types has its text here."""
     value = getattr(pytest_fakecloud, name)
-    members = (
-        "" if _is_settings(value) else "   :members:\n   :inherited-members: " + _BUILT_IN + "\n"
-    )
+    if isinstance(value, FunctionType):
+        return f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{name}\n```\n"
+    if not isinstance(value, type):
+        return f"{_about(name)}\n\n`{value}`\n"
+    members = ""
+    if not _is_settings(value):
+        members = f"   :members:\n   :show-inheritance:\n   :inherited-members: {_TOLD_ELSEWHERE}\n"
     return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{name}\n{members}```\n"
 
 
-_BUILT_IN = "list, tuple, dict, str, Exception, AssertionError, Warning, UserWarning"
+_TOLD_ELSEWHERE = (
+    "Handle, AnyCloud, Found, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, str, "
+    "Exception, AssertionError, Warning, UserWarning"
+)
+"""Bases whose members a reader finds under their own names, or in Python's documentation."""
 
 
 def _is_settings(value: object) -> bool:

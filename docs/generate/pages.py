@@ -13,7 +13,8 @@ __all__ = ["DOCS", "PAGES"]
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
-    "reference/api.md": api.page,
+    "reference/api.md": api.index,
+    **api.pages(),
     "reference/fixtures.md": options.fixtures_page,
     "reference/settings.md": settings.page,
     "reference/options.md": options.page,
