@@ -62,6 +62,15 @@ def test_a_pipeline_without_one_is_shown(cloud: Cloud) -> None:
     assert not hides_words(sent(cloud, ["PING"], ["AUTH"]))
 
 
+def test_a_call_whose_commands_nobody_read_may_be_one(cloud: Cloud) -> None:
+    kv, vector = cloud.kv_server(), cloud.vector_index(dimension=2)
+    for url, service, hidden in ((kv.url, kv, True), (f"{vector.url}/upsert", vector, False)):
+        httpx.post(url, content=b'["AUTH", "guess"')
+        call = service.journal.calls().only()
+        call.shorten(read_facts=False)
+        assert ("facts" in call.cut, hides_words(call)) == (True, hidden)
+
+
 @pytest.mark.parametrize(
     ("target", "shown"),
     [

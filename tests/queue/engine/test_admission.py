@@ -11,6 +11,7 @@ import pytest
 from pytest_fakecloud import Cloud
 
 HOOK = "https://app.test/hook"
+SLOW = "https://slow.test/hook"
 
 
 class Bench:
@@ -20,6 +21,7 @@ class Bench:
         self.queue = cloud.queue(**settings)
         self.came: list[str] = []
         self.queue.destinations.call(HOOK, self._note)
+        self.queue.destinations.answers(SLOW, 200, after=10)
 
     def _note(self, request: Any) -> int:
         self.came.append(request.text)
@@ -43,14 +45,20 @@ class Bench:
         """Put a message into the ordered queue ``line``; its id."""
         return str(self.ask("POST", f"/v2/enqueue/line/{HOOK}", name, **headers)["messageId"])
 
-    def publish(self, name: str, flow: str | None = None, **headers: str) -> str:
+    def publish(self, name: str, flow: str | None = None, *, to: str = HOOK, **headers: str) -> str:
         """Publish a message, under the flow-control key ``tenant`` with these limits; its id."""
         if flow is not None:
             headers |= {"Flow_Control_Key": "tenant", "Flow_Control_Value": flow}
-        return str(self.ask("POST", f"/v2/publish/{HOOK}", name, **headers)["messageId"])
+        return str(self.ask("POST", f"/v2/publish/{to}", name, **headers)["messageId"])
 
     def cancel(self, message_id: str) -> None:
         self.ask("DELETE", f"/v2/messages/{message_id}")
+
+    def waits_for(self, *ids: str) -> list[str]:
+        """What messages wait for that have no instant to be due at."""
+        found = [self.queue.message(each)._record for each in ids]
+        assert [one.due_us for one in found] == [None] * len(ids)
+        return [one.wait_reason for one in found]
 
     def delivered(self) -> list[str]:
         """What has come once all that is due now was delivered."""
@@ -213,3 +221,63 @@ def test_global_parallelism_starts_the_oldest_first_and_forgets_the_cancelled(
     bench.cancel(second)
     bench.queue.advance("1s")
     assert bench.came == ["first", "third", "fourth"]
+
+
+def test_who_finds_no_room_waits_for_it_and_says_so(make: Callable[..., Bench]) -> None:
+    bench = make(limits={"parallelism": 1})
+    bench.publish("slow", to=SLOW)
+    ids = [bench.publish("plain"), bench.publish("keyed", "parallelism=1")]
+    assert bench.delivered() == []
+    assert bench.waits_for(*ids) == ["global parallelism 1", "global parallelism 1"]
+    bench.queue.advance("9s")
+    assert bench.came == []
+    bench.queue.advance("1s")
+    assert bench.came == ["plain", "keyed"]
+    for each in ids:
+        assert "after 10 s (global parallelism 1)" in bench.queue.message(each).timeline
+
+
+def test_a_key_that_lets_nobody_in_is_what_its_messages_wait_for(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make(limits={"parallelism": 2})
+    bench.publish("slow", "parallelism=1", to=SLOW)
+    keyed = bench.publish("keyed", "parallelism=1")
+    assert bench.delivered() == []
+    assert bench.waits_for(keyed) == ["flow control tenant"]
+    # Nor does it wait for anything else where there is no room either.
+    bench.publish("slow too", to=SLOW)
+    late = bench.publish("late", "parallelism=1")
+    assert bench.delivered() == []
+    assert bench.waits_for(keyed, late) == ["flow control tenant", "flow control tenant"]
+    bench.queue.advance("10s")
+    assert bench.came == ["keyed", "late"]
+
+
+@pytest.mark.parametrize("keyed", range(4))
+def test_room_goes_to_the_oldest_of_all_lines(make: Callable[..., Bench], keyed: int) -> None:
+    bench = make(limits={"parallelism": 1})
+    bench.publish("slow", to=SLOW)
+    names = ["first", "second", "third", "fourth"]
+    for number, name in enumerate(names):
+        bench.publish(name, "parallelism=1" if number == keyed else None)
+    gone = [bench.publish("gone"), bench.publish("gone", "parallelism=1")]
+    bench.publish("last")
+    assert bench.delivered() == []
+    for each in gone:
+        bench.cancel(each)
+    bench.queue.advance("10s")
+    assert bench.came == [*names, "last"]
+
+
+def test_room_is_not_for_a_key_whose_rate_is_used_up(make: Callable[..., Bench]) -> None:
+    bench = make(limits={"parallelism": 1})
+    bench.publish("within", "rate=1,period=1h")
+    bench.publish("beyond", "rate=1,period=1h")
+    assert bench.delivered() == ["within"]
+    bench.publish("slow", to=SLOW)
+    bench.publish("plain")
+    bench.queue.advance("10s")
+    assert bench.came == ["within", "plain"]
+    bench.queue.advance("1h")
+    assert bench.came == ["within", "plain", "beyond"]

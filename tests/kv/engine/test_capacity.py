@@ -1,0 +1,119 @@
+"""Bounds of the data, to the byte: what just fits is taken, and one byte less of room refuses it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv.engine.capacity import content_size
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.settings import Limits
+from tests.kv.conftest import NOW, argv
+
+
+class Bounded:
+    """An engine with these limits only; its data comes from the tester, whom nothing bounds."""
+
+    def __init__(self, *before: str, **limits: int) -> None:
+        self.clock = Clock(NOW)
+        self.engine = Engine(self.clock, Ids(7), "vendor", limits=Limits(**limits))
+        self._client = self.engine.session(transport="rest")
+        tester = self.engine.session()
+        for line in before:
+            self.engine.execute(tester, argv((line,)))
+
+    def __call__(self, line: str) -> object:
+        return self.engine.execute(self._client, argv((line,)))
+
+    def refusal(self, line: str) -> str:
+        """The error of a command that has changed nothing."""
+        self("PING")  # what has expired goes before the next command
+        before = self._sizes()
+        with pytest.raises(CommandError) as caught:
+            self(line)
+        assert self._sizes() == before
+        return str(caught.value)
+
+    def _sizes(self) -> dict[bytes, int]:
+        self.engine.databases[0].purge()
+        return {key: content_size(one) for key, one in self.engine.databases[0].values.items()}
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "size"),
+    [
+        ([], "SET k abcde", 5),
+        (["SET k abcdefghi"], "SET k abcde", 5),
+        (["SET k abcdefghi"], "GETSET k abcde", 5),
+        ([], "SETNX k abcde", 5),
+        ([], "SETEX k 1000 abcde", 5),
+        ([], "PSETEX k 100000 abcde", 5),
+        ([], "SET k abcde EX 1000", 5),
+        ([], "APPEND k abcde", 5),
+        (["SET k abc"], "APPEND k de", 5),
+        ([], "SETRANGE k 3 ab", 5),
+        (["SET k abcdefgh"], "SETRANGE k 3 ab", 8),
+        (["SET k a"], "SETRANGE k 3 ab", 5),
+        ([], "SETBIT k 39 1", 5),
+        ([], "SETBIT k 40 1", 6),
+        (["SET k abcdefgh"], "SETBIT k 3 1", 8),
+        ([], "HSET k f abcd", 5),
+        (["HSET k f v gg ww"], "HSET k h abc", 10),
+        ([], "RPUSH k ab cde", 5),
+        (["RPUSH k ab c"], "LPUSH k de", 5),
+        ([], "SADD k ab cde", 5),
+        (["SADD k ab c"], "SADD k de", 5),
+        ([], "ZADD k 1 abcd", 5),
+        ([], "ZADD k nx 1 abcd", 5),
+        (["ZADD k 1 ab 2 c"], "ZADD k 3 d", 21),
+        ([], "XADD k 1-1 f v", 5),
+        (["XADD k 1-1 f v gg ww"], "XADD k 2-1 f v", 19),
+    ],
+)
+def test_a_record_may_be_as_large_as_the_bound(before: list[str], line: str, size: int) -> None:
+    Bounded(*before, max_record_size=size)(line)
+    bounded = Bounded(*before, max_record_size=size - 1)
+    assert bounded.refusal(line) == "ERR max single record size exceeded"
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "size"),
+    [
+        ([], "SET k abc", 4),
+        (["SET k abc"], "SET k de", 6),
+        (["SET a 1"], "MSET b 22 c 3", 7),
+        (["SET a 1"], "MSET a 2 c 3", 5),
+        (["SADD x a", "SADD y b"], "SUNIONSTORE long x y", 8),
+        (["SET a 1"], "COPY a bcd", 5),
+        (["HSET h f v", "ZADD z 1 m", "XADD s 1-1 f v", "RPUSH l i"], "SET k v", 3 + 10 + 11 + 4),
+        (["SET gone abcdef PX 1"], "SET k v", 2),
+    ],
+)
+def test_a_database_may_hold_as_much_as_the_bound(before: list[str], line: str, size: int) -> None:
+    for bound in (size, size - 1):
+        bounded = Bounded(*before, max_data_size=bound)
+        bounded.clock.advance(1)  # what has expired takes no room
+        if bound == size:
+            bounded(line)
+        else:
+            assert bounded.refusal(line) == "ERR DB capacity quota exceeded"
+
+
+@pytest.mark.parametrize("more", [{}, {"max_data_size": 1000}])
+def test_a_key_may_be_as_long_as_the_bound(more: dict[str, int]) -> None:
+    bounded = Bounded("SET abcdef 1", max_key_size=5, **more)
+    bounded("SET abcde 1")
+    bounded("SET a 'a value is no key'")
+    assert bounded("GET abcdef") == b"1"
+    for line in ("SET abcdef 2", "MSET a 1 abcdef 2", "DEL abcdef"):
+        text = "ERR max key size exceeded. Limit: 5 bytes, Actual: 6 bytes"
+        assert bounded.refusal(line) == text
+
+
+def test_what_frees_room_is_never_refused() -> None:
+    bounded = Bounded("SET k abcdefghi", max_data_size=4, max_record_size=4)
+    bounded.refusal("SET l abc")
+    assert bounded("DEL k") == 1
+    bounded("SET l abc")
