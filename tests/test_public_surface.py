@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud import Handle, ServiceError
+from pytest_fakecloud import Handle, ServiceError, plugin
 
 from .surface import FILE, surface
 
@@ -109,6 +109,16 @@ def test_type_checkers_find_what_is_wrong_and_nothing_else(
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
     assert len(wrong) > 40
     assert set(map(int, found)) == wrong, shown
+
+
+def test_every_fixture_is_used_with_its_type() -> None:
+    used = {
+        argument.arg
+        for node in ast.walk(ast.parse(USE.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for argument in [*node.args.args, ast.arg(node.name)]
+    }
+    assert used >= plugin._FIXTURES
 
 
 def test_what_a_method_of_a_handle_returns_can_be_named() -> None:

@@ -185,3 +185,27 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     queue.destinations.answers("https://a.example.com/*", 200, after="1s")
     queue.faults.drop_callback(times=1)
     print(queue.engine)  # wrong
+
+
+@pytest.fixture(scope="session")
+def fakecloud_session_settings() -> dict[str, Any]:
+    return {"clock": "frozen", "kv_server": {"dialect": "vendor"}}
+
+
+def test_the_other_fixtures(
+    fakecloud_kv: KVServer,
+    fakecloud_vector: VectorIndex,
+    fakecloud_broker: Broker,
+    fakecloud_queue: Queue,
+    fakecloud_env: AnyCloud,
+    fakecloud_session: AnyCloud,
+    fakecloud_settings: dict[str, Any],
+) -> None:
+    assert_type(fakecloud_kv.ttl("key"), int)
+    assert_type(fakecloud_session.env, dict[str, str])
+    fakecloud_env.clock.advance(object())  # wrong
+    fakecloud_session.kv_server(dialekt="vendor")  # wrong
+    fakecloud_vector.vectors(limit="all")  # wrong
+    fakecloud_broker.create_topic("t", partitions="3")  # wrong
+    fakecloud_queue.publish(b"https://app.test")  # wrong
+    fakecloud_kv.load(fakecloud_settings)
