@@ -99,7 +99,9 @@ def _told(name: str) -> str:
         return f"{_about(name)}\n\n`{value}`\n"
     members = ""
     if not _is_settings(value):
-        members = f"   :members:\n   :show-inheritance:\n   :inherited-members: {_TOLD_ELSEWHERE}\n"
+        members = f"   :members:\n   :inherited-members: {_TOLD_ELSEWHERE}\n"
+        if value.__bases__ != (object,):
+            members += "   :show-inheritance:\n"
     return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{name}\n{members}```\n"
 
 

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from .markdown import HEAD, inline, modules
+from .markdown import HEAD, first_sentence, inline, modules
 
 __all__ = ["page"]
 
@@ -49,23 +49,24 @@ def _of_module(path: str, module: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name = getattr(node, "name", "")
             docstring = ast.get_docstring(node, clean=False) or ""
-            for text in _paragraphs(docstring, whole=bool(name)):
-                where = path.removesuffix(".py") + (f": `{name}`" if name else "")
-                yield f"- *{where}* — {text}\n"
+            about = first_sentence(inspect.cleandoc(docstring))
+            where = path.removesuffix(".py") + (f", `{name}`" if name else "")
+            for text, items in _paragraphs(docstring):
+                told = "" if text.startswith(about) else f"*{about}* "
+                yield f"- {told}{text} ({where})\n" + "".join(f"  - {item}\n" for item in items)
 
 
-def _paragraphs(docstring: str, *, whole: bool) -> Iterator[str]:
+def _paragraphs(docstring: str) -> Iterator[tuple[str, list[str]]]:
+    """Each paragraph that tells a decision, with the list that it announces."""
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
     for paragraph, after in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
-        if not re.search(r"decided here", inline(paragraph), re.I):
+        text = inline(paragraph).removeprefix("- ")
+        if not re.search(r"decided here", text, re.I):
             continue
-        # A list that the paragraph announces belongs to it.
-        if paragraph.rstrip().endswith(":") and after.startswith("- "):
-            items = re.split(r"^- ", after, flags=re.M)[1:]
-            yield inline(paragraph) + "".join(f"\n  - {inline(item)}" for item in items)
+        if text.endswith(":") and after.startswith("- "):
+            yield text, [inline(item) for item in re.split(r"^- ", after, flags=re.M)[1:]]
         else:
-            text = inline(paragraph).removeprefix("- ")
-            yield text if whole else _from_the_decision(text)
+            yield _from_the_decision(text), []
 
 
 def _from_the_decision(text: str) -> str:

@@ -47,7 +47,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def first_sentence(text: str | None) -> str:
     """The first sentence of a docstring."""
     found = inline((text or "").strip().partition("\n\n")[0])
-    return re.split(r"(?<=[.:]) (?=[A-Z`])", found)[0]
+    return re.split(r"(?<=\.) (?=[A-Z`])", found)[0]
 
 
 def attribute_docs(kind: Any) -> dict[str, str]:

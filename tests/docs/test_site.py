@@ -1,11 +1,15 @@
-"""The documentation builds without a warning, which says that every link within it leads somewhere."""
+"""The documentation builds without a warning, and every link within it leads somewhere."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -13,13 +17,53 @@ from .blocks import DOCS
 
 NEEDED = ("sphinx", "furo", "myst_parser", "sphinx_copybutton", "sphinx_design")
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
-def test_the_site_builds_strictly(tmp_path: Path) -> None:
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"the extra docs is not installed: no {', '.join(missing)}")
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(DOCS), str(tmp_path)]
+    place = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(DOCS), str(place)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (built.returncode, built.stderr) == (0, "")
-    assert (tmp_path / "index.html").exists()
+    return place
+
+
+def test_every_page_is_built(site: Path) -> None:
+    pages = {page.relative_to(DOCS).with_suffix(".html") for page in DOCS.rglob("*.md")}
+    assert {page for page in pages if not (site / page).exists()} == set()
+
+
+def test_links_within_the_site_lead_somewhere(site: Path) -> None:
+    places = {page: set(_ids(page)) for page in site.rglob("*.html")}
+    broken = [
+        f"{page.relative_to(site)}: {link}"
+        for page in places
+        for link in _links(page)
+        if not _leads_somewhere(page, link, places)
+    ]
+    assert broken == []
+    assert sum(1 for page in places for _ in _links(page)) > 1000
+
+
+def _ids(page: Path) -> Iterator[str]:
+    yield from re.findall(r'\bid="([^"]+)"', page.read_text(encoding="utf-8"))
+
+
+def _links(page: Path) -> Iterator[str]:
+    for link in re.findall(
+        r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]+)"', page.read_text("utf-8")
+    ):
+        if not re.match(r"[a-z]+:|//", link):
+            yield unescape(link)
+
+
+def _leads_somewhere(page: Path, link: str, places: dict[Path, set[str]]) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / unquote(path.partition("?")[0])).resolve() if path else page
+    if not target.exists():
+        return False
+    return not anchor or target not in places or unquote(anchor) in places[target]
