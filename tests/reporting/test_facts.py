@@ -53,6 +53,16 @@ def read_only(command: list[str]) -> Scene:
     return run
 
 
+def subscribes(headers: dict[str, str]) -> Scene:
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        url = f"{server.url}/subscribe/news"
+        with httpx.stream("POST", url, headers={**server.headers, **headers}):
+            pass
+
+    return run
+
+
 def deleted(owners: list[str], wait: str) -> Scene:
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
@@ -178,6 +188,12 @@ SAID: list[tuple[str, Scene, str]] = [
         "kv_server: SET came with the read-only token and was refused",
     ),
     (
+        "a subscription without a stream",
+        subscribes({}),
+        "kv_server: subscribe streams to a request with the header Accept: text/event-stream "
+        "(it has */*)",
+    ),
+    (
         "filter",
         query('n = "1"'),
         'vector_index: the filter refused a: n is the number 1, compared with text "1"',
@@ -250,6 +266,7 @@ SILENT: list[tuple[str, Scene]] = [
     ("a key that is read and written", kv(["SET", "a:key", "1"], ["GET", "a:key"])),
     ("a key nobody wrote", kv(["GET", "cart:ada"])),
     ("a reader with the read-only token", read_only(["GET", "k"])),
+    ("a subscription", subscribes({"Accept": "text/event-stream"})),
     ("a lock of one owner", deleted(["one"], "1s")),
     ("a filter that takes it", query("n = 1")),
     ("a namespace that is full", query_in("full")),

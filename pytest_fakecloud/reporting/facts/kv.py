@@ -120,9 +120,26 @@ def held_by_other(look: Look) -> Iterator[Fact]:
                         )
 
 
+def not_streamed(look: Look) -> Iterator[Fact]:
+    """A subscription that was refused because its request does not accept a stream."""
+    for handle in look.handles("kv"):
+        for call in look.calls_of(handle):
+            if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
+                continue
+            accepted = call.header("Accept")
+            if call.fault is None and "text/event-stream" not in (accepted or ""):
+                came = "it has none" if accepted is None else f"it has {shortened(accepted)}"
+                yield Fact(
+                    f"{handle.name}: {call.route} streams to a request with the header "
+                    f"Accept: text/event-stream ({came})",
+                    call.number,
+                )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     never_expires,
     other_name,
     read_only,
     held_by_other,
+    not_streamed,
 )
