@@ -6,6 +6,8 @@ import pytest
 
 from .pages import DOCS, Recipe, recipes
 
+pytestmark = pytest.mark.slow
+
 PAGES = sorted((DOCS / "cookbook").glob("*.md"))
 RECIPES = [recipe for page in PAGES if page.stem != "tools" for recipe in recipes(page)]
 

@@ -17,7 +17,10 @@ import urllib3
 from benchmarks.load import TOKEN, Server, start
 from tests.standalone.conftest import Serve, fetch
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are different there")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="signals are different there"),
+]
 CLIENTS = 16
 
 

@@ -18,6 +18,8 @@ from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, verify
 from pytest_fakecloud.verify.sides import Target, Unreachable
 from tests.kv.comparison.servers import RealServer, available
 
+pytestmark = pytest.mark.slow
+
 SERVERS = [pytest.param(name, binary, id=name) for name, binary in available()]
 
 
