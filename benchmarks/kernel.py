@@ -83,9 +83,9 @@ class Bare(Handle):
 
     def __init__(self) -> None:
         context = Context.alone()
-        self.engine = NoEngine(context)
-        super().__init__(context, BareApp(context, self.engine))
-        self._mount.on_close.append(self.engine.signal.close)
+        self._engine = NoEngine(context)
+        super().__init__(context, BareApp(context, self._engine))
+        self._mount.on_close.append(self._engine.signal.close)
 
 
 def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:

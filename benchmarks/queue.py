@@ -71,7 +71,7 @@ class HookServer(Handle):
     fixture = "hook"
 
     def __init__(self, context: Context) -> None:
-        self.engine = NoEngine()
+        self._engine = NoEngine()
         super().__init__(context, Hook())
 
 

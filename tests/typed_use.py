@@ -60,6 +60,8 @@ def test_clouds() -> None:
     far: RemoteCloud = Cloud.connect("http://127.0.0.1:1")
     assert_type(cloud.kv_server(daily_limit=5, port=0), KVServer)
     assert_type(far.queue(retries=1), Queue)
+    assert_type(far.journal.calls(status=200), Found[Call])
+    far.clock.advence("1h")  # wrong
     assert_type(cloud.handles, Found[Handle])
     held: bool = not cloud.every_failure(print, status=500).broken
     text: str = str(cloud.replay("x.har", move_clock=False)[0].where)
@@ -183,7 +185,8 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     assert_type(callback_capture.callbacks.where(status=200), Found[Callback])
     callback_capture.callbacks.assert_received(stauts=200)  # wrong
     queue.destinations.answers("https://a.example.com/*", 200, after="1s")
-    queue.faults.drop_callback(times=1)
+    queue.faults.drop_callback(times=1, kind="callback")
+    queue.faults.duplicate(lable="x")  # wrong
     print(queue.engine)  # wrong
 
 

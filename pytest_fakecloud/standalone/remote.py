@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
 from ..any_cloud import AnyCloud, found_handles
 from ..core.aio import Twin
-from ..core.clock import Mode
+from ..core.clock import Clock, Mode
 from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.timeparse import Instant, instant_us, to_datetime
@@ -22,6 +22,8 @@ from .codec import decode, decode_error, encode
 from .wire import Surface, surface_named, surface_of
 
 if TYPE_CHECKING:
+    from ..core.journal import Journal
+    from ..core.problems import Problem
     from ..explore.explore import Exploration, ExploreOptions, Runs
     from ..failures import FailureOptions, Failures
 
@@ -394,14 +396,14 @@ class RemoteCloud(AnyCloud):
         self._connection.request("PUT", "/seed", {"seed": _sent(seed, "the seed")})
 
     @property
-    def clock(self) -> Any:
+    def clock(self) -> Clock:
         """The server's clock."""
-        return self._connection.use(None, "clock", get=True)
+        return cast("Clock", self._connection.use(None, "clock", get=True))
 
     @property
-    def journal(self) -> Any:
+    def journal(self) -> Journal:
         """The server's journal."""
-        return self._connection.use(None, "journal", get=True)
+        return cast("Journal", self._connection.use(None, "journal", get=True))
 
     @property
     def authority(self) -> None:
@@ -429,9 +431,9 @@ class RemoteCloud(AnyCloud):
         return found
 
     @property
-    def problems(self) -> Any:
+    def problems(self) -> Found[Problem]:
         """What a strict test would fail for, in the whole server."""
-        return self._connection.use(None, "problems", get=True)
+        return cast("Found[Problem]", self._connection.use(None, "problems", get=True))
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         """Start one more fake on the server."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from ...core import matching
 from ...core.matching import TEXT, Field, Question
+from ...faults.fault import Matchers
 from ...faults.kinds import AnswerFault
 from ...faults.plan import Fault, FaultPlan
 from ...http.messages import Answer, Request
@@ -103,51 +104,51 @@ class QueueFaults(FaultPlan):
 
     fact_fields = FACTS
 
-    def duplicate(self, **matchers: Any) -> Fault:
+    def duplicate(self, **matchers: Unpack[Matchers]) -> Fault:
         """Make each matching delivery twice, same id, same attempt."""
         return self._delivery("duplicate", matchers)
 
-    def reorder(self, **matchers: Any) -> Fault:
+    def reorder(self, **matchers: Unpack[Matchers]) -> Fault:
         """Let what is due at the same time overtake the matching one, in an ordered queue too."""
         return self._delivery("reorder", matchers)
 
-    def tamper(self, **matchers: Any) -> Fault:
+    def tamper(self, **matchers: Unpack[Matchers]) -> Fault:
         """Change the body after it was signed."""
         return self._delivery("tamper", matchers)
 
-    def crash_after_answer(self, **matchers: Any) -> Fault:
+    def crash_after_answer(self, **matchers: Unpack[Matchers]) -> Fault:
         """Forget the destination's answer: the same message is delivered again, at once."""
         return self._delivery("crash_after_answer", {"times": 1, **matchers})
 
-    def drop_callback(self, **matchers: Any) -> Fault:
+    def drop_callback(self, **matchers: Unpack[Matchers]) -> Fault:
         """Lose matching callbacks and failure callbacks before they are published.
 
         ``url=`` is the callback's, ``kind=`` is ``"callback"`` or ``"failure_callback"``.
         """
         return self._delivery("drop_callback", matchers)
 
-    def wrong_key(self, **matchers: Any) -> Fault:
+    def wrong_key(self, **matchers: Unpack[Matchers]) -> Fault:
         """Sign matching deliveries with a key nobody has."""
         return self._delivery("wrong_key", matchers)
 
-    def next_key(self, **matchers: Any) -> Fault:
+    def next_key(self, **matchers: Unpack[Matchers]) -> Fault:
         """Sign matching deliveries with the next key, as right after a rotation."""
         return self._delivery("next_key", matchers)
 
-    def expired_token(self, **matchers: Any) -> Fault:
+    def expired_token(self, **matchers: Unpack[Matchers]) -> Fault:
         """Sign matching deliveries with a token that expired an hour ago."""
         return self._delivery("expired", matchers)
 
-    def unsigned(self, **matchers: Any) -> Fault:
+    def unsigned(self, **matchers: Unpack[Matchers]) -> Fault:
         """Send matching deliveries without a signature."""
         return self._delivery("unsigned", matchers)
 
-    def burst_limit(self, limit: int = 100, **matchers: Any) -> Fault:
+    def burst_limit(self, limit: int = 100, **matchers: Unpack[Matchers]) -> Fault:
         """Refuse publish requests with the burst limit's 429 and its headers."""
         number("limit", limit)
         return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
 
-    def daily_limit(self, limit: int = 1000, **matchers: Any) -> Fault:
+    def daily_limit(self, limit: int = 1000, **matchers: Unpack[Matchers]) -> Fault:
         """Refuse publish requests with the daily limit's 429 and its headers."""
         number("limit", limit)
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
@@ -158,7 +159,7 @@ class QueueFaults(FaultPlan):
             Question("kind", fault.facts["kind"], matching.one_of("kind", KINDS[1:]))
         return super().add(fault)
 
-    def _delivery(self, kind: str, matchers: dict[str, Any]) -> Fault:
+    def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         return self.add(Fault(self, kind, kind, matchers))
 
     def _refusal(
@@ -166,7 +167,7 @@ class QueueFaults(FaultPlan):
         error: Callable[[int, int], QueueError],
         limit: int,
         shown: str,
-        matchers: dict[str, Any],
+        matchers: Mapping[str, Any],
     ) -> Fault:
         def answer() -> Answer:
             # The instant the limit ends depends on the one it is met at.
@@ -175,7 +176,7 @@ class QueueFaults(FaultPlan):
         return self.add(AnswerFault(self, answer, shown, _publishing(matchers)))
 
 
-def _publishing(matchers: dict[str, Any]) -> dict[str, Any]:
+def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
     wanted: Callable[[Request], object] | None = matchers.get("when")
     if matchers.get("route") is not None or (wanted is not None and not callable(wanted)):
         return matchers
