@@ -90,16 +90,17 @@ class Evidence:
         """Return what the event of an attempt has beyond its outcome.
 
         ``began`` is the journal's number when it began, ``alone`` whether all that was recorded
-        since was caused by it. Of one that failed also ``sent``, ``sent_type`` and ``sent_headers``,
-        ``answer`` and ``answer_type``, ``logged`` (exceptions in words) and, of a 401 or 403,
-        ``signature`` (what was signed and what of it differs, a line each).
+        since was caused by it. Of one that failed, or logged an exception, also ``sent``,
+        ``sent_type`` and ``sent_headers``, ``answer`` and ``answer_type``, ``logged`` (exceptions in
+        words) and, of a 401 or 403, ``signature`` (what was signed and what of it differs, a line
+        each).
         """
         found = self._sent.pop(_key(delivery), None)
         if found is None:
             return {}
         number, sent, logged = found
         told: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
-        if outcome.delivered:
+        if outcome.delivered and not logged:
             return told
         told["sent"] = _text(sent.body)
         told["sent_type"] = first(sent.headers, "Content-Type") or ""
@@ -147,6 +148,10 @@ class Evidence:
             yield f"{_SETTING} of this process is another key than this queue's"
         if _written_again(sent.body) not in (None, sent.body):
             yield "read as JSON and written by json.dumps() again, the body has another hash"
+        elif key in (None, self._keys.current):
+            others = ["with http://"] if signed.startswith("https://") else ["with https://"]
+            others += ["without its query"] if "?" in signed else []
+            yield f"its URL counts to the letter: {' or '.join(others)} it does not verify"
 
 
 class _Ear(logging.Handler):

@@ -141,15 +141,21 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
         if now_us is None:
             return f"due {_instant(due)} ({message.wait_reason})"
         if message.due_us > now_us:
-            same_day = due.date() == to_datetime(now_us).date()
-            at = _instant(due).partition(" ")[2] if same_day else _instant(due)
-            return f"due {at} in {span(message.due_us - now_us)} ({message.wait_reason})"
+            return f"due {due_text(message.due_us, now_us)} ({message.wait_reason})"
         if driven:
             return "due now: nothing drove the queue; call queue.run_until_idle()"
         return "due now: the background has not delivered it yet"
     if message.queue_name is not None and not message.attempts:
         return f"waits in queue {message.queue_name} (behind others, or the queue is paused)"
     return f"waits: {message.wait_reason}"
+
+
+def due_text(due_us: int, now_us: int) -> str:
+    """Return when something is due and in how long; the day only where it is another one."""
+    due = to_datetime(due_us)
+    same_day = due.date() == to_datetime(now_us).date()
+    at = _instant(due).partition(" ")[2] if same_day else _instant(due)
+    return f"{at} in {span(due_us - now_us)}"
 
 
 def _instant(at: datetime) -> str:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from ..core.timeparse import instant_us
 from .engine.engine import Engine
 from .model import Message
-from .timeline import waiting_text
+from .timeline import due_text, waiting_text
 from .wire.headers import as_text
 
-__all__ = ["given_up", "pending", "waiting"]
+__all__ = ["given_up", "pending", "schedules", "waiting"]
 
 _TOLD = 5
 """How many messages a sentence tells of."""
@@ -56,6 +57,19 @@ def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
     for told, several in alike.items():
         ids, letters = zip(*several, strict=True)
         yield f"{_listed(ids)} {told}{'s' * (len(ids) > 1)} {_listed(letters)}"
+
+
+def schedules(engine: Engine) -> Iterator[str]:
+    """Yield a line for each schedule that will make messages: when it does so next."""
+    now_us = engine.clock.now_us()
+    for schedule in list(engine.schedules.by_id.values()):
+        upcoming = [] if schedule.paused else schedule.next_runs(1, now_us)
+        for at in upcoming:
+            due = due_text(instant_us(at), now_us)
+            yield (
+                f"schedule {schedule.id} of {as_text(schedule.destination)}: next {due} "
+                f"({schedule.cron})"
+            )
 
 
 def _listed(names: Sequence[str]) -> str:

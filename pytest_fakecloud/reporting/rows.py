@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.errors import shown, telling
 from ..core.journal import Call, Entry, Event
-from .bodies import decoded, printable, readable, shortened
+from .bodies import compact, decoded, parsed, printable, readable, shortened
 from .masking import Mask, hides_words
 from .summaries import Scene, Summary, summarise
 from .summaries.summary import error_of
@@ -385,7 +385,7 @@ def _exchange(data: dict[str, Any], mask: Mask) -> Iterable[str]:
     headers = [
         f"{name}: {mask.header(name, value)}" for name, value in data.get("sent_headers", ())
     ]
-    sent = _told(data, "sent", mask)
+    sent = _callback(data, mask) or _told(data, "sent", mask)
     if sent or headers:
         yield f"sent {'; '.join([sent or 'no body', *headers])}"
     if "answer" in data:
@@ -394,6 +394,20 @@ def _exchange(data: dict[str, Any], mask: Mask) -> Iterable[str]:
             yield f"answered {answered}"
     yield from data.get("logged") or ()
     yield from data.get("signature") or ()
+
+
+def _callback(data: dict[str, Any], mask: Mask) -> str:
+    """A callback that was sent, in words, and which of its fields are Base64 on the wire."""
+    raw = parsed(mask.text(str(data.get("sent") or "")))
+    if not isinstance(raw, dict) or "sourceMessageId" not in raw:
+        return ""
+    about: dict[str, Any] = decoded(raw)
+    fields = [f"status {about.get('status')}"]
+    for name in ("body", "sourceBody"):
+        if about.get(name):
+            value = about[name] if isinstance(about[name], str) else compact(about[name])
+            fields.append(f"{name} (in Base64) {shortened(value, EXCERPT // 3)}")
+    return ", ".join(fields)
 
 
 def _told(data: dict[str, Any], name: str, mask: Mask) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import telling
-from ..queue.unfinished import given_up, pending
+from ..queue.unfinished import given_up, pending, schedules
 from .bodies import compact
 from .summaries import Scene
 from .summaries.summary import listed
@@ -37,6 +37,7 @@ def _messages(queue: Any, scene: Scene) -> Iterator[str]:
     queue.clock.settle()
     yield from pending(queue._engine, scene.short)
     yield from given_up(queue._engine, scene.short)
+    yield from schedules(queue._engine)
 
 
 def _vectors(index: Any, scene: Scene) -> Iterator[str]:

@@ -44,6 +44,55 @@ def kv(*commands: list[Any], **settings: Any) -> Scene:
     return run
 
 
+def timed(*steps: list[Any] | str) -> Scene:
+    """A key-value server that gets commands, and spans of time that pass between them."""
+
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        for step in steps:
+            if isinstance(step, str):
+                cloud.clock.advance(step)
+            else:
+                httpx.post(server.url, json=step, headers=server.headers)
+
+    return run
+
+
+def counts(step: str, times: int) -> Scene:
+    """A counter that gets a minute to live with each count."""
+    steps: list[list[Any] | str] = [["INCR", "hits"], ["EXPIRE", "hits", 60], step]
+    return timed(*steps * times)
+
+
+def upserts(*records: tuple[str, dict[str, Any]], forgets: bool = False) -> Scene:
+    def run(cloud: Cloud) -> None:
+        index = cloud.vector_index()
+        for id, metadata in records:
+            if forgets:
+                httpx.post(f"{index.url}/delete", json=[id], headers=index.headers)
+            body = {"id": id, "vector": [1, 0], "metadata": metadata}
+            httpx.post(f"{index.url}/upsert", json=body, headers=index.headers)
+
+    return run
+
+
+def reads(keys: list[str | None], partitions: int) -> Scene:
+    """A group that reads at once what was written with those keys."""
+
+    def run(cloud: Cloud) -> None:
+        broker = cloud.broker(topics={"t": partitions})
+        for key in keys:
+            broker.produce("t", "v", key=key)
+        requests.get(
+            f"{broker.url}/consume/g/i/t",
+            auth=(broker.username, broker.password),
+            headers={"Kafka-Auto-Offset-Reset": "earliest"},
+            timeout=5,
+        )
+
+    return run
+
+
 def read_only(command: list[str]) -> Scene:
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
@@ -250,6 +299,33 @@ SAID: list[tuple[str, Scene, str]] = [
         "queue: this publish made no message: it was deduplicated, the same as msg_",
     ),
     (
+        "expiry taken",
+        timed(["SET", "s", "a", "EX", 60], "30s", ["SET", "s", "b"]),
+        "kv_server: this SET took the expiry from s (it came without EX, PX or KEEPTTL), and it "
+        "never expires",
+    ),
+    (
+        "expiry of a span taken",
+        timed(["SETEX", "s", 60, "a"], ["SET", "s", "b", "XX"]),
+        "kv_server: this SET took the expiry from s",
+    ),
+    (
+        "renewed",
+        counts("30s", 3),
+        "kv_server: hits was to expire after 60 s, and its expiry was set again 2 times before it "
+        "came",
+    ),
+    (
+        "replaced",
+        upserts(("a", {"n": 1}), ("a", {"n": 2})),
+        "vector_index: this upsert replaced a, which had other metadata",
+    ),
+    (
+        "order",
+        reads([None] * 4, 2),
+        "broker: t was written without keys to 2 partitions; order holds within each of them only",
+    ),
+    (
         "404",
         unknown_message(goes_on=True),
         "queue: GET /v2/messages/msg_none was answered 404 message msg_none not found, and 1 call "
@@ -268,6 +344,17 @@ SILENT: list[tuple[str, Scene]] = [
     ("a reader with the read-only token", read_only(["GET", "k"])),
     ("a subscription", subscribes({"Accept": "text/event-stream"})),
     ("a lock of one owner", deleted(["one"], "1s")),
+    ("an expiry that is kept", timed(["SET", "s", "a", "EX", 60], ["SET", "s", "b", "KEEPTTL"])),
+    ("an expiry that is given anew", timed(["SET", "s", 1, "EX", 60], ["SET", "s", 2, "PX", 9])),
+    ("an expiry that came", timed(["SET", "s", "a", "EX", 60], "61s", ["SET", "s", "b"])),
+    ("an expiry that follows", timed(["SETEX", "s", 9, 1], ["SET", "s", 2], ["EXPIRE", "s", 9])),
+    ("a SET that was refused", timed(["SETEX", "s", 9, 1], ["SET", "s", 2, "NX"])),
+    ("a counter that ended between", counts("61s", 4)),
+    ("a counter within its span", counts("10s", 4)),
+    ("a record as it was", upserts(("a", {"n": 1}), ("a", {"n": 1}))),
+    ("a record that was deleted", upserts(("a", {"n": 1}), ("a", {"n": 2}), forgets=True)),
+    ("records of keys", reads(["a", "b", "c", "d"], 2)),
+    ("records of one partition", reads([None] * 4, 1)),
     ("a filter that takes it", query("n = 1")),
     ("a namespace that is full", query_in("full")),
     ("a commit at the end", commits(1)),

@@ -157,6 +157,19 @@ def test_many_are_counted(cloud: Cloud) -> None:
     assert found[-1] == "and 12 more"
 
 
+def test_a_schedule_says_when_it_is_due_next(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for name, cron in (("a", "0 9 * * *"), ("b", "30 12 * * *")):
+        headers = {**queue.headers, "Upstash-Cron": cron, "Upstash-Schedule-Id": name}
+        httpx.post(f"{queue.url}/v2/schedules/{URL}", headers=headers)
+    assert waiting(cloud, scene_of(cloud, [])) == [
+        f"schedule a of {URL}: next 2026-03-02 09:00:00Z in 21 h (0 9 * * *)",
+        f"schedule b of {URL}: next 12:30:00Z in 30 m (30 12 * * *)",
+    ]
+    httpx.post(f"{queue.url}/v2/schedules/a/pause", headers=queue.headers)
+    assert len(waiting(cloud, scene_of(cloud, []))) == 1
+
+
 def test_messages_alike_share_a_line(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.answers(URL, 404)

@@ -112,9 +112,27 @@ def never_committed(look: Look) -> Iterator[Fact]:
                 )
 
 
+def without_order(look: Look) -> Iterator[Fact]:
+    """Records without keys that one call got from several partitions."""
+    for handle in look.handles("broker"):
+        for call, places in _consumed(look, handle):
+            unkeyed: dict[str, set[int]] = {}
+            for record in parsed(call.answer):
+                if not record.get("key"):
+                    unkeyed.setdefault(record["topic"], set()).add(record["partition"])
+            for topic, partitions in unkeyed.items():
+                if len(partitions) > 1 and len(places) > len(partitions):
+                    yield Fact(
+                        f"{handle.name}: {topic} was written without keys to {len(partitions)} "
+                        "partitions; order holds within each of them only",
+                        call.number,
+                    )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     beyond_the_end,
     twice,
     began_at_the_end,
     never_committed,
+    without_order,
 )

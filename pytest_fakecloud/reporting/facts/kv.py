@@ -20,6 +20,8 @@ _HELD = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
 _EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
+_SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
+"""Commands that give a key a span to live, with its unit in microseconds."""
 _READS = {"GET", "HGET", "HGETALL", "LRANGE", "SMEMBERS", "ZRANGE", "EXISTS", "TTL", "JSON.GET"}
 _WRITES = {
     "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
@@ -136,10 +138,74 @@ def not_streamed(look: Look) -> Iterator[Fact]:
                 )
 
 
+def _deadline(call: Call, line: list[str]) -> int | None:
+    """Until when a key lives after a command that gives it a span; None for any other command."""
+    words = [word.upper() for word in line]
+    try:
+        if words[0] in _SPANS and len(words) > 2:
+            return call.at_us + int(words[2]) * _SPANS[words[0]]
+        for option, unit in (("EX", 1_000_000), ("PX", 1_000)) if words[0] == "SET" else ():
+            if option in words[3:-1]:
+                return call.at_us + int(words[words.index(option, 3) + 1]) * unit
+    except ValueError:
+        pass
+    return None
+
+
+def expiry_taken(look: Look) -> Iterator[Fact]:
+    """A SET that took the expiry from a key that had one, and nobody gave it another."""
+    for handle in look.handles("kv"):
+        until: dict[str, int] = {}
+        for call, line, result in _commands(look, handle):
+            if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
+                continue
+            key, deadline = line[1], _deadline(call, line)
+            if deadline is not None:
+                until[key] = deadline
+            elif "KEEPTTL" in map(str.upper, line[3:]):
+                continue
+            elif call.at_us < until.pop(key, 0) and handle.ttl(key) == -1:
+                yield Fact(
+                    f"{handle.name}: this SET took the expiry from {shortened(key)} (it came "
+                    "without EX, PX or KEEPTTL), and it never expires",
+                    call.number,
+                )
+
+
+def renewed(look: Look) -> Iterator[Fact]:
+    """A counter whose expiry was set again and again before it came, for longer than it is."""
+    for handle in look.handles("kv"):
+        counted: set[str] = set()
+        spans: dict[str, list[tuple[int, int]]] = {}
+        last: dict[str, Call] = {}
+        for call, line, _ in _commands(look, handle):
+            if line[0] in ("INCR", "INCRBY"):
+                counted.add(line[1])
+            elif line[0] in _SPANS and len(line) == 3 and line[1] in counted:
+                deadline = _deadline(call, line)
+                before = spans.setdefault(line[1], [])
+                if before and call.at_us >= before[-1][1]:
+                    before.clear()
+                if deadline is not None:
+                    before.append((call.at_us, deadline))
+                    last[line[1]] = call
+        for key, several in spans.items():
+            (began, first_end), (at, _) = several[0], several[-1]
+            if len(several) > 2 and at >= first_end:
+                yield Fact(
+                    f"{handle.name}: {shortened(key)} was to expire after "
+                    f"{(first_end - began) / 1e6:g} s, and its expiry was set again "
+                    f"{len(several) - 1} times before it came",
+                    last[key].number,
+                )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     never_expires,
     other_name,
     read_only,
     held_by_other,
+    expiry_taken,
+    renewed,
     not_streamed,
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import ServiceError
 from ...vector.filter.explain import why_not
 from ..bodies import compact, parsed, shortened
+from ..summaries.summary import listed
 from .look import Fact, Look
 
 if TYPE_CHECKING:
@@ -87,8 +88,33 @@ def without_metadata(look: Look) -> Iterator[Fact]:
                 )
 
 
+def replaced(look: Look) -> Iterator[Fact]:
+    """An upsert that replaced records of an earlier one that had other metadata."""
+    for handle in look.handles("vector"):
+        known: dict[tuple[str, str], Any] = {}
+        for call in look.calls_of(handle):
+            if call.route not in ("upsert", "upsert-data") or call.status != 200:
+                if call.route in ("delete", "reset", "delete-namespace", "update"):
+                    known.clear()
+                continue
+            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+            found = []
+            for item in body if isinstance(body, list) else [body]:
+                id, metadata = str(item.get("id")), item.get("metadata")
+                if metadata and known.get((namespace, id), metadata) != metadata:
+                    found.append(shortened(id))
+                known[namespace, id] = metadata or None
+            if found:
+                yield Fact(
+                    f"{handle.name}: this upsert replaced {listed(found, 4)}, which had other "
+                    "metadata",
+                    call.number,
+                )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     refused_candidates,
     empty_namespace,
     without_metadata,
+    replaced,
 )
