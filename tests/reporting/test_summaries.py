@@ -176,14 +176,14 @@ def test_the_queue(cloud: Cloud) -> None:
     found = rows(cloud)
     first = found[0].answer
     assert [row.what for row in found] == [
-        f'publish POST {url} {{"n":1}} (delay 2h, dedup o-1, retries 3)',
+        f'publish {url} {{"n":1}} (delay 2h, dedup o-1, retries 3)',
         f'publish PUT {url} {{"n":1}} (dedup o-1)',
-        f'enqueue on mails: POST {url} {{"n":2}}',
+        f'enqueue on mails: {url} {{"n":2}}',
         "batch of 1",
     ]
     assert len(first) == 8
     assert found[1].answer == f"202 deduplicated, the same as {first} at 12:00:00"
-    assert found[3].below == (f"POST {url} x delay 1m",)
+    assert found[3].below == (f"{url} x delay 1m",)
 
 
 # -- texts -----------------------------------------------------------------------------------------

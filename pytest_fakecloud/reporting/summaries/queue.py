@@ -31,12 +31,15 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         items = parsed(call.body)
         shown = [
             " ".join(
-                [
-                    _method(item.get("headers") or {}),
-                    str(item["destination"]),
-                    shortened(readable(item.get("body") or ""), 60),
-                    *_settings((item.get("headers") or {}).items()),
-                ]
+                filter(
+                    None,
+                    [
+                        _method(item.get("headers") or {}),
+                        str(item["destination"]),
+                        shortened(readable(item.get("body") or ""), 60),
+                        *_settings((item.get("headers") or {}).items()),
+                    ],
+                )
             )
             for item in items
         ]
@@ -55,8 +58,10 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _method(headers: Mapping[str, Any]) -> str:
+    """The method of the delivery; empty for the usual one."""
     lower = {name.lower(): value for name, value in headers.items()}
-    return str(lower.get("upstash-method", "POST"))
+    method = str(lower.get("upstash-method", "POST"))
+    return "" if method == "POST" else method
 
 
 def _settings(headers: Iterable[tuple[str, Any]]) -> Iterable[str]:
