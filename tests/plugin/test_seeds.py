@@ -32,7 +32,7 @@ SCOPES = pytest.mark.parametrize("scope", ["function", "session"])
 def seen_and_seed(result: pytest.RunResult) -> tuple[str, str]:
     text = result.stdout.str()
     found = re.search(r"AssertionError: <(\S+ msg_\w+)>", text)
-    seed = re.search(r"seed '(.*)'$", text, re.MULTILINE)
+    seed = re.search(r"seed\s+'(.*?)'", text, re.MULTILINE)
     assert found is not None
     assert seed is not None
     return found[1], seed[1]

@@ -353,6 +353,15 @@ SILENT: list[tuple[str, Scene]] = [
     ("a counter within its span", counts("10s", 4)),
     ("a record as it was", upserts(("a", {"n": 1}), ("a", {"n": 1}))),
     ("a record that was deleted", upserts(("a", {"n": 1}), ("a", {"n": 2}), forgets=True)),
+    (
+        "a lock that was let go and written",
+        timed(
+            ["SET", "lock:a", 1, "NX"],
+            ["DEL", "lock:a"],
+            ["SET", "lock:a", 2],
+        ),
+    ),
+    ("a key that was deleted", kv(["SET", "carts:a", 1], ["DEL", "cart:a"], ["GET", "cart:a"])),
     ("records of keys", reads(["a", "b", "c", "d"], 2)),
     ("records of one partition", reads([None] * 4, 1)),
     ("a filter that takes it", query("n = 1")),
@@ -365,6 +374,24 @@ SILENT: list[tuple[str, Scene]] = [
     ("two publishings", publishes("a", "b")),
     ("a 404 at the end", unknown_message(goes_on=False)),
 ]
+
+
+def test_what_a_query_met_is_not_told_of_what_came_later(cloud: Cloud) -> None:
+    index = cloud.vector_index()
+
+    def ask(path: str, body: Any) -> None:
+        httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
+
+    ask("upsert", {"id": "a", "vector": [1, 0], "metadata": {"n": "1"}})
+    ask("query", {"vector": [1, 0], "topK": 1, "filter": "n = 1"})
+    assert "the filter refused a" in told(cloud)[0]
+    ask("update", {"id": "a", "metadata": {"n": "2"}})
+    assert told(cloud) == []
+    ask("upsert/other", {"id": "b", "vector": [1, 0]})
+    ask("query/none", {"vector": [1, 0], "topK": 1})
+    assert 'namespace "none" has no vectors' in told(cloud)[0]
+    ask("delete/other", ["c"])
+    assert told(cloud) == []
 
 
 @pytest.mark.parametrize(

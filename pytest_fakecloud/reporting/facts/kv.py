@@ -46,6 +46,13 @@ def _commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
                 yield call, [line[0].upper(), *line[1:]], came["result"]
 
 
+def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
+    return any(
+        call.number > taken.number and line[0] in ("DEL", "UNLINK") and key in line[1:]
+        for call, line, _ in _commands(look, handle)
+    )
+
+
 def never_expires(look: Look) -> Iterator[Fact]:
     """A key with the name of a lock or of idempotency that was taken with NX and has no expiry."""
     for handle in look.handles("kv"):
@@ -54,7 +61,11 @@ def never_expires(look: Look) -> Iterator[Fact]:
             by_set = line[0] == "SET" and "NX" in options and not options & _EXPIRING
             if not (by_set or line[0] == "SETNX") or len(line) < 3 or result in (None, 0):
                 continue
-            if _HELD.search(line[1]) and handle.ttl(line[1]) == -1:
+            if (
+                _HELD.search(line[1])
+                and handle.ttl(line[1]) == -1
+                and not _deleted_after(look, handle, call, line[1])
+            ):
                 yield Fact(
                     f"{handle.name}: {shortened(line[1])} was taken with NX and never expires "
                     "(no EX or PX came with it)",
@@ -67,14 +78,17 @@ def other_name(look: Look) -> Iterator[Fact]:
     for handle in look.handles("kv"):
         read: dict[str, Call] = {}
         written: dict[str, Call] = {}
+        touched: set[str] = set()
         for call, line, _ in _commands(look, handle):
+            if line[0] not in _READS:
+                touched.update(line[1:])
             names = read if line[0] in _READS else written if line[0] in _WRITES else None
             if names is not None and len(line) > 1:
                 names.setdefault(line[1], call)
         present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
         unread = [key for key in written if key not in read]
         for key, call in read.items():
-            if key in written or key in present:
+            if key in touched or key in present:
                 continue
             near = difflib.get_close_matches(key, unread, 1, NEAR)
             # Numbers tell one thing from another: those are names of two things.

@@ -33,6 +33,26 @@ def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], li
             yield call, item, hits, str(call.facts.get("namespace") or "")
 
 
+_FORGETS = ("delete", "reset", "delete-namespace")
+_WRITES = ("upsert", "upsert-data", "update")
+
+
+def _touched_after(look: Look, handle: Any, query: Call) -> set[str] | None:
+    """The ids that were written after a query; None where anything was deleted since.
+
+    Of these nobody knows any more what the query met.
+    """
+    touched: set[str] = set()
+    for call in look.calls_of(handle):
+        if call.number > query.number and call.route in _FORGETS:
+            return None
+        if call.number > query.number and call.route in _WRITES:
+            body = parsed(call.body)
+            items = body if isinstance(body, list) else [body]
+            touched.update(str(item.get("id")) for item in items if isinstance(item, dict))
+    return touched
+
+
 def refused_candidates(look: Look) -> Iterator[Fact]:
     """A record that a filter refused, and why, where a query found fewer than it asked for."""
     for handle in look.handles("vector"):
@@ -40,7 +60,9 @@ def refused_candidates(look: Look) -> Iterator[Fact]:
             text = item.get("filter")
             if not text or hits or namespace not in handle.namespaces():
                 continue
-            for record in handle.vectors(namespace=namespace)[:1]:
+            touched = _touched_after(look, handle, call)
+            records = handle.vectors(namespace=namespace) if touched is not None else []
+            for record in [one for one in records if str(one["id"]) not in (touched or ())][:1]:
                 try:
                     why = why_not(text, record.get("metadata"))
                 except ServiceError:
@@ -59,6 +81,8 @@ def empty_namespace(look: Look) -> Iterator[Fact]:
         full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
         for call, _, hits, namespace in _queries(look, handle):
             if hits or not full or namespace in full or _pending(spaces, namespace):
+                continue
+            if _touched_after(look, handle, call) is None:
                 continue
             others = ", ".join(f"{_name(name)} has {count}" for name, count in full.items())
             yield Fact(f"{handle.name}: {_name(namespace)} has no vectors; {others}", call.number)
@@ -79,6 +103,7 @@ def without_metadata(look: Look) -> Iterator[Fact]:
             if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
                 continue
             ids = {str(hit["id"]) for hit in hits}
+            ids -= _touched_after(look, handle, call) or set()
             known = handle.vectors(namespace=namespace)
             if any(str(one["id"]) in ids and one.get("metadata") for one in known):
                 yield Fact(
@@ -94,7 +119,7 @@ def replaced(look: Look) -> Iterator[Fact]:
         known: dict[tuple[str, str], Any] = {}
         for call in look.calls_of(handle):
             if call.route not in ("upsert", "upsert-data") or call.status != 200:
-                if call.route in ("delete", "reset", "delete-namespace", "update"):
+                if call.route in (*_FORGETS, "update"):
                     known.clear()
                 continue
             body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
