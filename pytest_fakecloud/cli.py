@@ -1,4 +1,4 @@
-"""``pytest-fakecloud serve``, ``run -- COMMAND`` and ``verify``: the fakes without pytest."""
+"""``pytest-fakecloud``: serve the fakes, run a command with them, command a server, verify."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .core.errors import ContractError
 from .core.journal import KEEP_BYTES
@@ -22,10 +22,13 @@ from .core.private_files import make_private
 from .core.wording import brief
 from .services import by_word
 from .settings import MOST_PORT
+from .standalone import commands
+from .standalone.log import FORMATS, Log, LogFormat
 from .verify import command as verify
 
 if TYPE_CHECKING:
     from .cloud import Cloud
+    from .queue.handle import Queue
     from .standalone.api import ControlApp
 
 __all__ = ["main"]
@@ -41,6 +44,8 @@ ELSEWHERE = (
     "the TOML file (control_port = 8000, and a table [kv] with port, token and settings; the file "
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
+TELL_SECONDS = 1.0
+"""How often a load that takes longer says how far it is."""
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 MOST_DIGITS = 19
 EXIT_USAGE = 2
@@ -62,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.command == "verify":
         return verify.run(given)
+    if given.command in commands.COMMANDS:
+        return commands.run(given)
     try:
         options = _options(given)
         return _serve(options) if given.command == "serve" else _run(options, given.program)
@@ -89,14 +96,14 @@ def _parser() -> argparse.ArgumentParser:
         "message queue.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    serve = commands.add_parser(
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    serve = subparsers.add_parser(
         "serve",
         help="run the fakes until stopped",
         description="Run the fakes until stopped.",
         epilog=ELSEWHERE,
     )
-    run = commands.add_parser(
+    run = subparsers.add_parser(
         "run",
         help="run a command with the fakes and their environment variables",
         description="Run a command with the fakes and their environment variables; its exit code "
@@ -105,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     for one in (serve, run):
         _add_options(one)
-    verify.add_parser(commands)
+    commands.add_parsers(subparsers)
+    verify.add_parser(subparsers)
     serve.add_argument(
         "--journal-entries",
         type=int,
@@ -117,6 +125,11 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help=f"how many bytes of large calls the journal keeps whole (default: {KEEP_BYTES})",
+    )
+    serve.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        help="what the server says of itself on standard error: lines of text, or of JSON",
     )
     serve.add_argument(
         "--json",
@@ -161,6 +174,21 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
             default=[],
             help=f"a setting of {name}, the value as JSON or text; may be repeated",
         )
+    parser.add_argument(
+        "--load",
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="a state file: data, and what answers deliveries; may be repeated",
+    )
+    parser.add_argument(
+        "--forward",
+        action="append",
+        metavar="URL=TARGET",
+        default=[],
+        help="send deliveries for a URL to a server at another address, such as "
+        "https://app.example=http://127.0.0.1:3000, also beyond this machine; may be repeated",
+    )
     parser.add_argument("--seed", help="random seed (default: random)")
     parser.add_argument("--now", help="start of the clock, as ISO text with offset; freezes it")
     parser.add_argument("--clock", choices=("running", "frozen"), help="the clock's mode")
@@ -238,6 +266,9 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         "now": found("now")[0],
         "clock": text("clock"),
         "tls": _flag(*found("tls")),
+        "load": [Path(one) for one in _words("load", *found("load"))],
+        "forward": _forwards(_words("forward", *found("forward")), names),
+        "log_format": _log_format(*found("log_format")),
         "json": _flag(*found("json")),
         "journal": text("journal"),
         "journal_entries": number("journal_entries"),
@@ -269,6 +300,43 @@ def _hosts(value: Any, where: str) -> list[str]:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise Usage(f"{where}={value!r} is not a list of host names")
     return words
+
+
+def _words(name: str, value: Any, where: str) -> list[str]:
+    """What a list names, or a text with spaces, or a table of a file (``KEY=VALUE``)."""
+    if isinstance(value, dict):
+        value = [f"{key}={one}" for key, one in value.items()]
+    words = value.split() if isinstance(value, str) else (value or [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise Usage(f"{where}={value!r} is not a list for --{name}")
+    return words
+
+
+def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
+    """Targets by URL; ``Usage`` where there is no queue, or a word is of another form."""
+    if words and "queue" not in services:
+        raise Usage("--forward is for the queue, which is not among the services: name it too")
+    found: dict[str, str] = {}
+    for word in words:
+        url, sign, target = word.partition("=")
+        if not sign or not url or not target:
+            raise Usage(
+                f"--forward {brief(word)} is not URL=TARGET, such as "
+                "https://app.example=http://127.0.0.1:3000"
+            )
+        if url in found:
+            raise Usage(f"--forward {url} is given twice: where is it to go?")
+        found[url] = target
+    return found
+
+
+def _log_format(value: Any, where: str) -> LogFormat:
+    if value is None:
+        return "text"
+    if value not in FORMATS:
+        raise Usage(f"{where}={value!r} is unknown: give {' or '.join(FORMATS)}")
+    chosen: LogFormat = value
+    return chosen
 
 
 def _check_token(value: str | None, where: str) -> None:
@@ -322,7 +390,8 @@ def _file(path: Path) -> dict[str, Any]:
         "clock",
         "tls",
     }
-    known |= {"journal", "journal_bytes", "journal_entries", "json", *by_word()}
+    known |= {"journal", "journal_bytes", "journal_entries", "json", "load", "forward"}
+    known |= {"log_format", *by_word()}
     unknown = sorted(set(content) - known)
     if unknown:
         raise Usage(
@@ -354,11 +423,12 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]]:
+def _cloud(options: Mapping[str, Any], log: Log) -> Iterator[tuple[Cloud, ControlApp, str]]:
     from .cloud import Cloud
     from .standalone.api import ControlApp
     from .standalone.hosts import Hosts
 
+    states = [(file, _state(file)) for file in options["load"]]
     with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
         cloud.journal.keep = options["journal_entries"]
         if options["journal_bytes"] is not None:
@@ -372,34 +442,83 @@ def _cloud(options: Mapping[str, Any]) -> Iterator[tuple[Cloud, ControlApp, str]
             cloud,
             options["control_token"],
             hosts=Hosts(options["host"], options["allow_host"]),
-            tell=_tell,
+            tell=log.bug,
         )
+        app.loading = "not begun" if states else ""
         mount = cloud._context.mount(app, host=options["host"], port=options["control_port"])
         mount.on_close.append(app.end_streams)
         mount.on_error.append(app.server_failed)
         try:
+            _prepare(cloud, app, states, options["forward"], log)
             yield cloud, app, mount.url
         finally:
             mount.close()
 
 
-def _tell(text: str) -> None:
-    print(f"pytest-fakecloud: {text}", file=sys.stderr, flush=True)
+def _state(file: Path) -> dict[str, Any]:
+    from .standalone.state_file import read_state
+
+    try:
+        return read_state(file)
+    except ContractError as error:
+        raise Usage(str(error)) from None
+
+
+def _prepare(
+    cloud: Cloud,
+    app: ControlApp,
+    states: Sequence[tuple[Path, Mapping[str, Any]]],
+    forwards: Mapping[str, str],
+    log: Log,
+) -> None:
+    """Load the state files and set up the forwards; that is what a reset returns to."""
+    from .core.timeparse import monotonic
+    from .standalone.state_file import load_state
+
+    for url, target in forwards.items():
+        for handle in cloud.handles:
+            if handle.fixture == "queue":
+                cast("Queue", handle).destinations.forward(url, target)
+        log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
+    for file, content in states:
+        told = monotonic()
+
+        def progress(name: str, done: int, whole: int, file: Path = file) -> None:
+            nonlocal told
+            app.loading = f"{file}: {name} {done} of {whole}"
+            if monotonic() - told >= TELL_SECONDS:
+                told = monotonic()
+                log.say("loading", app.loading, file=file, fake=name, done=done, whole=whole)
+
+        try:
+            load_state(cloud, content, file.parent, progress)
+        except ContractError as error:
+            raise Usage(f"{file}: {error}") from None
+        log.say("loaded", f"{file} is loaded", file=file)
+    if states or forwards:
+        for handle in cloud.handles:
+            handle.set_baseline()
+    cloud.journal.clear()
+    app.loading = ""
 
 
 def _serve(options: Mapping[str, Any]) -> int:
+    log = Log(options["log_format"])
     stop = threading.Event()
     if options["journal_entries"] is None:
         options = {**options, "journal_entries": JOURNAL_ENTRIES}
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda *_: stop.set())
-    with _cloud(options) as (cloud, app, url):
-        _warn_of_other_addresses(options)
+    with _cloud(options, log) as (cloud, app, url):
+        _warn_of_other_addresses(options, log)
         print(_summary(cloud, app, url, options), flush=True)
+        addresses = {handle.name: handle.url for handle in cloud.handles}
+        log.say("ready", f"ready at {url}", control=url, fakes=addresses)
         # In short naps: on Windows a signal is only seen between two waits.
         while not stop.wait(0.5):
             pass
+        log.say("stopping", "stopping")
     # With much data the interpreter's last look for garbage alone would take seconds.
     gc.freeze()
     return 0
@@ -412,8 +531,9 @@ def _run(options: Mapping[str, Any], program: list[str]) -> int:
     journal = Path(options["journal"]) if options["journal"] else None
     if journal is not None:
         _make_writable(journal)
-    with _cloud(options) as (cloud, app, url):
-        _warn_of_other_addresses(options)
+    log = Log()
+    with _cloud(options, log) as (cloud, app, url):
+        _warn_of_other_addresses(options, log)
         environment = {
             **os.environ,
             **cloud.env,
@@ -496,16 +616,18 @@ def _has_terminal() -> bool:
         os.close(terminal)
 
 
-def _warn_of_other_addresses(options: Mapping[str, Any]) -> None:
+def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
     from .standalone.hosts import is_loopback
 
     places = [options["host"], *(one.get("host") for one in options["services"].values())]
     for host in dict.fromkeys(str(place) for place in places if place):
         if not is_loopback(host):
-            print(
-                f"pytest-fakecloud: warning: {host} is reachable from other machines; the fakes "
-                "are for tests and must not face a network you do not trust",
-                file=sys.stderr,
+            log.say(
+                "address",
+                f"{host} is reachable from other machines; the fakes are for tests and must not face "
+                "a network you do not trust",
+                level="warning",
+                host=host,
             )
 
 

@@ -1,12 +1,21 @@
-"""Print the OpenAPI file: ``python -m pytest_fakecloud.standalone > docs/control-api.json``."""
+"""Print a file of the documentation: the OpenAPI file, or with ``state`` the schema of state files.
+
+``python -m pytest_fakecloud.standalone > docs/control-api.json``, and
+``python -m pytest_fakecloud.standalone state > docs/reference/state.schema.json``.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 
 from .api import ControlApp
 from .openapi import document
+from .state_file import SCHEMA
 
 if __name__ == "__main__":
-    # The routes are only read, so there need be no cloud behind them.
-    print(json.dumps(document(ControlApp.__new__(ControlApp).routes()), indent=1))
+    if sys.argv[1:] == ["state"]:
+        print(json.dumps(SCHEMA, indent=1))
+    else:
+        # The routes are only read, so there need be no cloud behind them.
+        print(json.dumps(document(ControlApp.__new__(ControlApp).routes()), indent=1))

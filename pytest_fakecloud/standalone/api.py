@@ -39,6 +39,7 @@ from .codec import (
     encode_error,
 )
 from .hosts import Hosts
+from .openapi import WITHOUT_TOKEN
 from .views import (
     attempt_view,
     dead_letter,
@@ -59,7 +60,6 @@ LOOK_SECONDS = 0.002
 _MOST_DIGITS = 18
 _LONGEST_WORD = 100
 _LONGEST_MESSAGE = 2000
-_OPEN = frozenset({"ready", "console", "console_file", "icon", "openapi"})
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _GUARDS = (
     ("X-Content-Type-Options", "nosniff"),
@@ -148,6 +148,8 @@ class ControlApp(App):
             problems=_Bugs(cloud, tell),
             name="control",
         )
+        self.loading = ""
+        """How far a load is that has to end before the server is ready, in words."""
         self._objects = Objects()
         self._snapshots: dict[str, Any] = {}
         self._snapshot_numbers = itertools.count(1)
@@ -162,6 +164,7 @@ class ControlApp(App):
             Route("GET", "/", "console", self.console),
             Route("GET", "/console/{name}", "console_file", self.console_file),
             Route("GET", "/favicon.ico", "icon", self.icon),
+            Route("GET", f"{PREFIX}/live", "live", self.live),
             Route("GET", f"{PREFIX}/ready", "ready", self.ready),
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
             Route("GET", f"{PREFIX}/state", "state", self.state),
@@ -236,7 +239,7 @@ class ControlApp(App):
                 f"this server is not known as {host!r:.200}: ask for it by a loopback name or by the "
                 "host it is bound to, or start it with --allow-host NAME",
             )
-        if request.route in _OPEN:
+        if request.route in WITHOUT_TOKEN:
             return None
         if not same(
             bearer_token(request.header("authorization")) or request.query("token"), self.token
@@ -277,9 +280,15 @@ class ControlApp(App):
         """No icon; browsers ask for one."""
         return Answer(status=204, content_type=None)
 
+    def live(self, request: Request) -> object:
+        """Whether the server runs."""
+        return {"live": True}
+
     def ready(self, request: Request) -> object:
-        """Whether the server takes requests."""
-        return {"ready": not self.cloud.closed}
+        """Whether the fakes are as they are to be: 503 with ``"loading"`` until all is loaded."""
+        ready = not self.loading and not self.cloud.closed
+        found = {"ready": ready, **({"loading": self.loading} if self.loading else {})}
+        return Answer(found, 200 if ready else 503)
 
     def openapi(self, request: Request) -> object:
         """This API as an OpenAPI 3.1 file."""

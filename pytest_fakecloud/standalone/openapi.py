@@ -9,14 +9,14 @@ from typing import Any
 
 from ..http.routing import Route
 
-__all__ = ["document"]
+__all__ = ["WITHOUT_TOKEN", "document"]
 
 _QUERIES = {
     "journal": {"after": "leave out entries up to this number"},
     "journal_stream": {"after": "leave out entries up to this number"},
     "attempts": {"id": "only this message's"},
 }
-_WITHOUT_TOKEN = frozenset({"ready", "console", "console_file", "icon", "openapi"})
+WITHOUT_TOKEN = frozenset({"live", "ready", "console", "console_file", "icon", "openapi"})
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -85,6 +85,6 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         operation["parameters"] = parameters
     if method in ("POST", "PUT"):
         operation["requestBody"] = {"content": {"application/json": {"schema": {"type": "object"}}}}
-    if route.name not in _WITHOUT_TOKEN:
+    if route.name not in WITHOUT_TOKEN:
         operation["security"] = [{"token": []}]
     return operation

@@ -103,7 +103,14 @@ class Connection:
     def request(
         self, method: str, path: str, body: Any = None, within: float | None = None
     ) -> dict[str, Any]:
-        """One request to the control API; its errors are ``ContractError``."""
+        """One request to the control API, answered by an object; its errors are ``ContractError``."""
+        content = self.ask(method, path, body, within)
+        if not isinstance(content, dict):
+            raise ContractError(f"{self.url} is not a control API: it answered {content!r:.100}")
+        return content
+
+    def ask(self, method: str, path: str, body: Any = None, within: float | None = None) -> Any:
+        """One request to the control API, whatever it answers; its errors are ``ContractError``."""
         import urllib3
 
         if self.closed:
@@ -139,10 +146,8 @@ class Connection:
             content = json.loads(answer.data)
         except (ValueError, RecursionError):
             raise ContractError(f"{self.url} is not a control API: it answered no JSON") from None
-        if not isinstance(content, dict):
-            raise ContractError(f"{self.url} is not a control API: it answered {content!r:.100}")
         if answer.status >= 400:
-            message = content.get("error", content)
+            message = content.get("error", content) if isinstance(content, dict) else content
             text = message.get("message", message) if isinstance(message, dict) else message
             raise ContractError(f"{self.url} refused {method} {path}: {text}")
         return content

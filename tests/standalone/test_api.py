@@ -169,7 +169,8 @@ def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> N
         path = f"/__control__/journal/stream?token={server.token}"
         sock.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         seen = b""
-        while len(rows) < 4:
+        # What comes meanwhile may be told of twice as well, on a machine that has much to do.
+        while not any(row["what"].startswith("GET") and row["done"] for row in rows):
             if len(rows) == 2 and not seen.count(b"PING"):
                 kv(server, "PING")
             seen += sock.recv(65536)

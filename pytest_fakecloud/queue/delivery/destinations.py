@@ -14,7 +14,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -43,6 +43,7 @@ from .wsgi import WsgiApp, call_wsgi
 if TYPE_CHECKING:
     from .asgi import AsgiRunner
     from .lifespans import AsgiApp, Elsewhere, Elsewheres
+    from .loopback import LoopbackSender
 
 __all__ = [
     "Answer",
@@ -211,6 +212,40 @@ class _Call(DestinationRoute):
         return as_reply(value).outcome(delivery, self.where)
 
 
+class _Forward(DestinationRoute):
+    _target: str
+    _sender: LoopbackSender | None
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        if self._sender is None:
+            from .loopback import LoopbackSender
+
+            self._sender = LoopbackSender(deadlines, keeps=False)
+        outcome = self._sender.send(self._forwarded(delivery))
+        return replace(outcome, where=self.where)
+
+    def _forwarded(self, delivery: Delivery) -> Delivery:
+        published = urlsplit(delivery.url)
+        rest = _split(delivery.url).rest
+        if self._is_prefix:
+            prefix = _split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
+            rest = rest[len(prefix.rstrip("/")) :]
+        elif urlsplit(self._target).path:
+            # A pattern has no part that the target's path could stand for.
+            rest = ""
+        headers = [
+            pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")
+        ]
+        headers += [
+            ("X-Forwarded-Host", published.netloc.rpartition("@")[2]),
+            ("X-Forwarded-Proto", published.scheme.lower()),
+        ]
+        return replace(delivery, url=self._target + rest, headers=headers)
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return await in_thread(self._perform, delivery, deadlines)
+
+
 class _Answers(DestinationRoute):
     def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
         super().__init__(*args)
@@ -360,6 +395,25 @@ class Destinations:
         """Refuse the connection, as a host where nothing listens."""
         __tracebackhide__ = True
         return self._add(_Answers(self, url, "refuse", None, replies=[Reply.refuse()]))
+
+    def forward(self, url: Url, target: str) -> DestinationRoute:
+        """Send what goes to a URL to a server that stands in for it, at another address.
+
+        The path and the query below the prefix stay as they are; ``Host`` is the target's, and the
+        published one is in ``X-Forwarded-Host`` and ``X-Forwarded-Proto``. Certificates are not
+        checked. The one way by which a delivery leaves this machine: the target need not be a
+        loopback address. Raises ``ContractError`` where it is no absolute HTTP URL.
+        """
+        __tracebackhide__ = True
+        place = _split_text(target) if isinstance(target, str) else None
+        if place is None or not place.origin or "?" in place.rest or "*" in target:
+            raise ContractError(
+                f"{shown(target)} is not a target: give an absolute URL without a query, such as "
+                "'http://127.0.0.1:3000'"
+            )
+        route = _Forward(self, url, "forward", None)
+        route._target, route._sender = target.rstrip("/"), None
+        return self._add(route)
 
     # -- looking ---------------------------------------------------------------------------------
 

@@ -1,0 +1,359 @@
+"""Commands against a running server: ``pytest-fakecloud advance 24h`` and the like."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ..core.errors import ContractError, ServiceError
+from ..core.matching import nearest
+from ..services import by_word
+from .api import PREFIX
+from .remote import RemoteCloud
+
+__all__ = ["COMMANDS", "add_parsers", "run"]
+
+URL_VARIABLE = "PYTEST_FAKECLOUD_URL"
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EPILOG = (
+    "The server is --url or the variable PYTEST_FAKECLOUD_URL, as serve prints it; its token is "
+    "--token, PYTEST_FAKECLOUD_TOKEN or in the URL (?token=...). Exit code: 0 when it was done, 1 when "
+    "the server refuses it or does not answer, 2 for wrong options."
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found: for scripts (``--json``) and for people; and whether it was well."""
+
+    data: Any
+    text: str
+    well: bool = True
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: what it does, its arguments, and how it is done."""
+
+    words: str
+    arguments: Callable[[argparse.ArgumentParser], object]
+    act: Callable[[RemoteCloud, argparse.Namespace], Answer]
+
+
+def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to those of ``pytest-fakecloud``."""
+    for name, command in COMMANDS.items():
+        parser = commands.add_parser(
+            name,
+            help=f"{command.words[0].lower()}{command.words[1:]}",
+            description=f"{command.words}.",
+            epilog=EPILOG,
+        )
+        parser.add_argument("--url", help="address of the running server")
+        parser.add_argument("--token", help="its control token")
+        parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+        command.arguments(parser)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the command that was given, and return its exit code."""
+    url = given.url or os.environ.get(URL_VARIABLE)
+    if not url:
+        _complain(f"which server? Give --url, or set {URL_VARIABLE} as serve prints it")
+        return EXIT_USAGE
+    try:
+        if given.command == "health":
+            answer = _health(url, given)
+        else:
+            with RemoteCloud(url, given.token) as cloud:
+                answer = COMMANDS[given.command].act(cloud, given)
+    except (ContractError, ServiceError) as error:
+        _complain(str(error))
+        return EXIT_REFUSED
+    if given.json:
+        print(json.dumps(answer.data, ensure_ascii=False, default=str))
+    elif answer.text:
+        print(answer.text)
+    return 0 if answer.well else EXIT_REFUSED
+
+
+def _complain(text: str) -> None:
+    print(f"pytest-fakecloud: {text}", file=sys.stderr)
+
+
+def _ask(cloud: RemoteCloud, method: str, path: str, body: Any = None) -> Any:
+    return cloud._connection.ask(method, path, body)
+
+
+def _value(text: str) -> Any:
+    """An argument as JSON where it is that, else as text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _handle(cloud: RemoteCloud, name: str) -> Any:
+    """A fake by its name, or by its service's short one."""
+    known = [one.name for one in cloud.handles]
+    words = {word: service.fixture for word, service in by_word().items()}
+    for one in cloud.handles:
+        if name == one.name or words.get(name) == one.fixture:
+            return one
+    near = nearest(name, [*known, *words])
+    raise ContractError(f"there is no fake {name!r}{near}; there are: {', '.join(known)}")
+
+
+# -- the clock -------------------------------------------------------------------------------------
+
+
+def _clock(action: str, field: str = "") -> Callable[[RemoteCloud, argparse.Namespace], Answer]:
+    def act(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+        body = {"action": action, **({field: given.value} if field else {})}
+        clock = _ask(cloud, "POST", "/clock", body)
+        lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in clock["fired"])]
+        return Answer(clock, "\n".join(lines))
+
+    return act
+
+
+def _one(name: str, words: str) -> Callable[[argparse.ArgumentParser], object]:
+    return lambda parser: parser.add_argument("value", metavar=name, help=words)
+
+
+def _nothing(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+# -- looking ---------------------------------------------------------------------------------------
+
+
+def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    state = _ask(cloud, "GET", "/state")
+    problems = _ask(cloud, "GET", "/problems")
+    clock = state["clock"]
+    lines = [f"clock     {clock['now']}, {clock['mode']}, next due {clock['next_due'] or 'never'}"]
+    lines.append(f"seed      {state['seed']!r}")
+    lines += [f"{one['name']:<9} {one['url']}" for one in state["handles"]]
+    lines.append(f"problems  {len(problems)}")
+    lines += [f"  [{one['kind']}] {one['text']}" for one in problems]
+    return Answer({**state, "problems": problems}, "\n".join(lines))
+
+
+def _health_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--live", action="store_true", help="only whether it runs, not whether it has loaded all"
+    )
+
+
+def _health(url: str, given: argparse.Namespace) -> Answer:
+    """Whether a server is ready; needs no token."""
+    import urllib3
+
+    path = "live" if given.live else "ready"
+    place = f"{url.partition('?')[0].rstrip('/')}{PREFIX}/{path}"
+    try:
+        with urllib3.PoolManager(retries=False, timeout=5, cert_reqs="CERT_NONE") as pool:
+            answer = pool.request("GET", place)
+            found = json.loads(answer.data)
+    except (urllib3.exceptions.HTTPError, ValueError) as error:
+        raise ContractError(f"{url} is not {path}: {error}") from None
+    if not isinstance(found, dict):
+        raise ContractError(f"{url} is not {path}: another kind of server answers there")
+    well = answer.status == 200
+    words = path if well else f"not {path}: {found.get('loading') or answer.status}"
+    return Answer(found, words, well)
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def _fault_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fake", metavar="FAKE", help="kv, vector, broker, queue, or a fake's name")
+    parser.add_argument("kind", metavar="KIND", help="answer, drop, lose_answer, delay, down, ...")
+    parser.add_argument("args", nargs="*", metavar="ARG", help="the kind's own, such as 503")
+    parser.add_argument("--times", type=int, metavar="N", help="how often it fires at most")
+    parser.add_argument("--skip", type=int, metavar="N", help="how many calls pass first")
+    parser.add_argument("--route", help="which endpoint: its name, path or 'POST /path'")
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="which calls, by what they are about, such as command=SET; may be repeated",
+    )
+
+
+def _fault(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    fields: dict[str, Any] = {}
+    for word in given.where:
+        name, sign, text = word.partition("=")
+        if not sign or not name:
+            raise ContractError(f"{word!r} is not FIELD=VALUE, such as command=SET")
+        fields[name] = _value(text)
+    for name in ("times", "skip", "route"):
+        if getattr(given, name) is not None:
+            fields[name] = getattr(given, name)
+    body = {**fields, "kind": given.kind, "args": [_value(one) for one in given.args]}
+    fault = _ask(cloud, "POST", f"{_place(cloud, given.fake)}/faults", body)
+    return Answer(fault, fault["text"])
+
+
+def _place(cloud: RemoteCloud, name: str) -> str:
+    return f"/handles/{quote(_handle(cloud, name).name, safe='')}"
+
+
+def _faults_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fake", nargs="?", metavar="FAKE", help="of one fake only")
+    parser.add_argument("--clear", action="store_true", help="take them all back")
+
+
+def _faults(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    handles = [_handle(cloud, given.fake)] if given.fake else list(cloud.handles)
+    found: dict[str, Any] = {}
+    for handle in handles:
+        place = f"{_place(cloud, handle.name)}/faults"
+        found[handle.name] = _ask(cloud, "DELETE" if given.clear else "GET", place)
+    lines = [f"{name}: {one['text']}" for name, faults in found.items() for one in faults]
+    return Answer(found, "\n".join(lines) or "no faults")
+
+
+# -- the queue -------------------------------------------------------------------------------------
+
+
+def _publish_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("destination", metavar="URL", help="where it is to be delivered")
+    parser.add_argument("--body", help="text to deliver")
+    parser.add_argument(
+        "--body-json", metavar="JSON", help="JSON to deliver, with its content type"
+    )
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated"
+    )
+    parser.add_argument("--delay", metavar="DURATION", help="deliver it that much later")
+    parser.add_argument("--retries", type=int, metavar="N")
+    parser.add_argument("--queue", metavar="NAME", help="through that ordered queue")
+    parser.add_argument("--method", metavar="METHOD")
+    parser.add_argument("--callback", metavar="URL")
+    parser.add_argument("--failure-callback", metavar="URL")
+
+
+def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    options: dict[str, Any] = {}
+    for name in ("body", "delay", "retries", "queue", "method", "callback", "failure_callback"):
+        if getattr(given, name) is not None:
+            options[name] = getattr(given, name)
+    if given.body_json is not None:
+        if given.body is not None:
+            raise ContractError("--body and --body-json contradict each other: give one of them")
+        try:
+            options["json"] = json.loads(given.body_json)
+        except ValueError as error:
+            raise ContractError(f"--body-json is not JSON: {error}") from None
+    headers = {}
+    for line in given.header:
+        name, sign, text = line.partition(":")
+        if not sign:
+            raise ContractError(f"{line!r} is not a header: give 'NAME: VALUE'")
+        headers[name.strip()] = text.strip()
+    if headers:
+        options["headers"] = headers
+    message = _handle(cloud, "queue").publish(given.destination, **options)
+    return Answer({"id": message.id, "url": message.url}, str(message.id))
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+def _replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="an HTTP archive (HAR)")
+    parser.add_argument("--into", metavar="FAKE", help="send all of it to this fake")
+    parser.add_argument(
+        "--move-clock", action="store_true", help="move the clock as time went then"
+    )
+
+
+def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    options: dict[str, Any] = {}
+    if given.into:
+        options["into"] = _handle(cloud, given.into)
+    if given.move_clock:
+        options["move_clock"] = True
+    differences = cloud.replay(given.file, **options)
+    lines = [str(one) for one in differences]
+    return Answer(lines, "\n".join(lines) or "every answer is the same", not lines)
+
+
+def _load(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    from .state_file import load_state, read_state
+
+    file = Path(given.value)
+    loaded: dict[str, int] = {}
+
+    def progress(name: str, done: int, whole: int) -> None:
+        loaded[name] = max(done, loaded.get(name, 0))
+
+    load_state(cloud, read_state(file), file.parent, progress)
+    words = ", ".join(f"{count} of {name}" for name, count in loaded.items())
+    return Answer(loaded, f"loaded {file}: {words or 'stubs and faults only'}")
+
+
+def _snapshot(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    kept = _ask(cloud, "POST", "/snapshots", {"id": given.name} if given.name else {})
+    return Answer(kept, kept["id"])
+
+
+def _restore(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    return Answer(_ask(cloud, "POST", f"/snapshots/{quote(given.value, safe='')}"), "")
+
+
+def _reset(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    body = {"handle": _handle(cloud, given.fake).name} if given.fake else {}
+    return Answer(_ask(cloud, "POST", "/reset", body), "")
+
+
+def _optional(name: str, words: str) -> Callable[[argparse.ArgumentParser], object]:
+    return lambda parser: parser.add_argument(name, nargs="?", metavar=name.upper(), help=words)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "state": Command("Show the fakes, the clock and the problems of a server", _nothing, _state),
+    "health": Command("Say whether a server is ready; needs no token", _health_arguments, _state),
+    "advance": Command(
+        "Move the clock forward, and make what falls due happen",
+        _one("DURATION", "such as 24h, 1d2h or 200ms"), _clock("advance", "by"),
+    ),
+    "move-to": Command(
+        "Move the clock to an instant",
+        _one("INSTANT", "ISO text with an offset"), _clock("move_to", "to"),
+    ),
+    "next": Command(
+        "Move the clock to what is due next, and make it happen",
+        _nothing, _clock("advance_to_next"),
+    ),
+    "freeze": Command("Stop the clock where it is", _nothing, _clock("freeze")),
+    "resume": Command("Let the clock run on from where it is", _nothing, _clock("resume")),
+    "fault": Command("Prepare a fault", _fault_arguments, _fault),
+    "faults": Command("Show the faults, or take them back", _faults_arguments, _faults),
+    "publish": Command("Publish a message to the queue", _publish_arguments, _publish),
+    "replay": Command(
+        "Send a recorded session to the fakes, and compare the answers", _replay_arguments, _replay
+    ),
+    "load": Command("Load a state file", _one("FILE", "see docs/guides/server.md"), _load),
+    "snapshot": Command(
+        "Keep the present data of all fakes", _optional("name", "a name of its own"), _snapshot
+    ),
+    "restore": Command("Put kept data back", _one("NAME", "of the snapshot"), _restore),
+    "reset": Command(
+        "Return to the baseline, which is what --load has put in", _optional("fake", "one fake only"),
+        _reset,
+    ),
+}  # fmt: skip

@@ -1,0 +1,398 @@
+"""State files: what fakes hold and how they answer from the start, as one JSON file.
+
+The form is ``SCHEMA`` (JSON Schema 2020-12, printed by ``python -m pytest_fakecloud.standalone state``
+and kept in ``docs/reference/state.schema.json``). A file is checked as a whole before anything is
+changed; what each value means is said by ``load()`` of the handle it is for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from ..core.errors import ContractError, ServiceError, shown
+from ..core.matching import nearest
+from ..faults.fault import setting_over
+from ..faults.plan import FaultPlan
+from ..services import by_word
+
+__all__ = ["SCHEMA", "Progress", "load_state", "prepare_fault", "read_state"]
+
+AT_ONCE = 2_000
+"""How many keys, records or messages are put in between two words on how far it is."""
+_ANYTHING: dict[str, Any] = {}
+_TEXT = {"type": "string"}
+_HEADERS = {"type": "object", "additionalProperties": _TEXT}
+_ANSWER = {
+    "description": "A status, or an answer with its parts; 'hang' never answers, 'refuse' refuses the "
+    "connection.",
+    "anyOf": [
+        {"type": "integer", "minimum": 100, "maximum": 599},
+        {"enum": ["hang", "refuse"]},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["status"],
+            "properties": {
+                "status": {"type": "integer", "minimum": 100, "maximum": 599},
+                "body": {"description": "Text as it is, anything else as JSON."},
+                "headers": _HEADERS,
+                "after": {"type": ["string", "number"], "description": "How long it takes."},
+            },
+        },
+    ],
+}
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "State file of pytest-fakecloud",
+    "description": "What fakes hold and how they answer from the start: pytest-fakecloud serve --load.",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "$schema": _TEXT,
+        "kv": {
+            "description": "Key-value data.",
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "values": {
+                    "description": "Keys with plain values: text and numbers become strings, an object "
+                    "a hash, an array of scalars a list, one of [member, score] a sorted set.",
+                    "type": "object",
+                },
+                "commands": {
+                    "description": "Commands to run, after the values.",
+                    "type": "array",
+                    "items": {"type": "array", "minItems": 1},
+                },
+            },
+        },
+        "vector": {
+            "description": "Vectors by namespace; the default namespace is the empty name.",
+            "type": "object",
+            "additionalProperties": {
+                "description": "Records as in an upsert, or the path of a .jsonl, .json or .npz file, "
+                "seen from the state file.",
+                "anyOf": [{"type": "array", "items": {"type": "object"}}, _TEXT],
+            },
+        },
+        "broker": {
+            "description": "Values or messages by topic, or the path of a file of JSON lines.",
+            "type": "object",
+            "additionalProperties": {"anyOf": [{"type": "array"}, _TEXT]},
+        },
+        "queue": {
+            "description": "What is registered and waits; the parts are those of Queue.load().",
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "url_groups": {"type": "object", "additionalProperties": {"type": "array"}},
+                "queues": {"type": "object", "additionalProperties": {"type": "object"}},
+                "schedules": {"type": "array", "items": {"type": "object"}},
+                "messages": {"type": "array", "items": {"type": "object"}},
+            },
+        },
+        "destinations": {
+            "description": "What answers the queue's deliveries, by URL prefix or by a URL with *.",
+            "type": "object",
+            "additionalProperties": {
+                "description": "One answer, or several in turn, of which the last repeats.",
+                "anyOf": [_ANSWER, {"type": "array", "items": _ANSWER, "minItems": 1}],
+            },
+        },
+        "faults": {
+            "description": "Prepared misbehaviour, by fake.",
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                word: {
+                    "type": "array",
+                    "items": {
+                        "description": "A kind, its arguments, and the fields that say which calls.",
+                        "type": "object",
+                        "required": ["kind"],
+                        "properties": {"kind": _TEXT, "args": {"type": "array"}},
+                    },
+                }
+                for word in ("kv", "vector", "broker", "queue")
+            },
+        },
+    },
+}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float),
+}  # fmt: skip
+
+
+class Loadable(Protocol):
+    """A cloud as far as loading goes; wherever it runs."""
+
+    @property
+    def handles(self) -> Any:
+        """Its open fakes."""
+
+
+def read_state(file: Path) -> dict[str, Any]:
+    """The checked content of a state file; ``ContractError`` says what is wrong, and where."""
+    try:
+        content = orjson.loads(file.read_bytes())
+    except OSError as error:
+        raise ContractError(f"cannot read {file}: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise ContractError(
+            f"{file} is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
+        ) from None
+    problem = next(_problems(content, SCHEMA, ""), None)
+    if problem is not None:
+        raise ContractError(f"{file}: {problem}")
+    found: dict[str, Any] = content
+    return found
+
+
+def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
+    here = place or "the whole"
+    if "anyOf" in schema:
+        several = [one for one in _flat(schema["anyOf"]) if _has_type(value, one)]
+        if not several:
+            words = " or ".join(dict.fromkeys(_wanted(one) for one in _flat(schema["anyOf"])))
+            yield f"{here} is {shown(value)}; give {words}"
+        elif all(found := [list(_problems(value, one, place)) for one in several]):
+            yield from found[0]
+        return
+    wrong = "enum" in schema and value not in schema["enum"]
+    if wrong or ("type" in schema and not _has_type(value, schema)):
+        yield f"{here} is {shown(value)}; give {_wanted(schema)}"
+        return
+    if isinstance(value, int | float) and not (
+        schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    ):
+        yield f"{here} is {value}; give {schema['minimum']} to {schema['maximum']}"
+    if isinstance(value, dict):
+        yield from _members(value, schema, place)
+    if isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            yield f"{here} is empty; give at least {schema['minItems']}"
+        for number, item in enumerate(value):
+            yield from _problems(item, schema.get("items", _ANYTHING), f"{place}[{number}]")
+
+
+def _flat(schemas: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for one in schemas:
+        yield from _flat(one["anyOf"]) if "anyOf" in one else [one]
+
+
+def _types_of(schema: Mapping[str, Any]) -> list[str]:
+    wanted = schema.get("type", "string")
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def _has_type(value: object, schema: Mapping[str, Any]) -> bool:
+    types = tuple(kind for name in _types_of(schema) for kind in _TYPES[name])
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(map(repr, schema["enum"]))
+    return " or ".join(map(_a, _types_of(schema)))
+
+
+def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> Iterator[str]:
+    known = schema.get("properties", {})
+    rest = schema.get("additionalProperties", True)
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{place or 'the whole'} has no {name!r}"
+    for name, item in value.items():
+        below = f"{place}.{name}" if re.fullmatch(r"[$\w-]+", name) else f"{place}.{name!r}"
+        below = below.removeprefix(".")
+        if name in known:
+            yield from _problems(item, known[name], below)
+        elif rest is False:
+            yield (
+                f"there is no {name!r} in {place or 'a state file'}{nearest(name, known)}; "
+                f"there are: {', '.join(one for one in known if one != '$schema')}"
+            )
+        elif isinstance(rest, dict):
+            yield from _problems(item, rest, below)
+
+
+def _a(name: str) -> str:
+    return f"an {name}" if name[0] in "aeio" else "a text" if name == "string" else f"a {name}"
+
+
+Progress = Callable[[str, int, int], None]
+"""Told the fake, how much of it is in by now, and how much there is."""
+
+
+def load_state(
+    cloud: Loadable,
+    content: Mapping[str, Any],
+    folder: Path,
+    progress: Progress = lambda name, done, whole: None,
+) -> None:
+    """Put the content of a state file into the open fakes of a cloud, and stubs and faults in place.
+
+    Paths in it are seen from ``folder``. Raises ``ContractError``, which says where in the file, for
+    what the fakes refuse and for a part whose fake is not open.
+    """
+    for part in ("kv", "vector", "broker", "queue"):
+        if content.get(part):
+            handle = _open(cloud, part)
+            for where, whole, pieces in _LOADERS[part](handle, content[part], folder):
+                done = 0
+                for size, put in pieces:
+                    _with_place(f"{part}{where}", put)
+                    done += size
+                    progress(part, done, whole)
+    for url, answers in content.get("destinations", {}).items():
+        destinations = _open(cloud, "queue").destinations
+        _with_place(f"destinations.{url!r}", partial(_stub, destinations, url, answers))
+    for part, faults in content.get("faults", {}).items():
+        plan = _open(cloud, part).faults
+        for number, fault in enumerate(faults):
+            _with_place(f"faults.{part}[{number}]", partial(prepare_fault, plan, fault))
+
+
+def _with_place(place: str, do: Callable[[], object]) -> None:
+    """Say where in the file it is what a fake refuses."""
+    try:
+        do()
+    except (ContractError, ServiceError, TypeError) as error:
+        raise ContractError(f"{place}: {error}") from error
+
+
+def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
+    """Prepare a fault that is written as the control API takes it."""
+    fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
+    kinds = [name for name in FaultPlan.words() if name != "call"]
+    kind = fault["kind"]
+    if kind not in kinds:
+        raise ContractError(
+            f"{shown(kind)} is not a fault{nearest(str(kind), kinds)}; "
+            f"give one of {', '.join(kinds)}"
+        )
+    token = setting_over.set("a state file")
+    try:
+        return getattr(plan, kind)(*fault.get("args", ()), **fields)
+    finally:
+        setting_over.reset(token)
+
+
+def _open(cloud: Loadable, part: str) -> Any:
+    fixture = by_word()[part].fixture
+    for handle in cloud.handles:
+        if handle.fixture == fixture:
+            return handle
+    raise ContractError(
+        f"the file has something for {part}, which is not among the fakes: start it too"
+    )
+
+
+# -- each service's own ----------------------------------------------------------------------------
+
+Pieces = Iterator[tuple[int, Callable[[], object]]]
+Loads = Iterator[tuple[str, int, Pieces]]
+
+
+def _sliced(items: list[Any], put: Callable[[list[Any]], object]) -> Pieces:
+    for start in range(0, len(items), AT_ONCE):
+        piece = items[start : start + AT_ONCE]
+        yield len(piece), partial(put, piece)
+
+
+def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+    values = [(key, _as_loaded(value)) for key, value in data.get("values", {}).items()]
+    if values:
+        yield ".values", len(values), _sliced(values, lambda piece: handle.load(dict(piece)))
+    commands = data.get("commands", [])
+    if commands:
+        yield ".commands", len(commands), _sliced(commands, handle.load)
+
+
+def _as_loaded(value: Any) -> Any:
+    """A value as ``KVServer.load`` takes it, where JSON has arrays for pairs."""
+    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
+        return [tuple(one) for one in value]
+    return value
+
+
+def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+    for namespace, records in data.items():
+        where = f".{namespace!r}"
+        if isinstance(records, str):
+            path = folder / records
+            yield where, 1, iter([(1, partial(handle.load, path, namespace=namespace))])
+        else:
+            put = partial(handle.load, namespace=namespace)
+            yield where, len(records), _sliced(records, put)
+
+
+def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+    for topic, messages in data.items():
+        listed = _lines(folder / messages) if isinstance(messages, str) else messages
+        put = partial(_put_records, handle, topic)
+        # An empty topic is one all the same.
+        pieces = _sliced(listed, put) if listed else iter([(0, partial(put, []))])
+        yield f".{topic!r}", len(listed), pieces
+
+
+def _put_records(handle: Any, topic: str, messages: list[Any]) -> None:
+    handle.load({topic: messages})
+
+
+def _lines(path: Path) -> list[Any]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ContractError(f"cannot read {path}: {error.strerror}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                found.append(orjson.loads(line))
+            except orjson.JSONDecodeError as error:
+                raise ContractError(f"{path}, line {number} is not JSON: {error.msg}") from None
+    return found
+
+
+def _queue(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+    rest = {name: part for name, part in data.items() if name != "messages"}
+    if rest:
+        yield "", 1, iter([(1, partial(handle.load, rest))])
+    messages = data.get("messages", [])
+    if messages:
+        put = lambda piece: handle.load({"messages": piece})  # noqa: E731
+        yield ".messages", len(messages), _sliced(messages, put)
+
+
+_LOADERS: Mapping[str, Callable[[Any, Any, Path], Loads]] = {
+    "kv": _kv, "vector": _vector, "broker": _broker, "queue": _queue,
+}  # fmt: skip
+
+
+def _stub(destinations: Any, url: str, answers: Any) -> None:
+    given = answers if isinstance(answers, list) else [answers]
+    if given in (["hang"], ["refuse"]):
+        getattr(destinations, given[0])(url)
+        return
+    destinations.answers(url, *map(_reply, given))
+
+
+def _reply(answer: Any) -> Any:
+    from ..queue.delivery.replies import Reply
+
+    if answer == "hang":
+        return Reply.hang()
+    if answer == "refuse":
+        return Reply.refuse()
+    if isinstance(answer, int):
+        return answer
+    return Reply(
+        answer["status"], answer.get("body", b""), answer.get("headers", ()), answer.get("after", 0)
+    )

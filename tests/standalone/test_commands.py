@@ -1,0 +1,137 @@
+"""Commands against a running server, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, cli
+
+from .conftest import Server, fetch
+
+pytestmark = pytest.mark.slow
+
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def command(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Run a command against the server; its exit code is looked at, its output returned."""
+    monkeypatch.setenv("PYTEST_FAKECLOUD_URL", server.url)
+    monkeypatch.setenv("PYTEST_FAKECLOUD_TOKEN", server.token)
+
+    def run(*words: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert cli.main(words) == code, capsys.readouterr().err
+        captured = capsys.readouterr()
+        return captured.err if code else captured.out
+
+    return run
+
+
+def test_the_clock(command: Command) -> None:
+    assert command("advance", "24h") == "2026-01-02T00:00:00+00:00, frozen\n"
+    assert command("move-to", "2026-02-01T00:00:00Z") == "2026-02-01T00:00:00+00:00, frozen\n"
+    assert "running" in command("resume")
+    assert "frozen" in command("freeze")
+    assert json.loads(command("advance", "1h", "--json"))["mode"] == "frozen"
+    assert "time cannot go back" in command("move-to", "2020-01-01T00:00:00Z", code=1)
+    assert "'soon' is not a duration" in command("advance", "soon", code=1)
+
+
+def test_publish_and_next(command: Command, server: Server) -> None:
+    command(
+        "publish", "https://app.test/hook", "--body-json", '{"n": 1}', "--delay", "1h",
+        "--header", "X-One: two", "--retries", "0",
+    )  # fmt: skip
+    state = json.loads(command("state", "--json"))
+    assert state["clock"]["next_due"] == "2026-01-01T01:00:00+00:00"
+    assert "2026-01-01T01:00:00+00:00 https://app.test/hook" in command("next")
+    with Cloud.connect(server.url, server.token) as cloud:
+        queue: Any = next(one for one in cloud.handles if one.fixture == "queue")
+        assert [one.url for one in queue.attempts()] == ["https://app.test/hook"]
+        (letter,) = queue.dead_letters()
+        assert letter.json() == {"n": 1}
+    assert "unstubbed" in command("state")
+    assert "contradict" in command("publish", "x", "--body", "a", "--body-json", "1", code=1)
+    assert "is not a header" in command("publish", "x", "--header", "a", code=1)
+    assert "is not JSON" in command("publish", "x", "--body-json", "{", code=1)
+
+
+def test_faults(command: Command, server: Server) -> None:
+    text = command("fault", "kv", "answer", "503", "--times", "2", "--where", "command=GET")
+    assert text == ("<answer 503 [times=2, command='GET'], 0 hit(s), set over the control API>\n")
+    kv = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
+    assert fetch("GET", f"{kv['url']}/get/k", headers=kv["headers"]).status == 503
+    assert command("faults", "kv_server").startswith("kv_server: <answer 503")
+    command("faults", "--clear")
+    assert command("faults") == "no faults\n"
+    assert "did you mean 'delay'" in command("fault", "kv", "dely", "1", code=1)
+    assert "there is no fake 'brokr', did you mean 'broker'" in command(
+        "fault", "brokr", "drop", code=1
+    )
+    assert "is not FIELD=VALUE" in command("fault", "kv", "drop", "--where", "GET", code=1)
+
+
+def test_data(command: Command, tmp_path: Path, server: Server) -> None:
+    file = tmp_path / "state.json"
+    file.write_text('{"kv": {"values": {"k": "v"}}, "broker": {"orders": ["a"]}}', encoding="utf-8")
+    assert command("load", str(file)) == f"loaded {file}: 1 of kv, 1 of broker\n"
+    assert command("snapshot", "with k") == "with k\n"
+    command("reset", "kv")
+    view = server.ask("GET", "/handles/kv_server/view")[1]
+    assert not json.dumps(view).count('"k"')
+    command("restore", "with k")
+    with Cloud.connect(server.url, server.token) as cloud:
+        assert cloud.handles[0].value("k") == "v"  # type: ignore[attr-defined]
+    assert "there is no snapshot 'with j', did you mean 'with k'" in command(
+        "restore", "with j", code=1
+    )
+    command("reset")
+    assert "there is no 'kf'" in command("load", str(_written(tmp_path, '{"kf": 1}')), code=1)
+
+
+def _written(folder: Path, text: str) -> Path:
+    file = folder / "wrong.json"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_replay(command: Command, tmp_path: Path, server: Server) -> None:
+    from pytest_fakecloud.recordings import write
+
+    with Cloud(seed=1) as other:
+        store = other.kv_server()
+        store.client().set("k", "v")
+        store.client().get("k")
+        write(other, tmp_path / "session.har")
+    assert command("replay", str(tmp_path / "session.har")) == "every answer is the same\n"
+    command("reset")
+    command("fault", "kv", "answer", "503", "--times", "2", "--where", "command=GET")
+    assert cli.main(["replay", str(tmp_path / "session.har"), "--into", "kv"]) == 1
+
+
+def test_health_needs_no_token(
+    command: Command, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_FAKECLOUD_TOKEN")
+    assert command("health") == "ready\n"
+    assert command("health", "--live") == "live\n"
+    assert json.loads(command("health", "--json")) == {"ready": True}
+    assert "is not ready" in command("health", "--url", "http://127.0.0.1:1", code=1)
+
+
+def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    assert "no stand-alone server answers" in command(
+        "state", "--url", "http://127.0.0.1:1", code=1
+    )
+    assert "token" in command("state", "--token", "wrong", code=1)
+    assert "clock " in command("state", "--url", f"{server.url}/?token={server.token}")
+    monkeypatch.delenv("PYTEST_FAKECLOUD_URL")
+    assert "which server?" in command("state", code=2)

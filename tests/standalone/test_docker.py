@@ -1,0 +1,91 @@
+"""The Dockerfile and the compose file, as far as they can be told without an engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import cli
+from pytest_fakecloud.services import by_word
+
+FOLDER = Path(__file__).parents[2] / "docker"
+DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+OPTIONS = {
+    action.dest.upper()
+    for action in cli._parser()._subparsers._group_actions[0].choices["serve"]._actions  # type: ignore[union-attr,index,call-overload]
+}
+
+
+def instructions() -> list[tuple[str, str]]:
+    lines = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.M)).splitlines()
+    return [(line.partition(" ")[0], line.partition(" ")[2].strip()) for line in lines if line]
+
+
+def test_all_that_is_copied_is_there_and_reaches_the_build() -> None:
+    ignored = (FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    for name, rest in instructions():
+        if name == "COPY" and not rest.startswith("--from"):
+            for source in rest.split()[:-1]:
+                assert (FOLDER.parent / source).exists(), source
+                assert f"!{source}" in ignored
+
+
+def test_it_runs_as_nobody_special_and_stops_by_the_signal_the_server_takes() -> None:
+    found = dict(instructions())
+    assert found["USER"] == "fakecloud"
+    assert found["STOPSIGNAL"] == "SIGTERM"
+    assert json.loads(found["ENTRYPOINT"]) == ["pytest-fakecloud"]
+
+
+def test_its_commands_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dict(instructions())
+    health = json.loads(found["HEALTHCHECK"].partition("CMD ")[2])
+    given = cli._parser().parse_args(health[1:])
+    assert (given.command, given.url) == ("health", "http://127.0.0.1:8000")
+    variables = dict(word.split("=", 1) for word in shlex.split(found["ENV"]))
+    ours = {name: value for name, value in variables.items() if name.startswith(cli.VARIABLE)}
+    assert {name.removeprefix(cli.VARIABLE) for name in ours} <= OPTIONS
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    options = cli._options(cli._parser().parse_args(json.loads(found["CMD"])))
+    ports = [options["control_port"], *(one["port"] for one in options["services"].values())]
+    assert ports == [8000, 8001, 8002, 8003, 8004] == list(map(int, found["EXPOSE"].split()))
+    assert (options["host"], options["log_format"]) == ("0.0.0.0", "json")
+
+
+def compose() -> dict[str, Any]:
+    yaml = pytest.importorskip("yaml")
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
+    return found["services"]  # type: ignore[no-any-return]
+
+
+def test_the_compose_file_serves_what_its_application_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services = compose()
+    fakes, app = services["fakes"], services["app"]
+    assert (FOLDER / fakes["build"]["context"] / fakes["build"]["dockerfile"]).exists()
+    for name, value in fakes["environment"].items():
+        assert name.removeprefix(cli.VARIABLE) in OPTIONS
+        monkeypatch.setenv(name, value)
+    command = [one.replace("/state/", f"{FOLDER}/") for one in fakes["command"]]
+    options = cli._options(cli._parser().parse_args(command))
+    assert options["forward"] == {"https://app.example": "http://app:3000"}
+    assert [path.exists() for path in options["load"]] == [True]
+    assert options["allow_host"] == ["fakes"]
+    asked = app["environment"]
+    for variable, word in (
+        ("UPSTASH_REDIS_REST_TOKEN", "kv"), ("UPSTASH_VECTOR_REST_TOKEN", "vector"),
+        ("QSTASH_TOKEN", "queue"),
+    ):  # fmt: skip
+        assert asked[variable] == options["services"][word]["token"]
+    assert asked["PYTEST_FAKECLOUD_TOKEN"] == options["control_token"]
+    assert app["depends_on"]["fakes"]["condition"] == "service_healthy"
+    exposed = [800 * 10 + number for number, _ in enumerate(by_word(), 1)]
+    for variable in ("UPSTASH_REDIS_REST_URL", "UPSTASH_VECTOR_REST_URL", "QSTASH_URL"):
+        assert int(asked[variable].rpartition(":")[2]) in exposed

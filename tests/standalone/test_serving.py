@@ -1,0 +1,171 @@
+"""A server that others rely on: what it holds from the start, where it delivers, health and logs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug import Request, Response
+from werkzeug.serving import make_server
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.standalone.api import ControlApp
+from pytest_fakecloud.standalone.log import Log
+
+from .conftest import STARTS_WITHIN, Serve, fetch
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, list[Request], threading.Event]]:
+    """A server of somebody else's, and what came to it."""
+    came: list[Request] = []
+    done = threading.Event()
+
+    @Request.application
+    def app(request: Request) -> Response:
+        request.get_data()
+        came.append(request)
+        done.set()
+        return Response("taken", 201)
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", came, done
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+def test_deliveries_are_forwarded_where_that_was_named(serve: Serve) -> None:
+    with receiver() as (target, came, done):
+        server = serve(
+            "queue", "--forward", f"https://app.example={target}/base", "--clock", "frozen"
+        )
+        queue = server.summary["handles"][0]
+        for _ in range(2):
+            answer = fetch(
+                "POST",
+                f"{queue['url']}/v2/publish/https://app.example/hook%20x?a=1",
+                body=b"hello",
+                headers=queue["headers"],
+            )
+            assert answer.status < 300, answer.data
+            assert done.wait(20)
+            done.clear()
+            # A reset returns to what the server was started with, forwards included.
+            server.ask("POST", "/reset", {})
+        first = came[0]
+        assert (first.full_path, first.data) == ("/base/hook x?a=1", b"hello")
+        assert first.headers["X-Forwarded-Host"] == "app.example"
+        assert first.headers["X-Forwarded-Proto"] == "https"
+        assert first.headers["Host"] == target.partition("//")[2]
+        assert first.headers["Upstash-Signature"]
+        assert len(came) == 2
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest_fakecloud", *words],
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("kv", "--forward", "https://a=http://127.0.0.1:1"), "--forward is for the queue"),
+        (("--forward", "https://a"), "is not URL=TARGET"),
+        (("--forward", "https://a=b"), "is not a target"),
+        (("--forward", "a=http://127.0.0.1:1"), "'a' is not a destination"),
+        (("--load", "none.json"), "cannot read none.json"),
+        (("--log-format", "xml"), "invalid choice"),
+    ],
+)
+def test_what_has_no_meaning_ends_the_start(words: tuple[str, ...], text: str) -> None:
+    done = run("serve", *words)
+    assert done.returncode in (2, 3)
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_state_file_that_a_fake_refuses_ends_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    file.write_text('{"kv": {"commands": [["SET", "k"]]}}', encoding="utf-8")
+    done = run("serve", "kv", "--load", str(file))
+    assert done.returncode == 2
+    assert f"{file}: kv.commands: ERR wrong number of arguments" in done.stderr
+
+
+def test_what_is_loaded_is_the_baseline(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    file.write_text('{"kv": {"values": {"k": "v"}}}', encoding="utf-8")
+    server = serve("kv", "--load", str(file))
+    with Cloud.connect(server.url, server.token) as cloud:
+        kv: Any = cloud.handles[0]
+        assert cloud.journal.entries == []
+        kv.execute("SET", "k", "other")
+        server.ask("POST", "/reset", {})
+        assert kv.value("k") == "v"
+
+
+def test_logs_are_objects_without_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    file.write_text('{"kv": {"values": {"k": "v"}}}', encoding="utf-8")
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "pytest_fakecloud", "serve", "kv", "queue", "--load", str(file),
+            "--log-format", "json", "--control-token", "secret-1", "--kv-token", "secret-2",
+            "--forward", "https://app.example=http://127.0.0.1:1",
+        ],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    timer = threading.Timer(STARTS_WITHIN, process.kill)
+    timer.start()
+    assert process.stdout is not None
+    assert process.stdout.readline() == "pytest-fakecloud is ready\n"
+    timer.cancel()
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
+    events = [json.loads(line) for line in errors.splitlines()]
+    assert [one["event"] for one in events] == ["forward", "loaded", "ready", "stopping"]
+    assert all(one["at"] and one["level"] == "info" and one["text"] for one in events)
+    assert set(events[2]["fakes"]) == {"kv_server", "queue"}
+    assert "secret" not in errors
+
+
+def test_text_says_only_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    for event in ("ready", "stopping"):
+        log.say(event, event)
+    log.say("address", "0.0.0.0 is reachable", level="warning", host="0.0.0.0")
+    log.bug("a bug")
+    assert capsys.readouterr().err == (
+        "pytest-fakecloud: warning: 0.0.0.0 is reachable\npytest-fakecloud: a bug\n"
+    )
+
+
+def test_a_server_that_loads_is_live_and_not_ready() -> None:
+    with Cloud() as cloud:
+        app = ControlApp(cloud)
+        mount = cloud._context.mount(app, host="127.0.0.1", port=0)
+        app.loading = "state.json: kv 2000 of 5000"
+        place = f"{mount.url}/__control__"
+        assert fetch("GET", f"{place}/live").status == 200
+        answer = fetch("GET", f"{place}/ready")
+        assert (answer.status, json.loads(answer.data)) == (
+            503, {"ready": False, "loading": "state.json: kv 2000 of 5000"},
+        )  # fmt: skip
+        app.loading = ""
+        assert fetch("GET", f"{place}/ready").status == 200
+        mount.close()

@@ -1,0 +1,213 @@
+"""State files: what they put in, what is wrong with one in words, and that the schema says the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.standalone import state_file
+from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state
+
+ROOT = Path(__file__).parents[2]
+NOON = "2026-01-01T12:00:00Z"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1, now=NOON, delivery="driven") as opened:
+        opened.kv_server()
+        opened.vector_index()
+        opened.broker()
+        opened.queue()
+        yield opened
+
+
+def by_service(cloud: Cloud) -> tuple[Any, Any, Any, Any]:
+    kv, vector, broker, queue = cloud.handles
+    return kv, vector, broker, queue
+
+
+def written(folder: Path, content: object) -> Path:
+    file = folder / "state.json"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
+
+
+def test_everything_is_put_in(cloud: Cloud, tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").write_text('{"id": "a", "vector": [1, 2]}\n', encoding="utf-8")
+    (tmp_path / "orders.jsonl").write_text('"one"\n\n{"value": "two", "key": "k"}\n', "utf-8")
+    file = written(
+        tmp_path,
+        {
+            "kv": {
+                "values": {
+                    "s": "1",
+                    "h": {"f": "v"},
+                    "l": ["a", "b"],
+                    "z": [["ann", 1], ["bob", 2]],
+                },
+                "commands": [["SADD", "set", "x"], ["EXPIRE", "s", 60]],
+            },
+            "vector": {"": "records.jsonl", "other": [{"id": "b", "vector": [3, 4]}]},
+            "broker": {"orders": "orders.jsonl", "payments": ["three"], "empty": []},
+            "queue": {
+                "url_groups": {"all": ["https://a.example", "https://b.example"]},
+                "messages": [{"url": "https://app.example/x", "delay": "1h"}],
+            },
+        },
+    )
+    load_state(cloud, read_state(file), tmp_path)
+    kv, vector, broker, queue = by_service(cloud)
+    assert kv.values() == {
+        "s": "1", "h": {"f": "v"}, "l": ["a", "b"], "set": {"x"}, "z": [("ann", 1.0), ("bob", 2.0)],
+    }  # fmt: skip
+    assert kv.ttl("s") == 60
+    assert [one["id"] for one in vector.vectors()] == ["a"]
+    assert [one["id"] for one in vector.vectors("other")] == ["b"]
+    assert [(one.value, one.key) for one in broker.records("orders")] == [
+        ("one", None),
+        ("two", "k"),
+    ]
+    assert broker.records("empty") == []
+    assert [one.url for one in queue.messages()] == ["https://app.example/x"]
+
+
+def test_stubs_answer_and_faults_fire(cloud: Cloud, tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        {
+            "destinations": {
+                "https://turns.example": [503, {"status": 200, "body": {"ok": 1}, "after": "2s"}],
+                "https://once.example/hook": 201,
+                "https://*.wild.example/*": {"status": 202, "headers": {"X-A": "b"}},
+                "https://hang.example": "hang",
+                "https://dead.example": "refuse",
+            },
+            "faults": {"kv": [{"kind": "answer", "args": [503], "times": 1, "command": "SET"}]},
+        },
+    )
+    load_state(cloud, read_state(file), tmp_path)
+    kv, _, _, queue = by_service(cloud)
+    queue.publish("https://turns.example/x", retries=1)
+    attempts = queue.run_until_idle()
+    assert [one.status for one in attempts] == [503, 200]
+    assert attempts[1].body == b'{"ok": 1}'
+    for url, status in (
+        ("https://once.example/hook", 201), ("https://a.wild.example/", 202),
+        ("https://hang.example", 0), ("https://dead.example", 0),
+    ):  # fmt: skip
+        queue.publish(url, retries=0)
+        assert (queue.run_until_idle().only().status or 0) == status, url
+    (fault,) = kv.faults
+    assert "[times=1, command='SET'], 0 hit(s), set over a state file" in repr(fault)
+
+
+def test_it_tells_how_far_it_is(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_file, "AT_ONCE", 2)
+    content = {"kv": {"values": dict.fromkeys("abcde", "v")}, "broker": {"t": ["1", "2", "3"]}}
+    told: list[tuple[str, int, int]] = []
+    load_state(cloud, content, tmp_path, lambda *one: told.append(one))
+    assert told == [("kv", 2, 5), ("kv", 4, 5), ("kv", 5, 5), ("broker", 2, 3), ("broker", 3, 3)]
+
+
+WRONG = [
+    ([], "the whole is [], give an object"),
+    ({"broke": {}}, "there is no 'broke' in a state file, did you mean 'broker'?; there are: kv, "),
+    ({"kv": {"vaules": {}}}, "there is no 'vaules' in kv, did you mean 'values'?"),
+    ({"kv": {"values": []}}, "kv.values is [], give an object"),
+    ({"kv": {"commands": [["SET"], []]}}, "kv.commands[1] is empty, give at least 1"),
+    ({"vector": {"": 5}}, "vector.'' is 5, give an array"),
+    ({"broker": {"orders": True}}, "broker.orders is True, give an array"),
+    ({"queue": {"message": []}}, "there is no 'message' in queue, did you mean 'messages'?"),
+    ({"destinations": {"https://a": 42}}, "destinations.'https://a' is 42, give 100 to 599"),
+    ({"destinations": {"https://a": []}}, "destinations.'https://a' is empty, give at least 1"),
+    ({"destinations": {"https://a": {"staus": 200}}}, "destinations.'https://a' has no 'status'"),
+    ({"faults": {"kv": [{"args": []}]}}, "faults.kv[0] has no 'kind'"),
+    ({"faults": {"nobody": []}}, "there is no 'nobody' in faults"),
+]
+
+
+@pytest.mark.parametrize(("content", "text"), WRONG, ids=range(len(WRONG)))
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, content: Any, text: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        read_state(written(tmp_path, content))
+    assert text in str(caught.value).replace("; give", ", give")
+
+
+REFUSED = [
+    ({"kv": {"commands": [["SET", "k"]]}}, "kv.commands: ERR wrong number of arguments"),
+    ({"vector": {"": [{"id": "a"}]}}, "vector.'': "),
+    ({"vector": {"": "none.jsonl"}}, "vector.'': "),
+    ({"broker": {"orders": "none.jsonl"}}, "cannot read "),
+    ({"queue": {"messages": [{"ulr": "https://a"}]}}, "queue.messages: "),
+    ({"destinations": {"app.example": 200}}, "destinations.'app.example': 'app.example' is not a"),
+    ({"faults": {"kv": [{"kind": "answr"}]}}, "faults.kv[0]: 'answr' is not a fault, did you mean"),
+    ({"faults": {"kv": [{"kind": "answer", "comand": "SET"}]}}, "faults.kv[0]: "),
+]
+
+
+@pytest.mark.parametrize(("content", "text"), REFUSED, ids=range(len(REFUSED)))
+def test_what_a_fake_refuses_is_named_with_its_place(
+    cloud: Cloud, tmp_path: Path, content: Any, text: str
+) -> None:
+    found = read_state(written(tmp_path, content))
+    with pytest.raises(ContractError) as caught:
+        load_state(cloud, found, tmp_path)
+    assert str(caught.value).startswith(text)
+
+
+def test_a_part_without_its_fake(tmp_path: Path) -> None:
+    with Cloud() as cloud:
+        cloud.kv_server()
+        for content in (
+            {"broker": {"t": ["1"]}}, {"destinations": {"https://a": 200}},
+            {"faults": {"queue": [{"kind": "drop"}]}},
+        ):  # fmt: skip
+            with pytest.raises(ContractError, match="not among the fakes: start it too"):
+                load_state(cloud, content, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"), [("{", "is not JSON: .*, line 1 column"), (None, "cannot read")]
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, text: str | None, error: str) -> None:
+    file = tmp_path / "state.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ContractError, match=error):
+        read_state(file)
+
+
+def test_the_schema_of_the_documentation_is_current() -> None:
+    file = ROOT / "docs" / "reference" / "state.schema.json"
+    assert json.loads(file.read_text(encoding="utf-8")) == SCHEMA, (
+        "run: python -m pytest_fakecloud.standalone state > docs/reference/state.schema.json"
+    )
+
+
+def test_another_reader_of_schemas_agrees(tmp_path: Path) -> None:
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(SCHEMA)
+    validator.check_schema(SCHEMA)
+    for content, _ in WRONG:
+        assert not validator.is_valid(content)
+    for content, _ in REFUSED:
+        assert validator.is_valid(content)
+
+
+def test_the_files_of_the_repository_load(cloud: Cloud) -> None:
+    folder = ROOT / "docker"
+    load_state(cloud, read_state(folder / "state.json"), folder)
+    kv, _, broker, queue = by_service(cloud)
+    assert kv.value("greeting") == "hello"
+    assert broker.records("orders").only().value == "one kettle"
+    assert [one.id for one in queue.schedules()] == ["nightly"]
+    guide = (ROOT / "docs" / "guides" / "server.md").read_text(encoding="utf-8")
+    example = json.loads(guide.partition("```json\n")[2].partition("```")[0])
+    assert not list(state_file._problems(example, SCHEMA, ""))
