@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..core.errors import ContractError
+from ..failures import broken_promise
 from .sleeping import Sleeper, await_in_own_loop
 
 if TYPE_CHECKING:
@@ -215,7 +216,4 @@ async def _awaited(value: Any) -> Any:
 
 def is_failure(error: BaseException | None) -> bool:
     """Whether an exception says that a promise is broken: an assertion, or ``pytest.fail()``."""
-    if isinstance(error, AssertionError):
-        return True
-    kind = type(error)
-    return kind.__name__ == "Failed" and kind.__module__ == "_pytest.outcomes"
+    return broken_promise(error) is not None
