@@ -178,9 +178,12 @@ def _copy(value: Any) -> Any:
 
 
 def _is_plain(value: list[Any]) -> bool:
-    """Whether a list holds nothing but its items, what may be asked about them, and texts."""
+    """Whether a list holds nothing but its items, what may be asked about them, and texts.
+
+    What a failure says where there are no items is a function, and stays behind.
+    """
     return all(
-        name in ("_fields", "_kind") or (name in _TOLD and isinstance(told, str))
+        name in ("_fields", "_kind", "_notes") or (name in _TOLD and isinstance(told, str))
         for name, told in vars(value).items()
     )
 

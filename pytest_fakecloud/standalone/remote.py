@@ -147,7 +147,11 @@ class Connection:
         except (ValueError, RecursionError):
             raise ContractError(f"{self.url} is not a control API: it answered no JSON") from None
         if answer.status >= 400:
-            message = content.get("error", content) if isinstance(content, dict) else content
+            if not isinstance(content, dict):
+                raise ContractError(
+                    f"{self.url} is not a control API: it answered {content!r:.100}"
+                )
+            message = content.get("error", content)
             text = message.get("message", message) if isinstance(message, dict) else message
             raise ContractError(f"{self.url} refused {method} {path}: {text}")
         return content

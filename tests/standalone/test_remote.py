@@ -245,7 +245,7 @@ def test_settings_of_one_test_reach_the_server(server: Server, pytester: pytest.
     result.stdout.fnmatch_lines(
         [
             "fakecloud: tls cannot be set for one test, because the fakes are a stand-alone server's*",
-            "*ContractError: embedding= of vector_index()*",
+            "fakecloud: embedding= of vector_index()*",
         ]
     )
 
@@ -292,7 +292,7 @@ def test_what_is_no_url_is_said(url: Any, text: str) -> None:
 
 @pytest.mark.parametrize("token", ["a\nb", "☃", "ü", 5, ["x"]])
 def test_what_can_be_no_token_is_said(server: Server, token: Any) -> None:
-    with pytest.raises(ContractError, match="can be no control token"):
+    with pytest.raises(ContractError, match="cannot be a control token"):
         Cloud.connect(server.url, token)
 
 
@@ -335,7 +335,7 @@ def other_server(answers: Callable[[str], bytes | None]) -> Iterator[str]:
 def test_another_kind_of_server_is_said(answer: bytes) -> None:
     with (
         other_server(lambda _: answer) as url,
-        pytest.raises(ContractError, match=r"no control API|cannot be read"),
+        pytest.raises(ContractError, match=r"not a control API|cannot be read"),
     ):
         Cloud.connect(url, "x")
 
