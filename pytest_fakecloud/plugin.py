@@ -105,6 +105,8 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
 CHECKED = ("--fakecloud-report", "--fakecloud-record")
 """Options whose values are looked at before the run begins, as all settings are."""
 
+_FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
+"""The fixtures of pyfakefs, which forgets at their end all modules that were imported meanwhile."""
 _SESSION = f"{__package__}.session"
 _ITEM = pytest.StashKey[pytest.Item | None]()
 _BUSY = pytest.StashKey[float]()
@@ -206,6 +208,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Reset the session's fakes, and refuse a marker with unknown keys whatever the fixtures."""
     item.config.stash[_ITEM] = item
     item.config.stash[_BUSY] = process_time()
+    names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
+    if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
+        from .session import import_fakes
+
+        import_fakes()
     is_marked = item.get_closest_marker("fakecloud") is not None
     if _has_session() or is_marked:
         from .session import run_of

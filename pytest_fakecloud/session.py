@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from time import process_time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -29,6 +31,7 @@ __all__ = [
     "begin_early",
     "check_settings",
     "end",
+    "import_fakes",
     "misuse",
     "run_of",
 ]
@@ -167,6 +170,25 @@ def end(config: pytest.Config) -> None:
     run = config.stash.get(_RUN, None)
     if run is not None:
         run.close()
+
+
+NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "tls", "verify")
+"""Modules that no fake of a test imports unless it is asked for a library or a server."""
+
+
+def import_fakes() -> None:
+    """Import all that fakes may need, now and not when it is needed.
+
+    For tests that fake the file system: a module that is imported meanwhile keeps what was faked, is
+    forgotten at the end, and some cannot be imported twice.
+    """
+    from . import __path__
+
+    for found in walk_packages(__path__, f"{__package__}."):
+        if not any(word in NOT_OF_A_TEST for word in found.name.split(".")):
+            import_module(found.name)
+    for name in ("jwt", "zoneinfo"):
+        import_module(name)
 
 
 def misuse(text: str) -> BaseException:

@@ -79,6 +79,14 @@ _LIBRARIES = (
         ("requests_mock",),
     ),
     _Library(
+        "pook",
+        ("pook.exceptions", "PookNoMatches"),
+        "",
+        "let it through with pook.use(network=True), or pook.enable_network()",
+        ("pook",),
+        ("pook",),
+    ),
+    _Library(
         "VCR.py",
         ("vcr.errors", "CannotOverwriteExistingCassetteException"),
         "",

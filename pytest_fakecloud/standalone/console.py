@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pkgutil import get_data
 
 __all__ = ["FILES", "file", "page"]
 
@@ -13,14 +13,20 @@ FILES: Mapping[str, str] = {
     "rows.js": "text/javascript; charset=utf-8",
 }
 """What the page loads, with the content types; nothing is inline, and nothing comes from elsewhere."""
-_FOLDER = Path(__file__).parent
 
 
 def page() -> bytes:
     """The page itself."""
-    return (_FOLDER / "console.html").read_bytes()
+    return _file("console.html")
 
 
 def file(name: str) -> bytes:
     """One of ``FILES``."""
-    return (_FOLDER / name).read_bytes()
+    return _file(name)
+
+
+def _file(name: str) -> bytes:
+    # As modules are read: a test's faked file system has no files of ours.
+    data = get_data(__package__, name)
+    assert data is not None
+    return data

@@ -69,6 +69,20 @@ CASES = [
     ),
     pytest.param(
         """
+        import pook
+        import requests
+
+        def test_it(kv_server):
+            with pook.use():
+                requests.post(kv_server.url, json=["PING"])
+        """,
+        "pook kept a request from kv_server: let it through with pook.use(network=True), or "
+        "pook.enable_network()",
+        marks=needs("pook"),
+        id="pook",
+    ),
+    pytest.param(
+        """
         import requests
         import vcr
 

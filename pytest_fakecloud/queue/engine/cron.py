@@ -13,8 +13,11 @@ Sunday) is refused, as is an ``@every`` below the finest step.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from importlib.machinery import SourceFileLoader
+from io import BytesIO
 
 from cronsim import CronSim, CronSimError
 
@@ -131,11 +134,8 @@ class Cron:
         name = found.group(1)
         if name.upper() == "UTC":
             return found.group(2).strip(), UTC
-        # It reads the build's configuration when it is imported, and few schedules have a zone.
-        from zoneinfo import ZoneInfo
-
         try:
-            return found.group(2).strip(), ZoneInfo(name)
+            return found.group(2).strip(), _zone(name)
         except (KeyError, ValueError, OSError):
             raise self._bad(f"unknown time zone {name!r}") from None
 
@@ -240,3 +240,22 @@ class Schedule:
         while len(runs) < count and (at := cron.next_us(at)) is not None:  # type: ignore[arg-type]
             runs.append(to_datetime(at))
         return runs
+
+
+def _zone(name: str) -> tzinfo:
+    """The time zone of a name; ``KeyError``, ``ValueError`` or ``OSError`` where there is none.
+
+    A test may have faked the file system. Modules are read past it, so zones are as well.
+    """
+    # It reads the build's configuration when it is imported, and few schedules have a zone.
+    import zoneinfo
+
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (KeyError, OSError):
+        for folder in zoneinfo.TZPATH:
+            path = f"{folder}/{name}"
+            with suppress(OSError):
+                data = SourceFileLoader(name, path).get_data(path)
+                return zoneinfo.ZoneInfo.from_file(BytesIO(data), key=name)
+        raise

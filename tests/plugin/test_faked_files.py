@@ -1,0 +1,77 @@
+"""Tests that fake the file system (pyfakefs) beside the fakes: what ours read is read past it."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import zoneinfo
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.kv.scripting import host
+
+from ..harness import QUIET, Run
+
+__all__: list[str] = []
+
+
+@pytest.fixture
+def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No file can be opened or looked at in the usual ways."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    host._chunk.cache_clear()
+    zoneinfo.ZoneInfo.clear_cache()
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.open", refuse)
+        patch.setattr(io, "open", refuse)
+        patch.setattr(os.path, "isfile", lambda path: False)
+        patch.setattr(pathlib.Path, "open", refuse)
+        patch.setattr(pathlib.Path, "stat", refuse)
+        yield
+    zoneinfo.ZoneInfo.clear_cache()
+
+
+def test_scripts_run_and_schedules_have_zones(no_files: None) -> None:
+    with Cloud(1, now="2026-01-01T00:00:00Z", delivery="driven", transport="inprocess") as cloud:
+        kv, queue = cloud.kv_server(), cloud.queue()
+        assert kv.execute("EVAL", "return redis.call('INCR', KEYS[1])", 1, "n") == 1
+        with pytest.raises(zoneinfo.ZoneInfoNotFoundError):
+            zoneinfo.ZoneInfo("Europe/Berlin")
+        queue.destinations.accept("https://app.test")
+        queue.schedule("https://app.test/hook", cron="CRON_TZ=Europe/Berlin 30 2 * * *")
+        assert [str(one.at.time()) for one in queue.advance("24h")] == ["01:30:00"]
+
+
+SUITE = """
+    import pytest
+
+    @pytest.mark.parametrize("turn", range(2))
+    def test_before(fs, kv_server, queue, turn):
+        fs.create_file("/data/a.txt", contents="a")
+        assert kv_server.client().eval("return redis.call('incr', KEYS[1])", keys=["n"]) == 1
+        assert queue.publish("https://app.test/hook").id
+        assert open("/data/a.txt").read() == "a"
+
+    def test_after(vector_index, kv_server, fs):
+        kv_server.client().set("k", "v")
+        assert kv_server.value("k") == "v"
+        assert vector_index.vectors() == []
+
+    def test_without(vector_index, broker, kv_server):
+        broker.create_topic("orders")
+        assert kv_server.client().incr("n") == 1
+"""
+
+
+def test_the_fixture_of_pyfakefs_beside_the_fakes(run: Run, pytester: pytest.Pytester) -> None:
+    pytest.importorskip("pyfakefs")
+    pytester.makepyfile(SUITE)
+    # In a process of its own, where nothing was imported before.
+    pytester.runpytest_subprocess(*QUIET).assert_outcomes(passed=4)
