@@ -445,17 +445,19 @@ def _urllib3_answer(
         # What looks for cookies there is dear, and only somebody's connection has to be given back.
         whole.headers = headers
         options["original_response"] = whole
-    return urllib3.HTTPResponse(
+    response = urllib3.HTTPResponse(
         body=whole,
         headers=collected,
         status=status,
         version=11,
-        version_string="HTTP/1.1",
         reason=phrase(status),
         request_method=method,
         request_url=target,
         **{"preload_content": False, **options},
     )
+    # The fork of urllib3 that niquests brings does not take it.
+    response.version_string = "HTTP/1.1"
+    return response
 
 
 origins = Origins()

@@ -342,3 +342,22 @@ def test_many_threads_send_at_once(kv: KVServer) -> None:
     for thread in threads:
         thread.join()
     assert kv.value("n") == "80"
+
+
+def test_a_urllib3_that_takes_fewer_words_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As the fork that niquests brings, which takes the place of urllib3.
+    whole = urllib3.HTTPResponse
+
+    class Fewer(whole):  # type: ignore[misc, valid-type]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            assert "version_string" not in options
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(urllib3, "HTTPResponse", Fewer)
+    with Cloud(1, transport="inprocess") as cloud:
+        kv = cloud.kv_server()
+        answer = urllib3.request("POST", kv.url, json=["PING"], headers=kv.headers)
+        assert (type(answer), answer.json()) == (Fewer, {"result": "PONG"})
+        assert answer.version_string == "HTTP/1.1"
