@@ -53,6 +53,8 @@ class Bounded:
         ([], "SET k abcde EX 1000", 5),
         ([], "APPEND k abcde", 5),
         (["SET k abc"], "APPEND k de", 5),
+        (["SET k abcdefghi"], "MSET k abc", 3),
+        ([], "SETRANGE k 0 ab", 2),
         ([], "SETRANGE k 3 ab", 5),
         (["SET k abcdefgh"], "SETRANGE k 3 ab", 8),
         (["SET k a"], "SETRANGE k 3 ab", 5),
@@ -88,6 +90,8 @@ def test_a_record_may_be_as_large_as_the_bound(before: list[str], line: str, siz
         (["SADD x a", "SADD y b"], "SUNIONSTORE long x y", 8),
         (["SET a 1"], "COPY a bcd", 5),
         (["HSET h f v", "ZADD z 1 m", "XADD s 1-1 f v", "RPUSH l i"], "SET k v", 3 + 10 + 11 + 4),
+        (["ZADD z 1 m"], "ZUNIONSTORE d 1 z", 11),
+        (["SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA t TEXT"], "SET k v", 3),
         (["SET gone abcdef PX 1"], "SET k v", 2),
     ],
 )
@@ -117,3 +121,12 @@ def test_what_frees_room_is_never_refused() -> None:
     bounded.refusal("SET l abc")
     assert bounded("DEL k") == 1
     bounded("SET l abc")
+
+
+def test_a_document_takes_its_room() -> None:
+    for bound, fits in ((100, False), (150, True)):
+        bounded = Bounded(f"JSON.SET j $ '\"{'x' * 100}\"'", max_data_size=bound)
+        if fits:
+            bounded("SET k v")
+        else:
+            bounded.refusal("SET k v")
