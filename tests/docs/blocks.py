@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -72,13 +73,9 @@ class Block:
     @cached_property
     def missing(self) -> list[str]:
         """The modules it imports or asks for that are not installed."""
-        names = {
-            alias.name for node in ast.walk(ast.parse(self.source)) for alias in _imported(node)
-        }
-        roots = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - self.beside
-        if self.plugin:
-            roots.add(_PACKAGES.get(self.plugin, self.plugin))
-        return sorted(root for root in roots if find_spec(root) is None)
+        missing = missing_modules(self.source, self.beside)
+        plugin = _PACKAGES.get(self.plugin, self.plugin)
+        return sorted({*missing, plugin} if plugin and find_spec(plugin) is None else missing)
 
     @property
     def is_of_its_section(self) -> bool:
@@ -87,6 +84,13 @@ class Block:
 
     beside: frozenset[str] = frozenset()
     """The modules of its page's own files."""
+
+
+def missing_modules(source: str, beside: Collection[str]) -> set[str]:
+    """The modules a source imports that are not installed; ``beside`` are files of its own."""
+    names = {alias.name for node in ast.walk(ast.parse(source)) for alias in _imported(node)}
+    roots = {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+    return {root for root in roots.difference(beside) if find_spec(root) is None}
 
 
 def _imported(node: ast.AST) -> list[ast.alias]:
@@ -153,5 +157,5 @@ def pages() -> list[Page]:
 
 
 def is_of_recipes(page: Page) -> bool:
-    """Whether ``tests/test_cookbook.py`` runs it, with the bugs it shows."""
+    """Whether ``recipes`` runs it, with the bugs it shows."""
     return page.path.parent.name in ("cookbook", "migrating") and page.path.stem != "tools"

@@ -13,17 +13,15 @@ A recipe is a section (``##``) with at least one test. Its blocks say by their f
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from .harness import QUIET
+from ..harness import QUIET
+from .blocks import missing_modules
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
 _PART = re.compile(r"^Options: `([^`\n]*)`$|^```(\w+)\n(.*?)^```$", re.M | re.S)
 _NEEDS = re.compile(r"^Needs: (.+)\.$", re.M)
 _NAME = re.compile(r"# (\w+\.\w+)(, with the bug)?\n")
@@ -63,14 +61,8 @@ class Recipe:
         """The modules its blocks import that are not installed."""
         files = [text for name, text in self.files.items() if name.endswith(".py")]
         texts = [*files, *self.tests, *(bug.text for bug in self.bugs)]
-        nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
-        names = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-        names |= {
-            alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
-        }
         own = {name.removesuffix(".py") for name in self.files}
-        roots = {name.partition(".")[0] for name in names} - own
-        return sorted(root for root in roots if find_spec(root) is None)
+        return sorted(set().union(*(missing_modules(text, own) for text in texts)))
 
     def run(self, pytester: pytest.Pytester) -> None:
         """Run the tests, which pass, and once more with each bug, which they find."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .pages import DOCS, Recipe, recipes
+from .blocks import DOCS
+from .recipes import Recipe, recipes
 
 PAGES = sorted((DOCS / "migrating").glob("*.md"))
 RECIPES = [recipe for page in PAGES for recipe in recipes(page)]
