@@ -237,6 +237,7 @@ def geo_shape(name: str) -> bytes:
 
 NOT_HYPERLOGLOG = b"WRONGTYPE Key is not a valid HyperLogLog string value."
 CORRUPT_HYPERLOGLOG = b"INVALIDOBJ Corrupted HLL object detected"
+DEBUG_PUSH = b"ERR RESP2 is not supported by this command"
 DEBUG_PROTOCOL = (
     b"ERR Wrong protocol type name. Please use one of the following: "
     b"string|integer|double|null|array|set|map|attrib|push|verbatim|true|false"
@@ -310,6 +311,10 @@ XSETID_BELOW_DELETED = (
 )
 XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # decided here
 XDELEX_IDS = b"ERR The `numids` parameter must match the number of arguments"  # decided here
+
+
+STREAM_GONE = b"UNBLOCKED the stream key no longer exists"
+GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer exists"
 
 
 def no_group(key: bytes, group: bytes, *, reading: bool = False) -> bytes:

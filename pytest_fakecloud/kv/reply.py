@@ -8,7 +8,7 @@ the shape the REST interface shows; in RESP3 maps, sets, doubles and booleans st
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from .errors import CommandError
@@ -19,6 +19,7 @@ __all__ = [
     "NO_REPLY",
     "OK",
     "QUEUED",
+    "Attributed",
     "BigNumber",
     "Blocked",
     "Bool",
@@ -105,6 +106,17 @@ class Verbatim:
 
     def __repr__(self) -> str:
         return f"Verbatim({self.text!r})"
+
+
+class Attributed(bytes):
+    """A text with an attribute before it in RESP3, alone in RESP2 and JSON."""
+
+    attribute: Sequence[Any]
+
+    def __new__(cls, text: bytes, attribute: Sequence[Any]) -> Attributed:
+        made = super().__new__(cls, text)
+        made.attribute = attribute
+        return made
 
 
 class BigNumber:
@@ -236,6 +248,10 @@ def to_resp(reply: Reply, version: int = 2) -> bytes:
 
 def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     if isinstance(reply, bytes | bytearray):
+        if resp3 and isinstance(reply, Attributed):
+            put(b"|%d\r\n" % (len(reply.attribute) // 2))
+            for item in reply.attribute:
+                _write(put, item, resp3)
         put(b"$%d\r\n%b\r\n" % (len(reply), reply))
     elif isinstance(reply, int):
         put(b":%d\r\n" % reply)

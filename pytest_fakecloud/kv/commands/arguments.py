@@ -165,26 +165,25 @@ def try_or_wait(
     session: Session,
     keys: list[bytes],
     timeout_ms: int,
-    attempt: Callable[[], Reply],
+    attempt: Callable[[list[bytes]], Reply],
+    kind: type,
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
     """What a blocking command answers: at once, ``empty`` where waiting is impossible, or later.
 
-    ``attempt`` returns None while there is nothing. A first attempt may fail with WRONGTYPE; one that
-    already waits goes on waiting when a key turns up with another type, as on the server.
+    ``attempt`` takes the keys to look at, and returns None while there is nothing. The first one may
+    fail with WRONGTYPE; who already waits goes on waiting when a key turns up as something other
+    than ``kind``, as on the server, while what else fails (the target of a move) ends the wait.
     """
-    reply = attempt()
+    reply = attempt(keys)
     if reply is not None:
         return reply
     if not session.may_block:
         return empty
 
     def again() -> Reply:
-        try:
-            return attempt()
-        except CommandError as error:
-            if error.text == errors.WRONGTYPE:
-                return None
-            raise
+        there = [(key, session.db.find(key)) for key in keys]
+        fitting = [key for key, value in there if value is None or isinstance(value, kind)]
+        return attempt(fitting) if fitting else None
 
     return Blocked(keys, timeout_ms, again, NIL_ARRAY)

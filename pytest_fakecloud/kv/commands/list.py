@@ -289,11 +289,11 @@ def _blocking_pop(session: Session, args: Args, *, left: bool) -> Reply:
     keys = args[:-1]
     timeout_ms = parse_timeout(session, args[-1])
 
-    def attempt() -> Reply:
+    def attempt(keys: list[bytes]) -> Reply:
         found = _pop_first(session, keys, 1, left=left)
         return [found[0], found[1][0]] if isinstance(found, list) else None
 
-    return try_or_wait(session, keys, timeout_ms, attempt)
+    return try_or_wait(session, keys, timeout_ms, attempt, QuickList)
 
 
 @command("BLPOP")
@@ -316,7 +316,11 @@ def blmpop(session: Session, args: Args) -> Reply:
     left = _is_left(args[at])
     count = parse_pop_count(args, at + 1)
     return try_or_wait(
-        session, keys, timeout_ms, lambda: _pop_first(session, keys, count, left=left)
+        session,
+        keys,
+        timeout_ms,
+        lambda keys: _pop_first(session, keys, count, left=left),
+        QuickList,
     )
 
 
@@ -329,7 +333,8 @@ def _blocking_move(
         session,
         [source],
         timeout_ms,
-        lambda: _move(session, source, target, from_left=from_left, to_left=to_left),
+        lambda keys: _move(session, source, target, from_left=from_left, to_left=to_left),
+        QuickList,
         empty=None,
     )
 

@@ -63,8 +63,8 @@ def smove(session: Session, args: Args) -> Reply:
     if not members.remove(member):
         return 0
     _changed(session, source, "srem")
-    db.get_or_create(target, SetValue).add(member)
-    db.touch(target, "sadd")
+    if db.get_or_create(target, SetValue).add(member):
+        db.touch(target, "sadd")
     return 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import WRONGTYPE, CommandError
+from ..errors import CommandError
 from ..reply import Blocked, Reply
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ class Waiters:
         try:
             reply = waiter.blocked.attempt()
         except CommandError as error:
-            # A key that became something else is not what the client waits for.
-            reply = None if error.text == WRONGTYPE else error
+            reply = error
         if reply is not None:
             self.remove(waiter)
             waiter.finish(reply)

@@ -18,6 +18,13 @@ _BUFFERS = dict.fromkeys(
 )
 
 
+def _line_size(command: str) -> int:
+    """The bytes a command takes in the native protocol (``client|list``)."""
+    words = command.split("|") if command else []
+    sizes = [len(word) + len(str(len(word))) + len("$\r\n\r\n") for word in words]
+    return sum(sizes) + (len("*2\r\n") if words else 0)
+
+
 @dataclass(slots=True)
 class TrackingOptions:
     """What a session asked for; ``caching`` is its last CLIENT CACHING, for one command."""
@@ -147,10 +154,13 @@ class Client:
 
     # -- as others see it ------------------------------------------------------------------------
 
-    def describe(self, now_us: int, *, waits: bool, running: str = "") -> bytes:
-        """Write its line of CLIENT LIST, with the fields of Redis 7.2 in their order.
+    def describe(
+        self, now_us: int, *, waits: bool, running: str = "", libraries: bool = True
+    ) -> bytes:
+        """Write its line of CLIENT LIST, with the fields of Redis 7.0 or, with ``libraries``, of 7.2.
 
-        Decided here: buffers and their memory are 0, as there are none to measure.
+        Decided here: buffers and their memory are 0, as there are none to measure, but for the
+        line that asks.
         """
         subscriptions, tracking = self.subscriptions, self.tracking
         fields = {
@@ -168,6 +178,7 @@ class Client:
             "ssub": len(subscriptions["shard"]),
             "multi": -1 if self.queue is None else len(self.queue),
             **_BUFFERS,
+            "qbuf": _line_size(running),
             "events": "r",
             "cmd": running or self.last_command or "NULL",
             "user": self.user.name,
@@ -176,6 +187,8 @@ class Client:
             "lib-name": self.library.get("lib-name", b"").decode("latin-1"),
             "lib-ver": self.library.get("lib-ver", b"").decode("latin-1"),
         }
+        if not libraries:
+            del fields["lib-name"], fields["lib-ver"]
         text = " ".join(f"{key}={value}" for key, value in fields.items())
         return text.encode("latin-1") + b"\n"
 

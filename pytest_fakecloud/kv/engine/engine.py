@@ -184,7 +184,9 @@ class Engine:
     def describe(self, session: Client, running: str = "") -> bytes:
         """One line of CLIENT LIST; ``running`` is the command it is asked with, if it is its own."""
         waits = self.waiters.of(session.id) is not None
-        return session.describe(self.now_us, waits=waits, running=running)
+        return session.describe(
+            self.now_us, waits=waits, running=running, libraries=self.dialect == "vendor"
+        )
 
     @property
     def run_id(self) -> str:

@@ -62,6 +62,10 @@ class RealServer:
         """Change to RESP2 or RESP3."""
         self.call([b"HELLO", b"%d" % resp])
 
+    def again(self) -> Connection:
+        """One more connection."""
+        return Connection(self._connect(str(Path(self._folder.name) / "s")))
+
     def close(self) -> None:
         """End the process."""
         self._stream.close()
@@ -69,6 +73,24 @@ class RealServer:
         self._process.kill()
         self._process.wait()
         self._folder.cleanup()
+
+
+class Connection:
+    """A further connection to a server."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._stream = connected.makefile("rb")
+
+    def call(self, argv: list[bytes]) -> Any:
+        """Send one command line and read its reply."""
+        self._socket.sendall(wire.pack(argv))
+        return wire.read(self._stream)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._stream.close()
+        self._socket.close()
 
 
 def available() -> list[tuple[str, str]]:

@@ -54,3 +54,31 @@ def test_the_stock_dialect_has_the_parameters_and_commands_of_its_version(
     finally:
         server.close()
         face.close()
+
+
+@pytest.mark.parametrize(("name", "binary"), [one for one in available() if one[0] == "redis"])
+def test_what_changes_nothing_counts_as_no_change(name: str, binary: str) -> None:
+    """Neither for what others watch nor for the figures of changes."""
+    server, face = RealServer(name, binary), InProcess()
+    try:
+        for one in (server, face):
+            for line in (b"SADD a m n", b"SADD b m", b"BITFIELD f SET u8 0 0", b"SET t x"):
+                one.call(line.split())
+        for line in (
+            "SMOVE a b m", "BITFIELD f SET u8 0 0", "BITFIELD f INCRBY u8 0 0", "SETBIT f 0 0",
+            "BITFIELD f SET u8 0 7", "BITFIELD f SET u8 80 0", "SETBIT f 200 0",
+        ):  # fmt: skip
+            changes = []
+            for one in (server, face):
+                before = _changes(one)
+                one.call([word.encode() for word in line.split()])
+                changes.append(_changes(one) - before)
+            assert changes[0] == changes[1], (line, changes)
+    finally:
+        server.close()
+        face.close()
+
+
+def _changes(one: RealServer | InProcess) -> int:
+    info: bytes = one.call([b"INFO", b"persistence"])
+    return int(info.partition(b"rdb_changes_since_last_save:")[2].split()[0])

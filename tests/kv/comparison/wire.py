@@ -64,4 +64,7 @@ def read(stream: BinaryIO) -> Any:
         return Typed(kind, [read(stream) for _ in range(int(text))])
     if kind == b"%":
         return Typed(kind, [read(stream) for _ in range(2 * int(text))])
+    if kind == b"|":
+        attribute = [read(stream) for _ in range(2 * int(text))]
+        return Typed(kind, [attribute, read(stream)])
     raise ValueError(f"not a reply: {line!r}")

@@ -36,7 +36,7 @@ def del_(session: Session, args: Args) -> Reply:
 @command("EXISTS")
 def exists(session: Session, args: Args) -> Reply:
     """The number of the given keys that exist, each counted as often as it is named."""
-    return sum(session.db.lookup(key) is not None for key in args)
+    return sum(session.db.peek(key) is not None for key in args)
 
 
 @command("TOUCH")

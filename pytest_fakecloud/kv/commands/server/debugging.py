@@ -12,7 +12,20 @@ from collections.abc import Callable
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, refused_by_option
-from ...reply import NIL_ARRAY, OK, BigNumber, Blocked, Bool, Map, Reply, SetReply, Status, Verbatim
+from ...reply import (
+    NIL_ARRAY,
+    OK,
+    Attributed,
+    BigNumber,
+    Blocked,
+    Bool,
+    Map,
+    Push,
+    Reply,
+    SetReply,
+    Status,
+    Verbatim,
+)
 from ...table.registry import Args, command
 from ...table.syntax import parse_float
 from ...values.dumping import dump
@@ -101,12 +114,21 @@ def _sum(name: bytes, value: object) -> bytes:
 
 def _protocol(session: Session, args: Args) -> Reply:
     """A reply of every type of the protocol, for tests of parsers."""
-    made = _REPLIES.get(args[0].lower().decode("latin-1"))
+    kind = args[0].lower().decode("latin-1")
+    if kind == "push" and session.resp < 3:
+        raise CommandError(errors.DEBUG_PUSH)
+    if kind == "push":
+        session.push(Push([b"server-cpu-usage", 42]))
+        return b"Some real reply following the push reply"
+    if kind == "attrib":
+        return Attributed(b"Some real reply following the attribute", _ATTRIBUTE)
+    made = _REPLIES.get(kind)
     if made is None:
         raise CommandError(errors.DEBUG_PROTOCOL)
     return made()
 
 
+_ATTRIBUTE = (b"key-popularity", [b"key:123", 90])
 _REPLIES: dict[str, Callable[[], Reply]] = {
     "string": lambda: b"Hello World",
     "integer": lambda: 12345,

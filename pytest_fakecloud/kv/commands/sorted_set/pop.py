@@ -99,7 +99,11 @@ def bzmpop(session: Session, args: Args) -> Reply:
     lowest = _is_lowest(args[at])
     count = parse_pop_count(args, at + 1)
     return try_or_wait(
-        session, keys, timeout_ms, lambda: _pop_pairs(session, keys, count, lowest=lowest)
+        session,
+        keys,
+        timeout_ms,
+        lambda keys: _pop_pairs(session, keys, count, lowest=lowest),
+        SortedSet,
     )
 
 
@@ -107,14 +111,14 @@ def _blocking_pop(session: Session, args: Args, *, lowest: bool) -> Reply:
     keys = args[:-1]
     timeout_ms = parse_timeout(session, args[-1])
 
-    def attempt() -> Reply:
+    def attempt(keys: list[bytes]) -> Reply:
         found = _pop_first(session, keys, 1, lowest=lowest)
         if found is None:
             return None
         key, [(score, member)] = found
         return [key, member, score]
 
-    return try_or_wait(session, keys, timeout_ms, attempt)
+    return try_or_wait(session, keys, timeout_ms, attempt, SortedSet)
 
 
 @command("BZPOPMIN")

@@ -342,12 +342,17 @@ def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> R
     return [[key, entries] for key, entries in found]
 
 
-def answer_read(session: Session, words: ReadWords, attempt: Callable[[], Reply]) -> Reply:
+def answer_read(
+    session: Session,
+    words: ReadWords,
+    attempt: Callable[[list[bytes]], Reply],
+    kind: type = Stream,
+) -> Reply:
     """What a read answers: at once, or when entries come where BLOCK was given and may wait."""
     if words.block_ms is None:
-        reply = attempt()
+        reply = attempt(words.keys)
         return NIL_ARRAY if reply is None else reply
-    return try_or_wait(session, words.keys, words.block_ms, attempt)
+    return try_or_wait(session, words.keys, words.block_ms, attempt, kind)
 
 
 @command("XREAD")
@@ -359,10 +364,10 @@ def xread(session: Session, args: Args) -> Reply:
         for key, text in zip(words.keys, words.ids, strict=True)
     ]
 
-    def attempt() -> Reply:
+    def attempt(keys: list[bytes]) -> Reply:
         found: list[tuple[bytes, list[Reply]]] = []
         for key, start in zip(words.keys, starts, strict=True):
-            stream = session.db.get(key, Stream)
+            stream = session.db.get(key, Stream) if key in keys else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count or -1)
                 found.append((key, entries_reply(entries)))

@@ -36,14 +36,12 @@ __all__ = ["find_consumer", "find_group"]
 """Pending entries a consumer may hold in the vendor's dialect (the vendor's documentation)."""
 
 
-def find_consumer(
-    session: Session, key: bytes, group: Group, name: bytes, event: str = ""
-) -> Consumer:
-    """The consumer of that name, made if it is new (and the event told), seen now."""
+def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
+    """The consumer of that name, made if it is new (which is an event), seen now."""
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.consumers[name] = Consumer(name, session.now_ms)
-        session.db.touch(key, event)
+        session.db.touch(key, "xgroup-createconsumer")
     consumer.seen_ms = session.now_ms
     return consumer
 
@@ -194,17 +192,19 @@ def xreadgroup(session: Session, args: Args) -> Reply:
         find_group(session, key, group_name, reading=True)
         wanted.append(_Wanted(key, _read_id(text)))
 
-    def attempt() -> Reply:
+    began = False
+
+    def attempt(keys: list[bytes]) -> Reply:
+        nonlocal began
+        waited, began = began, True
         found: list[tuple[bytes, list[Reply]]] = []
         for each in wanted:
-            stream, group = find_group(session, each.key, group_name, reading=True)
+            stream, group = _group_of(session, each.key, group_name, waited=waited)
             if words.noack and session.engine.dialect == "vendor" and each.after is None:
                 # Nothing will be pending, so the vendor keeps no consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
             else:
-                consumer = find_consumer(
-                    session, each.key, group, words.consumer, "xgroup-createconsumer"
-                )
+                consumer = find_consumer(session, each.key, group, words.consumer)
             if each.after is not None:
                 history = _history(session, stream, consumer, each.after, words.count)
                 found.append((each.key, history))
@@ -218,7 +218,20 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                 session.db.touch(each.key, "")
         return streams_reply(session, found) if found else None
 
-    return answer_read(session, words, attempt)
+    # A group needs its stream: whatever else the key becomes ends the wait.
+    return answer_read(session, words, attempt, object)
+
+
+def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tuple[Stream, Group]:
+    """The stream and the group that are read; 7.0 has words of its own for who waited for them."""
+    try:
+        return find_group(session, key, name, reading=True)
+    except CommandError:
+        if waited and session.engine.dialect == "redis":
+            there = isinstance(session.db.find(key), Stream)
+            text = errors.GROUP_GONE if there else errors.STREAM_GONE
+            raise CommandError(text) from None
+        raise
 
 
 def _check_pending_limit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,7 +12,7 @@ from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
-from ...values.consumer_group import Group, PendingList
+from ...values.consumer_group import Consumer, Group, PendingList
 from ...values.stream import format_id
 from .groups import find_consumer, find_group
 from .ids import (
@@ -136,7 +137,7 @@ def xclaim(session: Session, args: Args) -> Reply:
     delivered_ms = now_ms if words.delivered_ms is None else words.delivered_ms
     if not 0 <= delivered_ms <= now_ms:
         delivered_ms = now_ms
-    consumer = find_consumer(session, args[0], group, args[2])
+    claimant = _claimant(session, args[0], group, args[2])
     claimed: list[Reply] = []
     for entry_id in ids:
         fields = stream.get(entry_id)
@@ -147,11 +148,12 @@ def xclaim(session: Session, args: Args) -> Reply:
         if pending is None:
             if not words.force:
                 continue
-            group.deliver(entry_id, consumer, now_ms)
+            group.deliver(entry_id, claimant(), now_ms)
             pending = group.pending.get(entry_id)
             assert pending is not None
         elif min_idle and now_ms - pending.delivered_ms < min_idle:
             continue
+        consumer = claimant()
         group.give(entry_id, pending, consumer)
         pending.delivered_ms = delivered_ms
         if words.retrycount is not None and words.retrycount >= 0:
@@ -163,6 +165,14 @@ def xclaim(session: Session, args: Args) -> Reply:
     if claimed:
         session.db.touch(args[0])
     return claimed
+
+
+def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callable[[], Consumer]:
+    """The consumer that claims: made with its first entry by 7.0, in any case by newer servers."""
+    if session.engine.dialect == "vendor" or name in group.consumers:
+        consumer = find_consumer(session, key, group, name)
+        return lambda: consumer
+    return lambda: find_consumer(session, key, group, name)
 
 
 @command("XAUTOCLAIM")
@@ -183,7 +193,7 @@ def xautoclaim(session: Session, args: Args) -> Reply:
             raise CommandError(errors.SYNTAX)
         at += 1
     stream, group = find_group(session, args[0], args[1])
-    consumer = find_consumer(session, args[0], group, args[2])
+    claimant = _claimant(session, args[0], group, args[2])
     now_ms = session.now_ms
     attempts = 10 * count
     following = 0
@@ -201,6 +211,7 @@ def xautoclaim(session: Session, args: Args) -> Reply:
             continue
         if min_idle and now_ms - pending.delivered_ms < min_idle:
             continue
+        consumer = claimant()
         group.give(entry_id, pending, consumer)
         pending.delivered_ms = now_ms
         if not justid:

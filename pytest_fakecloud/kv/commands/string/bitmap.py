@@ -320,6 +320,7 @@ def bitfield(session: Session, args: Args) -> Reply:
     if not writes:
         return [_read_field(value or b"", operation) for operation in operations]
     size = max((operation.offset + operation.width - 1 >> 3) + 1 for operation in writes)
+    before = None if value is None else bytearray(value)
     buffer = grow(session, key, value, size)
     replies: list[Reply] = []
     for operation in operations:
@@ -339,7 +340,8 @@ def bitfield(session: Session, args: Args) -> Reply:
             continue
         _write_field(buffer, operation, fitting)
         replies.append(present if operation.word == b"SET" else fitting)
-    session.db.touch(key)
+    if before != buffer:
+        session.db.touch(key)
     return replies
 
 

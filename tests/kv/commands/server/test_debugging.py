@@ -19,7 +19,7 @@ from tests.kv.comparison.faces import InProcess, Port
 from tests.kv.comparison.servers import RealServer, available
 from tests.kv.comparison.wire import Error, Status
 
-KINDS = "string integer double null array set map verbatim true false bignum"
+KINDS = "string integer double null array set map attrib verbatim true false bignum"
 REAL = [one for one in available() if one[0] == "redis"]
 
 

@@ -1,0 +1,113 @@
+"""Clients that wait, and what becomes of their keys meanwhile, beside a real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from tests.kv.backing import eventually
+from tests.kv.comparison.faces import Port
+from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.wire import Error
+
+GONE = Error(b"UNBLOCKED the stream key no longer exists")
+REAL = [one for one in available() if one[0] == "redis"]
+GROUP = ("XADD s 1-1 f v", "XGROUP CREATE s g $")
+READ = "XREADGROUP GROUP g ann BLOCK 0 STREAMS s >"
+STORIES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "the target of a move is not a list": (
+        ("SET to x",), "BLMOVE from to LEFT LEFT 0", ("RPUSH from a",),
+    ),
+    "a key becomes something else": ((), "BLPOP a b 0", ("SET a x", "RPUSH b 1")),
+    "a key is made, deleted and made": (
+        (), "BLPOP a 0", ("MULTI", "RPUSH a 1", "DEL a", "EXEC", "RPUSH a 2"),
+    ),
+    "a sorted set becomes something else": ((), "BZPOPMIN a b 0", ("SET a x", "ZADD b 1 m")),
+    "a list where sorted sets are waited for": (
+        (), "BZMPOP 0 1 a MIN", ("RPUSH a 1", "DEL a", "ZADD a 1 m"),
+    ),
+    "a stream is deleted": (GROUP, READ, ("DEL s",)),
+    "a stream becomes something else": (GROUP, READ, ("SET s x",)),
+    "a stream becomes something else at once": (GROUP, READ, ("MULTI", "DEL s", "SADD s a", "EXEC")),
+    "a stream is flushed": (GROUP, READ, ("FLUSHALL",)),
+    "a stream is renamed": (GROUP, READ, ("RENAME s t",)),
+    "a stream expires at once": (GROUP, READ, ("PEXPIREAT s 1",)),
+    "a group is destroyed": (GROUP, READ, ("XGROUP DESTROY s g",)),
+    "entries that come to a group": (GROUP, READ, ("XADD s 2-1 f w",)),
+    "a plain read waits on": (GROUP[:1], "XREAD BLOCK 0 STREAMS s $", ("DEL s", "XADD s 9-1 f w")),
+    "a plain read of what becomes a text": (GROUP[:1], "XREAD BLOCK 0 STREAMS s $",
+                                            ("SET s x", "DEL s", "XADD s 9-1 f w")),
+}  # fmt: skip
+
+
+def story(connect: Any, name: str) -> tuple[Any, Any]:
+    """What a client got that waited, and what all the keys are afterwards."""
+    before, waits, then = STORIES[name]
+    one, other = connect(), connect()
+    got: list[Any] = []
+
+    def call(client: Any, line: str) -> Any:
+        return client.call([word.encode() for word in line.split()])
+
+    def blocked() -> bool:
+        return b"blocked_clients:1" in call(other, "INFO clients")
+
+    for line in ("FLUSHALL", *before):
+        call(other, line)
+    waiting = threading.Thread(target=lambda: got.append(call(one, waits)))
+    waiting.start()
+    eventually(blocked)
+    for line in then:
+        call(other, line)
+    waiting.join(10)
+    assert got, "the client still waits"
+    keys = sorted(call(other, "KEYS *"))
+    state = {key: call(other, f"TYPE {key.decode()}") for key in keys}
+    one.close()
+    other.close()
+    return got[0], state
+
+
+@pytest.fixture
+def port() -> Iterator[Any]:
+    with Cloud(seed=1) as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        yield lambda: Port(kv.database_url)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    if not REAL:
+        pytest.skip("redis-server is not installed")
+    running = RealServer(*REAL[0])
+
+    def connect() -> Any:
+        return running.again()
+
+    yield connect
+    running.close()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_what_a_waiting_client_gets_is_what_a_real_one_gets(
+    port: Any, server: Any, name: str
+) -> None:
+    assert story(port, name) == story(server, name)
+
+
+def test_a_stream_that_goes_ends_the_wait(port: Any) -> None:
+    assert story(port, "a stream is deleted")[0] == GONE
+
+
+def test_newer_servers_say_what_a_new_reader_would_hear() -> None:
+    """Since 7.2, and so in the vendor's dialect, who waited is told as who comes."""
+    with Cloud(seed=1) as cloud:
+        kv = cloud.kv_server()
+        got, _ = story(lambda: Port(kv.database_url), "a stream is deleted")
+        assert got.text.startswith(b"NOGROUP No such key 's' or consumer group 'g'")
+        got, _ = story(lambda: Port(kv.database_url), "a stream becomes something else")
+        assert got.text.startswith(b"WRONGTYPE")
