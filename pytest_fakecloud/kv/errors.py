@@ -313,6 +313,7 @@ XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # decided here
 XDELEX_IDS = b"ERR The `numids` parameter must match the number of arguments"  # decided here
 
 
+OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 STREAM_GONE = b"UNBLOCKED the stream key no longer exists"
 GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer exists"
 

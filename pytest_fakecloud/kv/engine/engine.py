@@ -24,6 +24,7 @@ from ..acl.users import (
 )
 from ..errors import (
     NOT_IN_TRANSACTION,
+    OOM,
     WRONGPASS,
     CommandError,
     exec_aborted_by,
@@ -43,6 +44,7 @@ from ..table.registry import LOOKUP, CommandSpec
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
 from .client import Client, Monitor
+from .eviction import Eviction
 from .frequency import Frequencies
 from .keyspace import Keyspace, KeyspaceCopy
 from .monitor import monitor_line
@@ -149,6 +151,7 @@ class Engine:
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
         self.monitors: list[Monitor] = []
+        self.eviction = Eviction(self.databases, self.config, self.random)
         self.waiters = Waiters()
         self.connected: dict[int, Session] = {}
         """The sessions of the database port, by number."""
@@ -251,6 +254,8 @@ class Engine:
                 self.permit(session, spec, argv)
             if beside:
                 self.scripting.refuse_beside(spec)
+            if self.eviction.most and not beside and self.is_without_memory(session):
+                self._refuse_memory(session, spec)
             if session.queue is not None and spec.name not in _AT_ONCE:
                 if spec.no_multi:
                     raise CommandError(NOT_IN_TRANSACTION)
@@ -266,6 +271,24 @@ class Engine:
                 raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
             raise
         return spec
+
+    def is_without_memory(self, session: Client) -> bool:
+        """Whether a client has to do without further memory: all but the tester, past the bound."""
+        if not self.eviction.most or session.transport == "local":
+            return False
+        return not self.eviction.has_room(self.clock.now_us() // 1000)
+
+    def _refuse_memory(self, session: Client, spec: CommandSpec) -> None:
+        """Raise the OOM error for what takes memory."""
+        queued = session.queue or ()
+        takes = "denyoom" in spec.flags
+        if spec.name == "EXEC":
+            takes = any("denyoom" in each.flags for each, _ in queued)
+        elif session.queue is not None:
+            # A transaction that is put together takes memory whatever its commands do.
+            takes = spec.name not in _AT_ONCE
+        if takes:
+            raise CommandError(OOM)
 
     def note_touches(self) -> None:
         """Let the databases note touched keys from now on, or no longer, as sessions need it."""
@@ -431,6 +454,7 @@ class Engine:
     def follow_config(self) -> None:
         """Begin or end what parameters ask for: counters of accesses, keyspace notifications."""
         self.notifications.follow_config()
+        self.eviction.follow_config()
         self.note_touches()
         counts = self.config.text("maxmemory-policy").endswith("lfu")
         for keyspace in self.databases:
@@ -583,6 +607,7 @@ class Engine:
             for keyspace in self.databases:
                 keyspace.expired = 0
             self.active_expire = True
+            self.eviction.evicted = 0
             if self.paused_until_us:
                 self.pause(0, False)
 

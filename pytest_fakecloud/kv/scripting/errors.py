@@ -153,3 +153,8 @@ def registration_error(text: bytes) -> bytes:
 def refusal(text: bytes) -> CommandError:
     """The text as an error reply."""
     return CommandError(one_line(text))
+
+
+def waits_in_script(command: str) -> bytes:
+    """The text for a read that a script would have to wait for."""
+    return f"ERR {command.lower()} command is not allowed with BLOCK option from scripts".encode()

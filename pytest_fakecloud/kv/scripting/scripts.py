@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
-from ..errors import CommandError, one_line
+from ..errors import OOM, CommandError, one_line
 from ..reply import Reply
+from ..table.availability import asks_to_wait
 from ..values.dumping import VERSION, verify
 from ..values.packing import Reader, Writer
 from . import errors
@@ -95,6 +96,8 @@ class _Run:
     line: list[bytes] | None
     begun: float
     gives_way_at: float
+    without_memory: bool = False
+    """Whether there was no memory to write with when it began."""
     wrote: bool = False
     killed: bool = False
 
@@ -110,9 +113,10 @@ def _new_run(
     keys: frozenset[bytes] | None,
     name: bytes,
     line: list[bytes] | None,
+    without_memory: bool,
 ) -> _Run:
     now = monotonic()
-    return _Run(session, read_only, keys, name, line, now, now + _GIVE_WAY_SECONDS)
+    return _Run(session, read_only, keys, name, line, now, now + _GIVE_WAY_SECONDS, without_memory)
 
 
 class _Lock(Protocol):
@@ -140,6 +144,9 @@ class ScriptedEngine(Protocol):
     def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise the NOPERM error unless the client's user may run the line."""
 
+    def is_without_memory(self, session: Client) -> bool:
+        """Whether a client has to do without further memory."""
+
     def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that was checked already."""
 
@@ -152,7 +159,9 @@ class Scripting:
         self.scripts: dict[bytes, Script] = {}
         self.libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, LibraryFunction] = {}
-        self.limits = ScriptLimits()
+        """Functions by their names in small letters: the case of what is called does not matter."""
+        # A stock server lets scripts run until somebody ends them; only time bounds them there.
+        self.limits = ScriptLimits() if self.vendor else ScriptLimits(instructions=10**12)
         """What a script may use; a change counts from the next runtime on."""
         self._host: LuaHost | None = None
         self._run: _Run | None = None
@@ -213,8 +222,9 @@ class Scripting:
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
         declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
+        without_memory = self._is_without_memory(session, flags)
         return self._guarded(
-            _new_run(session, read_only or no_writes, declared, sha, None),
+            _new_run(session, read_only or no_writes, declared, sha, None, without_memory),
             lambda: self.host.evaluate(script.compiled, keys, args),
         )
 
@@ -258,12 +268,13 @@ class Scripting:
         library: Library, present: dict[bytes, LibraryFunction], replaced: Library | None
     ) -> None:
         for name in library.functions:
-            if name in present and (replaced is None or name not in replaced.functions):
+            kept = present.get(name.lower())
+            if kept is not None and (replaced is None or kept not in replaced.functions.values()):
                 raise CommandError(errors.function_exists(name))
 
     def _add(self, library: Library) -> None:
         self.libraries[library.name] = library
-        self.functions.update(library.functions)
+        self.functions.update((name.lower(), one) for name, one in library.functions.items())
 
     def delete_library(self, name: bytes) -> bool:
         """Remove a library and its functions; whether it was there."""
@@ -271,7 +282,7 @@ class Scripting:
         if library is None:
             return False
         for function_name in library.functions:
-            del self.functions[function_name]
+            del self.functions[function_name.lower()]
         return True
 
     def flush_libraries(self) -> None:
@@ -287,7 +298,7 @@ class Scripting:
         FCALL_RO of a function that is not flagged ``no-writes`` is refused by Redis; the vendor
         runs it as long as it only reads.
         """
-        function = self.functions.get(name)
+        function = self.functions.get(name.lower())
         if function is None:
             raise CommandError(errors.FUNCTION_NOT_FOUND)
         no_writes = b"no-writes" in function.flags
@@ -295,8 +306,9 @@ class Scripting:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
         declared = frozenset(keys) if KEY_LOCKING in function.flags else None
         line = [b"FCALL_RO" if read_only else b"FCALL", name, b"%d" % len(keys), *keys, *args]
+        without_memory = self._is_without_memory(session, frozenset(function.flags))
         return self._guarded(
-            _new_run(session, read_only or no_writes, declared, name, line),
+            _new_run(session, read_only or no_writes, declared, name, line, without_memory),
             lambda: self.host.call_function(function.callback, keys, args),
         )
 
@@ -329,7 +341,11 @@ class Scripting:
             if library.name in kept and policy == b"APPEND":
                 raise CommandError(errors.library_collides(library.name))
             kept.pop(library.name, None)
-            functions = {name: f for other in kept.values() for name, f in other.functions.items()}
+            functions = {
+                name.lower(): one
+                for other in kept.values()
+                for name, one in other.functions.items()
+            }
             self._check_functions(library, functions, None)
             kept[library.name] = library
         self.flush_libraries()
@@ -349,6 +365,16 @@ class Scripting:
             self._add(self._read_library(source))
 
     # -- running ---------------------------------------------------------------------------------
+
+    def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
+        """Whether a script may write no more; raises the OOM error for one that says it would."""
+        if flags is not None and flags & {b"allow-oom", b"no-writes"}:
+            return False
+        if not self.engine.is_without_memory(session):
+            return False
+        if flags is not None:
+            raise CommandError(OOM)
+        return True
 
     def _guarded(self, run: _Run, action: Any) -> Reply:
         from .host import HostLost, ScriptFailure
@@ -413,6 +439,10 @@ class Scripting:
             raise CommandError(errors.WRONG_ARITY)
         if "noscript" in spec.flags:
             raise CommandError(errors.NOT_FROM_SCRIPT)
+        if spec.may_wait and asks_to_wait(argv):
+            raise CommandError(errors.waits_in_script(spec.name))
+        if run.without_memory and "denyoom" in spec.flags:
+            raise CommandError(OOM)
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
         if not run.session.user.unrestricted:

@@ -9,7 +9,7 @@ from ..errors import CommandError, not_available
 if TYPE_CHECKING:
     from .registry import CommandSpec
 
-__all__ = ["check_over_rest"]
+__all__ = ["asks_to_wait", "check_over_rest"]
 
 _WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
 """The option words of XREAD and XREADGROUP that others follow: how many with these."""
@@ -24,11 +24,12 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     """
     if not spec.over_rest:
         raise CommandError(not_available(spec.name.split()[0]))
-    if spec.may_wait and _asks_to_wait(argv):
+    if spec.may_wait and asks_to_wait(argv):
         raise CommandError(not_available(spec.name) + b" with BLOCK, which waits")
 
 
-def _asks_to_wait(argv: list[bytes]) -> bool:
+def asks_to_wait(argv: list[bytes]) -> bool:
+    """Whether an XREAD or XREADGROUP has BLOCK among its options."""
     at = 1
     while at < len(argv):
         word = argv[at].upper()

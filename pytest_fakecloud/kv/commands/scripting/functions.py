@@ -26,7 +26,7 @@ __all__: list[str] = []
 
 def _call(session: Session, args: Args, read_only: bool) -> Reply:
     scripting = session.engine.scripting
-    if args[0] not in scripting.functions:
+    if args[0].lower() not in scripting.functions:
         raise CommandError(errors.FUNCTION_NOT_FOUND)
     keys, arguments = keys_and_arguments(args, errors.KEYS_BAD)
     return scripting.call_function(session, args[0], keys, arguments, read_only)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...values.memory import ENTRY, usage
+from ...engine.eviction import used_memory
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine, Session
 
-__all__ = ["SECTIONS", "human", "script_memory", "section", "used_memory"]
+__all__ = ["SECTIONS", "human", "script_memory", "section"]
 
 SECTIONS = [
     "server",
@@ -35,14 +35,6 @@ SECTIONS = [
 def section(session: Session, name: str) -> Iterator[str]:
     """The ``name:value`` lines of one section."""
     yield from _MAKERS[name](session.engine)
-
-
-def used_memory(engine: Engine) -> int:
-    """The bytes of all keys and values, as MEMORY USAGE counts them, and of what expires."""
-    return sum(
-        ENTRY * len(db.expires) + sum(usage(key, value) for key, value in db.values.items())
-        for db in engine.databases
-    )
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
@@ -117,7 +109,7 @@ def _clients(engine: Engine) -> Iterator[str]:
 
 _MEMORY = """
 used_memory used_memory_human used_memory_rss used_memory_rss_human used_memory_peak
-used_memory_peak_human used_memory_peak_perc:100.00% used_memory_overhead:0 used_memory_startup:0
+used_memory_peak_human used_memory_peak_perc:100.00% used_memory_overhead:0 used_memory_startup:1024
 used_memory_dataset used_memory_dataset_perc:100.00% allocator_allocated allocator_active
 allocator_resident total_system_memory:0 total_system_memory_human:0B used_memory_lua:0
 used_memory_vm_eval:0 used_memory_lua_human:0B used_memory_scripts_eval number_of_cached_scripts
@@ -137,7 +129,7 @@ _USED = (
 
 
 def _memory(engine: Engine) -> Iterator[str]:
-    used = used_memory(engine)
+    used = used_memory(engine.databases)
     scripts, libraries = script_memory(engine)
     most = engine.config.number("maxmemory")
     return _filled(
@@ -185,7 +177,7 @@ total_net_input_bytes:0 total_net_output_bytes:0 total_net_repl_input_bytes:0
 total_net_repl_output_bytes:0 instantaneous_input_kbps:0.00 instantaneous_output_kbps:0.00
 instantaneous_input_repl_kbps:0.00 instantaneous_output_repl_kbps:0.00 rejected_connections:0
 sync_full:0 sync_partial_ok:0 sync_partial_err:0 expired_keys expired_stale_perc:0.00
-expired_time_cap_reached_count:0 expire_cycle_cpu_milliseconds:0 evicted_keys:0 evicted_clients:0
+expired_time_cap_reached_count:0 expire_cycle_cpu_milliseconds:0 evicted_keys evicted_clients:0
 total_eviction_exceeded_time:0 current_eviction_exceeded_time:0 keyspace_hits:0 keyspace_misses:0
 pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec:0 total_forks:0
 migrate_cached_sockets:0 slave_expires_tracked_keys:0 active_defrag_hits:0 active_defrag_misses:0
@@ -203,6 +195,7 @@ def _stats(engine: Engine) -> Iterator[str]:
         _STATS,
         total_commands_processed=sum(count.calls for count in counts),
         expired_keys=sum(db.expired for db in engine.databases),
+        evicted_keys=engine.eviction.evicted,
         pubsub_channels=len(engine.pubsub.names("channel")),
         pubsub_patterns=len(engine.pubsub.names("pattern")),
         pubsubshard_channels=len(engine.pubsub.names("shard")),

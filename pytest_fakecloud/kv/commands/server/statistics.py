@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import errors
 from ...engine.engine import Session
+from ...engine.eviction import used_memory
 from ...errors import CommandError
 from ...reply import (
     OK,
@@ -19,7 +20,6 @@ from .info import (
     SECTIONS,
     script_memory,
     section,
-    used_memory,
 )
 
 __all__: list[str] = []
@@ -74,7 +74,7 @@ def memory_stats(session: Session, args: Args) -> Reply:
     """
     engine = session.engine
     databases = [engine.database(index) for index in range(len(engine.databases))]
-    total = used_memory(engine)
+    total = used_memory(engine.databases)
     overhead, shown = 0, Map()
     for db in databases:
         if db.values:

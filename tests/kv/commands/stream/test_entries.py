@@ -288,7 +288,8 @@ class TestWaiting:
             line = f"XREADGROUP GROUP {group} BLOCK COUNT 1 STREAMS s >"
             assert rest(line) == [[b"s", [entry]]]
 
-    def test_in_a_script_it_answers_at_once(self, run: Run) -> None:
+    def test_in_a_script_it_is_refused(self, run: Run) -> None:
         rest = run.other(transport="rest")
-        script = "return redis.call('XREAD', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')"
-        assert rest("EVAL", script, 1, "s") is None
+        script = "return redis.pcall('XREAD', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')"
+        refusal = "ERR xread command is not allowed with BLOCK option from scripts"
+        assert refusal in rest.error("EVAL", script, 1, "s")

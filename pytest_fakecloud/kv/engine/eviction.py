@@ -1,0 +1,86 @@
+"""What ``maxmemory`` does: keys go by the policy, or commands that need memory are refused.
+
+Memory is what MEMORY USAGE counts for keys and values, and 1 KB for the server itself, summed anew
+for each command while a bound is set (decided here: a fake's overhead is not a server's). LRU and
+LFU are exact, where a server takes samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..values.memory import ENTRY, usage
+
+if TYPE_CHECKING:
+    from ...core.ids import RandomStream
+    from ..table.config import Config
+    from .keyspace import Keyspace
+
+__all__ = ["STARTUP", "Eviction", "used_memory"]
+
+STARTUP = 1024
+"""The bytes of a server without data."""
+
+
+def used_memory(databases: Sequence[Keyspace]) -> int:
+    """The bytes of the server, of all keys and values as MEMORY USAGE counts them, of expiries."""
+    return STARTUP + sum(
+        ENTRY * len(db.expires) + sum(usage(key, value) for key, value in db.values.items())
+        for db in databases
+    )
+
+
+class Eviction:
+    """The bound on memory of one server; ``most`` is 0 where there is none."""
+
+    def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
+        self._databases = databases
+        self._config = config
+        self._random = random
+        self.most = 0
+        self.evicted = 0
+        """How many keys have gone for want of memory."""
+
+    def follow_config(self) -> None:
+        """Take up what CONFIG SET changed."""
+        self.most = self._config.number("maxmemory")
+
+    def has_room(self, now_ms: int) -> bool:
+        """Whether everything fits, once the policy has let keys go."""
+        for db in self._databases:
+            db.now_ms = now_ms
+            db.purge()
+        left = used_memory(self._databases) - self.most
+        if left <= 0:
+            return True
+        if self._config.text("maxmemory-policy") == "noeviction":
+            return False
+        for db, key in self._candidates():
+            left -= usage(key, db.values[key]) + (ENTRY if key in db.expires else 0)
+            db.delete(key, "evicted")
+            self.evicted += 1
+            if left <= 0:
+                return True
+        return False
+
+    def _candidates(self) -> Iterator[tuple[Keyspace, bytes]]:
+        """The keys that may go, in the order in which they do."""
+        share, _, order = self._config.text("maxmemory-policy").partition("-")
+        found = [
+            (db, key)
+            for db in self._databases
+            for key in (db.expires if share == "volatile" else db.values)
+        ]
+        if order == "random":
+            self._random.shuffle(found)
+        else:
+            found.sort(key=lambda each: self._rank(each[0], each[1], order))
+        yield from found
+
+    def _rank(self, db: Keyspace, key: bytes, order: str) -> int:
+        if order == "ttl":
+            return db.expires[key]
+        if order == "lfu" and db.frequencies is not None:
+            return db.frequencies.of(key, db.now_ms)
+        return db.accessed.get(key, 0)

@@ -1,0 +1,136 @@
+"""maxmemory: refusals in a real server's words, and keys that go in the order of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from tests.kv.comparison.faces import Port
+from tests.kv.comparison.servers import RealServer, available
+
+REAL = [one for one in available() if one[0] == "redis"]
+FULL = "CONFIG SET maxmemory 1"
+SCRIPT = "return redis.call('SET', KEYS[1], '1')"
+STORIES: dict[str, list[list[str]]] = {
+    "single commands": [line.split() for line in (
+        "SET a 1", FULL, "SET a 2", "GET a", "APPEND a 2", "DEL a", "LPUSH l 1", "EXPIRE a 1", "PING",
+        "CONFIG SET maxmemory 0", "SET a 3",
+    )],
+    "transactions": [line.split() for line in (
+        "MULTI", "SET a 1", FULL, "EXEC", FULL, "MULTI", "GET a", "DISCARD", "MULTI", "PING", "EXEC",
+        "CONFIG SET maxmemory 0", "MULTI", "SET a 1", "CONFIG SET maxmemory 1", "GET a", "EXEC", "GET a",
+    )],
+    "scripts": [
+        ["SET", "a", "1"], FULL.split(),
+        ["EVAL", SCRIPT, "1", "a"],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "1", "a"],
+        ["EVAL", "#!lua\nreturn 1", "0"],
+        ["EVAL", "#!lua flags=allow-oom\n" + SCRIPT, "1", "a"],
+        ["EVAL", "#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])", "1", "a"],
+        ["EVAL", "return redis.pcall('SET', KEYS[1], '1')['err']", "1", "a"],
+        ["EVAL_RO", "return redis.call('GET', KEYS[1])", "1", "a"],
+    ],
+    "functions": [
+        ["FUNCTION", "LOAD", "#!lua name=one\nredis.register_function('Add', function(keys)"
+         " return redis.call('INCR', keys[1]) end)\nredis.register_function{function_name='any',"
+         " flags={'allow-oom'}, callback=function(keys) return redis.call('INCR', keys[1]) end}"],
+        ["FCALL", "ADD", "1", "n"], FULL.split(), ["FCALL", "add", "1", "n"], ["FCALL", "Any", "1", "n"],
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    with Cloud(seed=1) as cloud:
+        found = Port(cloud.kv_server(dialect="redis").database_url)
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize(("name", "binary"), REAL)
+@pytest.mark.parametrize("story", STORIES)
+def test_refusals_are_a_real_servers(port: Port, name: str, binary: str, story: str) -> None:
+    server = RealServer(name, binary)
+    try:
+        for words in STORIES[story]:
+            line = [word.encode() for word in words]
+            assert port.call(line) == server.call(line), words
+    finally:
+        server.close()
+
+
+def keys_left(policy: str, prepare: list[str]) -> tuple[list[str], int]:
+    """The keys that are left when one has to go, and how many went."""
+    with Cloud(seed=1, clock="frozen", now="2026-01-01T00:00:00Z") as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        port = Port(kv.database_url)
+
+        def call(line: str) -> Any:
+            return port.call([word.encode() for word in line.split()])
+
+        call(f"CONFIG SET maxmemory-policy {policy} lfu-log-factor 0")
+        for line in prepare:
+            call(line)
+            cloud.clock.advance("1s")
+        used = int(call("INFO memory").partition(b"used_memory:")[2].split()[0])
+        call(f"CONFIG SET maxmemory {used - 1}")
+        call("PING")
+        stats: bytes = call("INFO stats")
+        evicted = int(stats.partition(b"evicted_keys:")[2].split()[0])
+        left = sorted(kv.keys())
+        port.close()
+        return left, evicted
+
+
+SAME = ["SET a 1", "SET b 1", "SET c 1"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "prepare", "left"),
+    [
+        ("noeviction", SAME, ["a", "b", "c"]),
+        ("allkeys-lru", [*SAME, "GET a"], ["a", "c"]),
+        ("allkeys-lfu", [*SAME, "GET a", "GET a", "GET c", "GET c"], ["a", "c"]),
+        ("volatile-lru", [*SAME, "EXPIRE c 900", "EXPIRE a 900", "GET c"], ["b", "c"]),
+        ("volatile-ttl", [*SAME, "EXPIRE a 900", "EXPIRE b 500"], ["a", "c"]),
+        ("volatile-random", [*SAME, "EXPIRE b 500"], ["a", "c"]),
+        ("volatile-lru", SAME, ["a", "b", "c"]),
+    ],
+)
+def test_keys_go_in_the_order_of_the_policy(
+    policy: str, prepare: list[str], left: list[str]
+) -> None:
+    assert keys_left(policy, prepare) == (left, 3 - len(left))
+
+
+def test_any_key_may_go() -> None:
+    left, evicted = keys_left("allkeys-random", SAME)
+    assert (len(left), evicted) == (2, 1)
+
+
+def test_listeners_hear_of_it() -> None:
+    with Cloud(seed=1) as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        listener, port = Port(kv.database_url), Port(kv.database_url)
+        for line in (
+            "CONFIG SET notify-keyspace-events Ee maxmemory-policy allkeys-lru",
+            "SET a 1",
+        ):
+            port.call([word.encode() for word in line.split()])
+        listener.call([b"PSUBSCRIBE", b"*"])
+        port.call([b"CONFIG", b"SET", b"maxmemory", b"1"])
+        port.call([b"GET", b"b"])
+        assert listener.call([b"PING"])[1:] == [b"*", b"__keyevent@0__:evicted", b"a"]
+        listener.close()
+        port.close()
+
+
+def test_the_testers_own_calls_always_have_room() -> None:
+    with Cloud(seed=1) as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        kv.execute("CONFIG", "SET", "maxmemory", "1")
+        kv.load({"a": "1"})
+        assert kv.execute("SET", "b", "2") == "OK"
