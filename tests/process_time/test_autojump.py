@@ -445,9 +445,13 @@ def test_client_side_retries_take_no_time() -> None:
 
 def test_client_side_retries_of_async_clients_take_no_time() -> None:
     async def main(cloud: Cloud) -> None:
-        kv, queue = cloud.kv_server(), cloud.queue()
-        kv.faults.down()
-        queue.faults.down()
+        kv, vector, queue = cloud.kv_server(), cloud.vector_index(), cloud.queue()
+        for handle in (kv, vector, queue):
+            handle.faults.down()
+        with pytest.raises(Exception, match=r"refused|failed"):
+            await upstash_vector.AsyncIndex(
+                vector.url, vector.token, retries=5, retry_interval=3
+            ).info()
         with pytest.raises(Exception, match=r"refused|failed"):
             await qstash.AsyncQStash(queue.token, base_url=queue.url).message.publish(
                 url="https://app.test", body="x"
