@@ -53,6 +53,7 @@ def test_the_first_answer_imports_what_it_needs(service: str) -> None:
     )  # fmt: skip
     allowed = set(base.stdout.split()) if service == "vector" else set()
     assert loaded & NOBODYS - allowed == set()
+    assert "pytest_fakecloud.vector.filter" not in loaded
     others = {name for name in FIRSTS if name != service}
     assert not {name for name in loaded if name.split(".")[1:2] and name.split(".")[1] in others
                 and name.startswith("pytest_fakecloud.")}  # fmt: skip

@@ -15,13 +15,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.clock import Clock
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from .. import errors
-from ..filter.predicate import Predicate
 from ..model import (
     DEFAULT_NAMESPACE,
     Change,
@@ -40,6 +39,9 @@ from .cursor import Cursor, Cursors
 from .namespace import Namespace
 from .pending import Batch, Readiness
 from .ranking import HYBRID_DEPTH, Question, Ranker
+
+if TYPE_CHECKING:
+    from ..filter.predicate import Predicate
 
 __all__ = ["VectorEngine", "VectorSnapshot", "merge_patch"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.ids import RandomStream
-from ..filter.predicate import Predicate
 from ..model import (
     Floats,
     Fusion,
@@ -35,6 +35,9 @@ from .similarity import (
     rank_dense,
     threshold,
 )
+
+if TYPE_CHECKING:
+    from ..filter.predicate import Predicate
 
 __all__ = ["HYBRID_DEPTH", "Question", "Ranker"]
 
