@@ -14,7 +14,7 @@ except metadata.PackageNotFoundError:
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["generate", "_build"]
-nitpicky = False
+smartquotes = False  # words in quotes are options and values here
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
