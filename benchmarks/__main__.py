@@ -5,7 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue", "load", "week")
+MODULES = (
+    "kernel",
+    "start",
+    "plugin",
+    "kv",
+    "search",
+    "vector",
+    "broker",
+    "queue",
+    "explore",
+    "load",
+    "week",
+)
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from ..core.errors import ContractError
 from ..failures import broken_promise
@@ -111,7 +111,7 @@ class Turns:
             target = self._who.next_turn()
         if target is not process:
             if target is None:
-                raise ContractError("explore() has lost a process: this is a bug, please report it")
+                self.fail(ContractError("explore() has lost a process: please report this bug"))
             self._hand_to(target)
             self._wait(process.go, process.name)
         if self._done or self.failure is not None:
@@ -167,15 +167,21 @@ class Turns:
             self._wait(self._home, "what has the turn")
             self._home_is_idle = False
 
+    def fail(self, error: BaseException) -> NoReturn:
+        """End everything, since the code cannot be explored; the caller's process ends here."""
+        self.failure = error
+        raise Crash
+
     def _wait(self, turn: threading.Semaphore, name: str) -> None:
         if not turn.acquire(timeout=_STUCK):
             current = self.current
-            raise ContractError(
+            error = ContractError(
                 f"{name} has waited {_STUCK:g} real seconds for its turn, which "
                 f"{current.name if current else 'another process'} keeps: code that is explored must "
                 "not wait for anything but its calls and sleep, such as a lock that another client "
                 "of the same process holds"
             )
+            self.fail(error)
 
     def _perform(self, process: Process) -> None:
         process.thread = threading.get_ident()
@@ -197,7 +203,7 @@ class Turns:
         except Exception as error:
             process.error = error
         except BaseException as error:
-            if is_failure(error):
+            if broken_promise(error) is not None:
                 process.error = error
             else:
                 self.failure = error
@@ -212,8 +218,3 @@ class Turns:
 
 async def _awaited(value: Any) -> Any:
     return await value
-
-
-def is_failure(error: BaseException | None) -> bool:
-    """Whether an exception says that a promise is broken: an assertion, or ``pytest.fail()``."""
-    return broken_promise(error) is not None

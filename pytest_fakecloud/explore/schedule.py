@@ -21,11 +21,11 @@ Kind: TypeAlias = Literal[
     "rotate_token",
     "hold_pending",
     "delay",
+    "crash",
     "answer",
     "drop",
     "lose_answer",
     "duplicate",
-    "crash",
     "crash_after_answer",
 ]
 """What may happen at a point; faults have the names they have in ``faults`` and on the handles.
@@ -53,6 +53,8 @@ TRIED: tuple[Kind, ...] = (
     "rotate_token",
 )
 """In the order in which they are tried: of several that break a promise, the first tells most."""
+ENDS = frozenset({"crash", "answer", "drop", "lose_answer", "duplicate"})
+"""What decides about a call: of several the first does."""
 DELAY = 30
 """Seconds of a delay that nobody has chosen."""
 
@@ -77,6 +79,11 @@ class Event:
         return f"{self.process}.{self.point} {self.kind}{f' {self.detail}' * bool(self.detail)}"
 
     @property
+    def ends_call(self) -> bool:
+        """Whether it decides what becomes of its call, so that there can be one such event."""
+        return self.point > 0 and self.kind in ENDS
+
+    @property
     def order(self) -> int:
         """Its place among the events of one point."""
         return KINDS.index(self.kind)
@@ -86,7 +93,7 @@ class Schedule(Sequence[Event]):
     """Some events; written ``"pay.2 lose_answer, delivery1.0 crash_after_answer"``."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._events = tuple(dict.fromkeys(events))
+        self._events = tuple(_sensible(dict.fromkeys(events)))
         self._places: dict[tuple[str, int], list[Event]] = {}
         for event in self._events:
             self._places.setdefault((event.process, event.point), []).append(event)
@@ -119,16 +126,29 @@ class Schedule(Sequence[Event]):
         return Schedule((*self._events, event))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Schedule) and self._events == other._events
+        # What happens is told by the points, in whatever order the events are written.
+        return isinstance(other, Schedule) and set(self._events) == set(other._events)
 
     def __hash__(self) -> int:
-        return hash(self._events)
+        return hash(frozenset(self._events))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._events))
 
     def __repr__(self) -> str:
         return f"<Schedule {self or 'without events'}>"
+
+
+def _sensible(events: Iterable[Event]) -> Iterator[Event]:
+    """The events without those of a call about which another one has decided."""
+    decided: dict[tuple[str, int], Event] = {}
+    events = list(events)
+    for event in sorted(events, key=lambda event: event.order):
+        if event.ends_call:
+            decided.setdefault((event.process, event.point), event)
+    for event in events:
+        if not event.ends_call or decided[event.process, event.point] is event:
+            yield event
 
 
 def _read(text: str) -> Event:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us, monotonic
-from .processes import is_failure
+from ..failures import broken_promise
 from .schedule import TRIED, Event, Schedule
 from .simulation import Choice, Program, Run, Simulation
 from .sleeping import await_in_own_loop
@@ -26,6 +26,8 @@ MOST_EVENTS = 6
 """Events of a drawn schedule."""
 SHRINK_SECONDS = 5.0
 """Real seconds that making a failing schedule smaller may take beyond the budget."""
+MOST_REPEATED = 100
+"""Schedules in a row that were drawn before, after which there are taken to be no more."""
 _FOR_PAIRS = 0.75
 """The share of what is left of the budget that goes to pairs, where they do not all fit."""
 
@@ -128,6 +130,7 @@ class Explorer:
     setup: Callable[[], object] | None
     choice: Choice
     tally: Tally = field(default_factory=Tally)
+    _known: dict[Schedule, bool] = field(default_factory=dict)
 
     # -- one schedule ----------------------------------------------------------------------------
 
@@ -144,11 +147,13 @@ class Explorer:
             try:
                 self._call(self.check, simulation.history)
             except BaseException as error:
-                if not is_failure(error):
+                run.broken = broken_promise(error)
+                if run.broken is None:
+                    error.add_note(f"raised by check=, after the schedule {str(schedule)!r}")
                     raise
-                run.broken = error
         if not keep:
             world.forget(number)
+        self._known[schedule] = run.broken is not None
         return run
 
     def _call(self, function: Callable[..., object], *given: object) -> None:
@@ -175,7 +180,9 @@ class Explorer:
         try:
             undisturbed = self.play(Schedule())
             if undisturbed.broken is not None:
-                raise undisturbed.broken
+                # What pytest.fail() raises stays what it is.
+                cause = undisturbed.broken.__cause__
+                raise cause if cause and broken_promise(cause) else undisturbed.broken
             for error in undisturbed.errors.values():
                 raise error
             if not undisturbed.calls:
@@ -248,18 +255,24 @@ class Explorer:
             return None
         package = hypothesis()
         strategies = package.strategies
-        known: dict[Schedule, bool] = {}
+        known = self._known
         failing: list[float] = []
+        repeated = 0
 
         def breaks(events: list[Event]) -> bool:
+            nonlocal repeated
             schedule = Schedule(sorted(events))
+            repeated += 1
+            if repeated > MOST_REPEATED and not failing:
+                raise _Spent
             if schedule not in known:
+                repeated = 0
                 if failing and monotonic() - failing[0] > SHRINK_SECONDS:
                     return False
                 if not failing and not budget.left(tally.tried):
                     raise _Spent
                 tally.drawn += 1
-                known[schedule] = self.play(schedule).broken is not None
+                self.play(schedule)
             if known[schedule] and not failing:
                 failing.append(monotonic())
             return known[schedule]
@@ -270,12 +283,10 @@ class Explorer:
             max_examples=left, deadline=None, database=None, verbosity=package.Verbosity.quiet,
             phases=(package.Phase.generate, package.Phase.shrink),
         )  # fmt: skip
-        drawn = strategies.lists(
-            strategies.sampled_from(pool), min_size=3, max_size=MOST_EVENTS, unique=True
-        )
-        smaller = strategies.lists(
-            strategies.sampled_from(pool), min_size=1, max_size=MOST_EVENTS, unique=True
-        )
+        events = strategies.sampled_from(pool)
+        smaller = strategies.lists(events, min_size=1, max_size=MOST_EVENTS, unique=True)
+        least = min(3, len(pool))
+        drawn = strategies.lists(events, min_size=least, max_size=MOST_EVENTS, unique=True)
         with contextlib.suppress(_Spent, package.errors.NoSuchExample):
             smallest = package.find(
                 drawn | smaller, breaks, settings=settings, random=random.Random(chance.random())
@@ -328,6 +339,8 @@ def _children(run: Run, after: Event | None) -> Iterator[Schedule]:
     for index, point in enumerate(run.points[begins:]):
         for event in point.events():
             if after is not None and index == 0 and event.order <= after.order:
+                continue
+            if after is not None and index == 0 and event.ends_call and after.ends_call:
                 continue
             yield run.schedule + event
 

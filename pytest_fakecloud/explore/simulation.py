@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -9,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown
+from ..failures import broken_promise
 from ..faults.kinds import lost
 from ..http.messages import Effect, Request, Response, Serve
 from .history import History, Operation
-from .processes import Crash, Process, Turns, is_failure
+from .processes import Crash, Process, Turns
 from .schedule import DELAY, Event, Kind, Schedule
 from .world import HOLD_US, ROTATED_US, Due, World, refusal
 
@@ -80,7 +82,7 @@ class Run:
     """
 
     schedule: Schedule
-    broken: BaseException | None = None
+    broken: AssertionError | None = None
     points: list[Point] = field(default_factory=list)
     fired: list[Event] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -134,8 +136,7 @@ class Simulation:
         for process in self._processes:
             if process.error is not None:
                 run.errors[process.name] = process.error
-                if is_failure(process.error) and run.broken is None:
-                    run.broken = process.error
+                run.broken = run.broken or broken_promise(process.error)
         return run
 
     # -- whose turn it is ------------------------------------------------------------------------
@@ -295,7 +296,9 @@ class Simulation:
                 said = attempt.status if attempt.status is not None else "nothing"
                 again = ", so it will come again" if process.due.message.state == "RETRY" else ""
                 self._say(process.name, f"answered {said}{again}")
-        failed = process.crashed or (process.error is not None and not is_failure(process.error))
+        failed = process.crashed or (
+            process.error is not None and broken_promise(process.error) is None
+        )
         if failed:
             self._leave_groups(process)
         if failed and process.role == "worker" and process.starts < MOST_STARTS:
@@ -322,25 +325,29 @@ class Simulation:
             process.points += 1
             number = process.points
         if number > MOST_POINTS:
-            raise ContractError(
-                f"{process.name} has made {MOST_POINTS} calls and goes on: explore() is for code "
-                "that ends, so give it a loop with an end"
+            self._turns.fail(
+                ContractError(
+                    f"{process.name} has made {MOST_POINTS} calls and goes on: explore() is for "
+                    "code that ends, so give it a loop with an end"
+                )
             )
         self.run.calls += 1
         self._join(process, handle, request)
         if handle.name in self._choice.handles:
             self._note_call(process, number, handle, request)
-        kinds = []
+        fault = ""
         for event in self._schedule.at(process.name, number):
-            if self._before(process, event, handle, request):
-                self.run.fired.append(event)
-                kinds.append(event.kind)
-                if process.crashed:
-                    return self._end(process, request)
+            # Of several faults of one call the first befalls it.
+            if event.kind in _WORDS and not fault:
+                fault = event.kind
+            elif event.kind in _WORDS or not self._before(process, event, handle, request):
+                continue
+            self.run.fired.append(event)
+            if process.crashed:
+                return self._end(process, request)
         line = Line(self._world.now_us(), process.name, call=request.call)
         self.run.lines.append(line)
-        fault = next((kind for kind in kinds if kind in _WORDS), None)
-        if fault is None:
+        if not fault:
             return serve()
         line.event, line.words = True, _WORDS[fault]
         request.call.fault = fault
@@ -442,7 +449,7 @@ class Simulation:
             return True
         if kind in ("rebalance", "redeliver"):
             return self._disturb(process, kind, handle, request)
-        return kind in _WORDS
+        return False
 
     def _disturb(self, process: Process, kind: str, broker: Any, request: Request) -> bool:
         group = request.params.get("group")
@@ -522,7 +529,7 @@ class Simulation:
             raise Crash
         if self._world.clock.driving or seconds <= 0:
             return True
-        process.wake_us = self._world.now_us() + round(seconds * 1e6)
+        process.wake_us = self._world.now_us() + math.ceil(seconds * 1e6)
         process.state = "asleep"
         turns.give_way(None)
         return True
@@ -532,7 +539,7 @@ class Simulation:
         if self._turns.current is None:
             return False
         if not self._world.clock.driving and seconds > 0:
-            self._world.move_to(self._world.now_us() + round(seconds * 1e6))
+            self._world.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
         return True
 
     # -- for the story and for checks ------------------------------------------------------------

@@ -88,12 +88,14 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, sleeper: Sleeper) -> None:
         self.sleeper = sleeper
+        # Small numbers, in which a float tells microseconds apart.
+        self._began_us = sleeper.now_us()
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
 
     def time(self) -> float:
-        return self.sleeper.now_us() / 1e6
+        return (self.sleeper.now_us() - self._began_us) / 1e6
 
     def has_threads(self) -> bool:
         """Whether something may be under way in threads of the loop."""

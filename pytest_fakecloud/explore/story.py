@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,8 @@ def _at(run: Run, at_us: int) -> str:
 
 
 def _reason(error: BaseException | None) -> str:
-    text = str(error).strip() if error is not None else ""
-    first = text.partition("\n")[0]
-    return first or "an assertion failed"
+    lines = str(error).strip().splitlines() if error is not None else []
+    if not lines:
+        return "an assertion failed"
+    # What pytest adds to an assertion is in its report.
+    return "\n".join([lines[0], *itertools.takewhile(lambda line: line[:2] == "  ", lines[1:])])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import threading
 import unittest.mock
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import httpx
 import pytest
@@ -361,3 +362,29 @@ def test_a_urllib3_that_takes_fewer_words_for_an_answer(
         answer = urllib3.request("POST", kv.url, json=["PING"], headers=kv.headers)
         assert (type(answer), answer.json()) == (Fewer, {"result": "PONG"})
         assert answer.version_string == "HTTP/1.1"
+
+
+@pytest.mark.parametrize("kind", ["drop", "lose_answer"])
+def test_a_call_without_an_answer_fails_as_over_the_socket(
+    send: Send, kind: Literal["drop", "lose_answer"]
+) -> None:
+    told = []
+    for transport in ("socket", "inprocess"):
+        with Cloud(seed=1, transport=cast("Any", transport)) as opened:
+            kv = opened.kv_server()
+
+            def run(kv: KVServer = kv) -> None:
+                try:
+                    send("POST", kv.url, kv.headers, b'["INCR","n"]')
+                except Exception as error:
+                    told.append((transport, type(error), sockets(kv), error))  # noqa: B023
+
+            if transport == "socket":
+                getattr(kv.faults, kind)()
+                run()
+            else:
+                opened.explore(run, schedule=f"run.1 {kind}")
+    (_, over_socket, used, first), (_, in_process, unused, second) = told
+    assert (over_socket, used, unused) == (in_process, 1, 0)
+    texts = [re.sub(r"0x[0-9a-f]+|port=\d+", "", str(error)) for error in (first, second)]
+    assert texts[0] == texts[1]

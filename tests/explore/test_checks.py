@@ -1,0 +1,221 @@
+"""Promises ready to be held: each holds where it should, and is broken where it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from upstash_redis import Redis
+
+from pytest_fakecloud import (
+    BrokenSchedule,
+    Cloud,
+    ContractError,
+    History,
+    KVServer,
+    Operation,
+    linearizable,
+    monotonic_reads,
+    nothing_lost,
+    observed,
+    once,
+)
+
+
+class Register:
+    """One value."""
+
+    def __init__(self) -> None:
+        self.value: int | None = None
+
+    def read(self) -> int | None:
+        return self.value
+
+    def write(self, value: int) -> None:
+        self.value = value
+
+    def add(self, amount: int) -> int:
+        self.value = (self.value or 0) + amount
+        return self.value
+
+
+def history(*operations: tuple[str, str, tuple[Any, ...], Any, int, int | None]) -> History:
+    made = History(cloud=None, schedule="")  # type: ignore[arg-type]
+    for client, name, args, result, began, ended in operations:
+        made.operations.append(Operation(client, name, args, {}, began, ended, result))
+    return made
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [],
+        [("a", "write", (1,), None, 0, 1), ("a", "read", (), 1, 2, 3)],
+        # At the same time, in either order.
+        [("a", "write", (1,), None, 0, 3), ("b", "read", (), None, 1, 2)],
+        [("a", "write", (1,), None, 0, 3), ("b", "read", (), 1, 1, 2)],
+        # Never answered: it took effect, at once or late, or never.
+        [("a", "write", (1,), None, 0, None), ("b", "read", (), 1, 1, 2)],
+        [("a", "write", (1,), None, 0, None), ("b", "read", (), None, 1, 2),
+         ("b", "read", (), 1, 3, 4)],
+        [("a", "add", (1,), 1, 0, 5), ("b", "add", (1,), 2, 1, 4), ("c", "read", (), 1, 2, 3)],
+    ],
+)  # fmt: skip
+def test_histories_that_an_order_explains(operations: list[Any]) -> None:
+    linearizable(Register)(history(*operations))
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [("a", "write", (1,), None, 0, 1), ("b", "read", (), None, 2, 3)],
+        [("a", "read", (), 7, 0, 1)],
+        [("a", "add", (1,), 1, 0, 3), ("b", "add", (1,), 1, 1, 2)],
+        # What was read cannot be unread.
+        [("a", "write", (1,), None, 0, 9), ("b", "read", (), 1, 1, 2), ("c", "read", (), None, 3, 4)],
+        [("a", "write", (1,), None, 0, None), ("b", "read", (), 1, 1, 2),
+         ("b", "read", (), None, 3, 4)],
+    ],
+)  # fmt: skip
+def test_histories_that_no_order_explains(operations: list[Any]) -> None:
+    with pytest.raises(AssertionError, match="no order of the operations explains them"):
+        linearizable(Register)(history(*operations))
+
+
+def test_the_end_of_the_order_is_compared_with_the_fakes() -> None:
+    operations = [("a", "add", (1,), 1, 0, 1), ("b", "add", (2,), 3, 2, None)]
+    for end in (1, 3):
+        linearizable(Register, final=lambda model, end=end: model.value == end)(
+            history(*operations)
+        )
+    with pytest.raises(AssertionError, match="that ends with what the fakes hold"):
+        linearizable(Register, final=lambda model: model.value == 2)(history(*operations))
+
+
+def counting(redis: Redis, *, safe: bool) -> dict[str, Callable[[], None]]:
+    @observed
+    def add(amount: int) -> int:
+        if safe:
+            return redis.incrby("total", amount)
+        total = int(redis.get("total") or 0) + amount
+        redis.set("total", str(total))
+        return total
+
+    return {"one": lambda: add(1) and None, "two": lambda: add(2) and None}
+
+
+def test_clients_that_overwrite_each_other_are_found(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    with pytest.raises(BrokenSchedule, match=r"one: add\(1\) -> 1") as found:
+        cloud.explore(counting(redis, safe=False), linearizable(Register))
+    assert found.value.schedule in ("one.2 switch two", "one.1 switch two")
+
+
+def test_clients_that_count_in_one_step_hold(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    kinds = ("switch", "drop", "lose_answer", "answer", "crash", "jump", "delay")
+    check = linearizable(Register, final=lambda model: str(model.value or 0) == total(kv))
+    cloud.explore(counting(redis, safe=True), check, kinds=kinds, budget=200)
+
+
+def total(kv: KVServer) -> str:
+    return str(kv.value("total") or 0)
+
+
+def test_clients_themselves_are_operations_where_none_is_marked(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    class Switch:
+        def __init__(self) -> None:
+            self.on = False
+
+        def take(self) -> bool:
+            taken, self.on = not self.on, True
+            return taken
+
+        def take2(self) -> bool:
+            return self.take()
+
+    def take() -> bool:
+        if redis.get("on"):
+            return False
+        redis.set("on", "1")
+        return True
+
+    with pytest.raises(BrokenSchedule, match="take2"):
+        cloud.explore([take, take], linearizable(Switch))
+
+
+def test_observed_leaves_functions_as_they_are() -> None:
+    @observed
+    def double(number: int) -> int:
+        """Twice a number."""
+        return 2 * number
+
+    @observed
+    async def later(number: int) -> int:
+        return 2 * number
+
+    assert (double(4), double.__doc__, asyncio.run(later(4))) == (8, "Twice a number.", 8)
+    with pytest.raises(ContractError, match="is not a function"):
+        observed("double")  # type: ignore[arg-type]
+
+
+def test_models_without_the_operation_are_refused() -> None:
+    with pytest.raises(ContractError, match="has no method drop"):
+        linearizable(Register)(history(("a", "drop", (), None, 0, 1)))
+    with pytest.raises(ContractError, match="is not a class"):
+        linearizable(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("effect", "times"),
+    [
+        ("INCR k", 1), ("RPUSH k a", 1), ("SADD k a", 1), ("HSET k a 1", 1), ("ZADD k 1 a", 1),
+        ("XADD k * a 1", 1), ("INCRBY k 2", 2), ("RPUSH k a a", 2),
+    ],
+)  # fmt: skip
+def test_once_counts_what_a_key_holds(cloud: Cloud, kv: KVServer, effect: str, times: int) -> None:
+    kv.execute(*effect.split())
+    seen = History(cloud, "")
+    if times == 1:
+        once("k")(seen)
+    else:
+        with pytest.raises(AssertionError, match="k counts 2 effects instead of one"):
+            once("k")(seen)
+
+
+def test_once_lets_those_who_gave_up_do_nothing(cloud: Cloud, kv: KVServer) -> None:
+    seen = History(cloud, "")
+    with pytest.raises(AssertionError, match="no effect, and nobody gave up"):
+        once("k")(seen)
+    seen.errors["client"] = TimeoutError()
+    once("k")(seen)
+    kv.execute("SET", "k", "text")
+    with pytest.raises(ContractError, match="counts nothing"):
+        once("k")(seen)
+
+
+def test_nothing_lost_compares_what_was_sent(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders": 1})
+    broker.produce("orders", "a")
+    seen = History(cloud, "")
+    nothing_lost("orders", lambda: ["a", "a"])(seen)
+    nothing_lost(lambda: ["b"], lambda: {"b"})(seen)
+    with pytest.raises(AssertionError, match="lost: 'a'"):
+        nothing_lost("orders", list)(seen)
+    with pytest.raises(ContractError, match="no broker has the topic"):
+        nothing_lost("others", list)(seen)
+
+
+def test_monotonic_reads_never_go_back() -> None:
+    check = monotonic_reads("read")
+    check(
+        history(
+            ("a", "read", (), None, 0, 1), ("a", "read", (), 1, 2, 3), ("b", "read", (), 0, 4, 5)
+        )
+    )
+    with pytest.raises(AssertionError, match="a has read 2, and later 1"):
+        check(history(("a", "read", (), 2, 0, 1), ("a", "read", (), 1, 2, 3)))

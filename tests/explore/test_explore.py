@@ -1,0 +1,419 @@
+"""explore(): what it tries, what it tells, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+from hypothesis.database import InMemoryExampleDatabase
+from upstash_redis import Redis
+from upstash_redis.asyncio import Redis as AsyncRedis
+
+from pytest_fakecloud import (
+    BrokenSchedule,
+    Cloud,
+    ContractError,
+    History,
+    KVServer,
+    replay_schedule,
+)
+
+
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token)
+
+
+def claim(redis: Redis) -> Callable[[], None]:
+    """Code that counts a claim up, and marks it as taken."""
+
+    def run() -> None:
+        redis.incr("claims")
+        redis.set("taken", "yes", ex=60)
+
+    return run
+
+
+def at_most_one(kv: KVServer) -> Callable[[], None]:
+    def check() -> None:
+        claims = int(kv.value("claims") or 0)
+        assert claims <= 1, f"{claims} claims"
+
+    return check
+
+
+def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(claim(redis), at_most_one(kv))
+    text = str(found.value)
+    head, _, story = text.partition(":\n")
+    assert head.startswith("the promise was broken by a schedule of 1 event, after 3 schedules in ")
+    assert story == (
+        "1. +0 s  run: INCR claims is done, and its answer is lost\n"
+        "2. +3 s  run: INCR claims → 2; SET taken yes EX 60 → OK\n"
+        "check: 2 claims\n"
+        'replay it with @pytest_fakecloud.replay_schedule("run.1 lose_answer")'
+    )
+    assert isinstance(found.value.__cause__, AssertionError)
+    assert (found.value.schedule, found.value.events) == ("run.1 lose_answer", 1)
+
+
+def test_what_held_is_counted(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    found = cloud.explore(lambda: redis.set("k", "v"), budget=150)
+    assert found.singles == found.all_singles
+    assert found.pairs == found.all_pairs
+    assert found.singles + found.pairs + found.drawn == found.tried
+    assert found.tried <= 150
+    assert f"{found.tried:,} schedules in " in str(found)
+    assert f"all {found.singles:,} of one event, all {found.pairs:,} of two" in str(found)
+
+
+def test_a_seed_decides_everything(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def tried(seed: int) -> list[str]:
+        texts: list[str] = []
+
+        def check(history: History) -> None:
+            texts.append(history.schedule)
+
+        def run() -> None:
+            for number in range(3):
+                redis.set(f"k{number}", "v")
+
+        cloud.explore(run, check, seed=seed, budget=80)
+        return texts
+
+    assert tried(1) == tried(1)
+    assert tried(1) != tried(2)
+    assert len(set(tried(1))) == 81, "each once, and the undisturbed run"
+
+
+def test_schedules_of_several_events_are_drawn_and_made_smaller(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    """Three of five calls have to fail: neither one event nor two are enough."""
+
+    def run() -> None:
+        for number in range(5):
+            try:
+                httpx.get(f"{kv.url}/incr/n{number % 5}", headers=kv.headers).raise_for_status()
+            except httpx.HTTPError:
+                redis_free.append(number)
+
+    redis_free: list[int] = []
+
+    def check() -> None:
+        assert len(redis_free) < 3, "three calls have failed"
+
+    with pytest.raises(BrokenSchedule, match="three calls") as found:
+        cloud.explore(run, check, setup=redis_free.clear, kinds=("answer", "drop"), budget=2000)
+    assert found.value.events == 3
+
+
+def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    hypothesis.settings.register_profile("memory", database=InMemoryExampleDatabase())
+    hypothesis.settings.load_profile("memory")
+    run, check = claim(redis), at_most_one(kv)
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, check)
+    assert found.value.tried > 1
+    with pytest.raises(BrokenSchedule) as again:
+        cloud.explore(run, check)
+    assert (again.value.tried, again.value.schedule) == (1, found.value.schedule)
+    # What is corrected is forgotten.
+    cloud.explore(run, lambda: None, kinds="drop", budget=5)
+
+
+def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    run, check = claim(redis), at_most_one(kv)
+    with pytest.raises(BrokenSchedule, match="by the given schedule"):
+        cloud.explore(run, check, schedule="run.1 duplicate")
+    assert cloud.explore(run, check, schedule="run.2 duplicate").tried == 1
+
+    @replay_schedule("run.1 duplicate")
+    def test() -> None:
+        cloud.explore(run, check)
+
+    with pytest.raises(BrokenSchedule, match="by the given schedule") as found:
+        test()
+    assert found.value.tried == 0
+
+    @replay_schedule("run.1 duplicate")
+    async def test_async() -> None:
+        await cloud.aio.explore(run, check)
+
+    with pytest.raises(BrokenSchedule, match="by the given schedule"):
+        asyncio.run(test_async())
+
+
+def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    kv.execute("SET", "kept", "1")
+    now, entries, token = cloud.clock.now(), len(cloud.journal), kv.token
+    faults, real_sleep = kv._app.faults, time.sleep
+    cloud.explore(claim(redis), budget=80)
+    assert kv.values() == {"kept": "1"}
+    assert (cloud.clock.now(), kv.token) == (now, token)
+    assert len(cloud.journal) == entries
+    assert kv._app.faults is faults
+    assert time.sleep is real_sleep
+    assert abs(time.time() - real_time()) < 5
+    assert [t.name for t in threading.enumerate() if t.name.startswith("explore")] == []
+    assert kv.client().ping() == "PONG"
+
+
+def real_time(read: Callable[[], float] = time.time) -> float:
+    return read()
+
+
+def test_the_journal_holds_the_failing_run_alone(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    with pytest.raises(BrokenSchedule):
+        cloud.explore(claim(redis), at_most_one(kv))
+    commands = [call.facts["command"] for call in kv.journal.calls()]
+    assert commands == [["INCR"], ["INCR"], ["SET"]]
+    assert kv.journal.calls()[0].fault == "lose_answer"
+
+
+def test_a_running_clock_runs_on() -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        kv = cloud.kv_server()
+        cloud.explore(Redis(kv.url, kv.token).ping, budget=20)
+        assert cloud.clock.mode == "running"
+        assert abs(cloud.clock.now().timestamp() - time.time()) < 5
+
+
+def test_faults_of_the_test_itself_hold(cloud: Cloud, kv: KVServer) -> None:
+    kv.faults.answer(418, route="command")
+
+    def run() -> None:
+        assert httpx.post(kv.url, json=["PING"], headers=kv.headers).status_code in (418, 503)
+
+    cloud.explore(run, kinds=("answer", "switch"), budget=5)
+
+
+def test_nothing_sleeps(cloud: Cloud, kv: KVServer) -> None:
+    def run() -> None:
+        for _ in range(3):
+            try:
+                httpx.get(f"{kv.url}/incr/n", headers=kv.headers).raise_for_status()
+                break
+            except httpx.HTTPError:
+                time.sleep(3600)
+
+    def check() -> None:
+        time.sleep(86400)
+
+    started = time.perf_counter()
+    cloud.explore(run, check, budget=30)
+    assert time.perf_counter() - started < 30
+
+
+def test_handles_over_a_socket_take_part(cloud: Cloud, kv: KVServer) -> None:
+    import redis as redis_py
+
+    with redis_py.Redis.from_url(kv.database_url, retry=None) as client:
+
+        def run() -> None:
+            try:
+                client.incr("n")
+            except redis_py.RedisError:
+                client.incr("n")
+
+        with pytest.raises(BrokenSchedule, match="2 of one") as found:
+            cloud.explore(run, at_most(kv, "n"), kinds=("lose_answer", "answer", "drop"))
+    assert found.value.schedule.endswith("lose_answer")
+
+
+def at_most(kv: KVServer, key: str) -> Callable[[], None]:
+    def check() -> None:
+        assert int(kv.value(key) or 0) <= 1, "2 of one"
+
+    return check
+
+
+# -- asynchronous code -----------------------------------------------------------------------------
+
+
+def transfers(kv: KVServer) -> dict[str, Callable[[], Any]]:
+    async def add(amount: int) -> None:
+        async with AsyncRedis(kv.url, kv.token) as redis:
+            total = int(await redis.get("total") or 0)
+            await asyncio.sleep(1)
+            await redis.set("total", str(total + amount))
+
+    return {"one": lambda: add(1), "two": lambda: add(2)}
+
+
+def all_added(kv: KVServer) -> Callable[[History], Any]:
+    async def check(history: History) -> None:
+        if not history.errors and not history.crashed:
+            assert kv.value("total") == "3", f"{kv.value('total')} in all"
+
+    return check
+
+
+def test_asynchronous_clients_in_a_plain_test(cloud: Cloud, kv: KVServer) -> None:
+    # In the undisturbed run the second has its turn while the first sleeps.
+    with pytest.raises(AssertionError, match="in all"):
+        cloud.explore(transfers(kv), all_added(kv), kinds="switch")
+
+
+def test_asynchronous_clients_in_a_loop(cloud: Cloud, kv: KVServer) -> None:
+    async def increments() -> None:
+        async with AsyncRedis(kv.url, kv.token) as redis:
+            await redis.incr("n")
+
+    async def main() -> None:
+        await cloud.aio.explore(increments, budget=10)
+        with pytest.raises(BrokenSchedule, match="2 of one"):
+            await cloud.aio.explore(increments, at_most(kv, "n"))
+
+    asyncio.run(main())
+
+
+def test_timeouts_of_a_loop_follow_the_clock(cloud: Cloud, kv: KVServer) -> None:
+    ended: list[float] = []
+
+    async def run() -> None:
+        async with AsyncRedis(kv.url, kv.token) as redis:
+            await redis.ping()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(600):
+                await asyncio.sleep(3600)
+        ended.append(cloud.clock.now().timestamp())
+
+    start = cloud.clock.now().timestamp()
+    cloud.explore(run, schedule="", setup=ended.clear)
+    assert ended == [pytest.approx(start + 600, abs=0.01)]
+
+
+# -- misuse ----------------------------------------------------------------------------------------
+
+
+def test_the_undisturbed_run_has_to_hold(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def check() -> None:
+        pytest.fail("never right")
+
+    with pytest.raises(pytest.fail.Exception, match="never right"):
+        cloud.explore(redis.ping, check)
+    with pytest.raises(ZeroDivisionError):
+        cloud.explore(lambda: redis.ping() and 1 / 0)
+
+
+def test_pytest_fail_breaks_a_promise_too(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def check() -> None:
+        if int(kv.value("claims") or 0) > 1:
+            pytest.fail("claimed twice")
+
+    with pytest.raises(BrokenSchedule, match="check: claimed twice"):
+        cloud.explore(claim(redis), check)
+
+
+def test_an_assertion_of_the_code_is_a_promise(cloud: Cloud, kv: KVServer) -> None:
+    def run() -> None:
+        assert httpx.get(f"{kv.url}/ping", headers=kv.headers).status_code == 200
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run)
+    assert found.value.schedule == "run.1 answer"
+
+
+def test_an_error_of_the_check_says_after_what(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def check() -> None:
+        if kv.value("taken") is None:
+            raise LookupError("nothing there")
+
+    with pytest.raises(LookupError) as found:
+        cloud.explore(claim(redis), check)
+    assert found.value.__notes__ == ["raised by check=, after the schedule 'run.1 crash'"]
+
+
+def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    for wrong, text in (
+        (lambda: cloud.explore(lambda: None), "made no call"),
+        (lambda: cloud.explore(()), "run= is empty"),
+        (lambda: cloud.explore(redis.ping, budget=2.5), "budget=2.5"),
+        (lambda: cloud.explore(redis.ping, budget=0), "budget=0"),
+        (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_answer"),
+        (lambda: cloud.explore(redis.ping, services="kv"), "not open"),
+        (lambda: cloud.explore(redis.ping, schedule="run drop"), "process.point kind"),
+        (lambda: cloud.explore(redis.ping, schedule="run.1 droop"), "drop"),
+        (lambda: cloud.explore(redis.ping, schedule="run.1 switch"), "which process"),
+        (lambda: cloud.explore({"a b": redis.ping}), "one word"),
+        (lambda: replay_schedule("nonsense"), "process.point kind"),
+    ):
+        with pytest.raises(ContractError, match=text):
+            wrong()  # type: ignore[no-untyped-call]
+
+
+def test_a_queue_that_delivers_by_itself_is_refused() -> None:
+    with Cloud(seed=1) as cloud:
+        cloud.queue()
+        with pytest.raises(ContractError, match="delivers in the background"):
+            cloud.explore(lambda: None)
+
+
+def test_code_without_an_end_is_refused(cloud: Cloud, redis: Redis) -> None:
+    def run() -> None:
+        while True:
+            redis.ping()
+
+    with pytest.raises(ContractError, match="goes on"):
+        cloud.explore(run)
+
+
+def test_a_chance_outside_of_the_fakes_is_told(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    runs: list[int] = []
+
+    def run() -> None:
+        redis.ping()
+        runs.append(1)
+        assert len(runs) != 5
+
+    with pytest.raises(ContractError, match="something that is not in the fakes"):
+        cloud.explore(run)
+
+
+def test_without_hypothesis_one_line_says_what_is_missing(
+    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "hypothesis":
+            raise ModuleNotFoundError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.delitem(sys.modules, "hypothesis")
+    with pytest.raises(ContractError) as found:
+        cloud.explore(redis.ping)
+    assert str(found.value) == (
+        "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
+    )
+
+
+def test_a_lock_of_the_process_that_another_client_holds_is_told(
+    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_fakecloud.explore.processes._STUCK", 0.2)
+    lock = threading.Lock()
+
+    def client() -> None:
+        with lock:
+            redis.ping()
+
+    with pytest.raises(ContractError, match="has waited"):
+        cloud.explore([client, client], kinds="switch")
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    yield
+    assert [t.name for t in threading.enumerate() if t.name.startswith("explore")] == []

@@ -1,0 +1,327 @@
+"""Each kind of event: what it does to the code, and that its story can be replayed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import requests
+from qstash import QStash
+from upstash_redis import Redis
+
+from pytest_fakecloud import BrokenSchedule, Broker, Cloud, DeliveredRequest, KVServer, Queue
+
+
+class Seen:
+    """What code has seen in its latest run, and the promise that it has not seen one thing."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def never(self, value: object) -> Callable[[], None]:
+        def check() -> None:
+            assert value not in self.values, f"saw {value}"
+
+        return check
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+def played(cloud: Cloud, run: Any, seen: Seen, schedule: str, **options: Any) -> list[Any]:
+    """What the code sees under a schedule."""
+    cloud.explore(run, schedule=schedule, setup=seen.values.clear, **options)
+    return list(seen.values)
+
+
+def get(kv: KVServer, path: str, seen: Seen) -> None:
+    try:
+        answer = httpx.get(f"{kv.url}{path}", headers=kv.headers)
+        seen.values.append(answer.json().get("result", answer.status_code))
+    except httpx.HTTPError as error:
+        seen.values.append(type(error).__name__)
+
+
+def test_faults_on_a_call(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    def run() -> None:
+        get(kv, "/incr/n", seen)
+        get(kv, "/get/n", seen)
+
+    assert played(cloud, run, seen, "") == [1, "1"]
+    assert played(cloud, run, seen, "run.1 answer") == [503, None]
+    assert played(cloud, run, seen, "run.1 drop") == ["RemoteProtocolError", None]
+    assert played(cloud, run, seen, "run.1 lose_answer") == ["RemoteProtocolError", "1"]
+    assert played(cloud, run, seen, "run.1 duplicate") == [2, "2"]
+    assert played(cloud, run, seen, "run.2 crash") == [1]
+    assert kv.value("n") is None, "the baseline is back"
+
+
+def test_what_never_finds_its_point_does_nothing(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    def run() -> None:
+        get(kv, "/incr/n", seen)
+
+    assert played(cloud, run, seen, "run.7 drop, other.1 crash, run.1 rebalance") == [1]
+
+
+def test_time_goes_to_the_end_of_a_key(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    def run() -> None:
+        get(kv, "/set/lock/mine/EX/10", seen)
+        get(kv, "/get/lock", seen)
+        seen.values.append(time.time())
+
+    start = cloud.clock.now().timestamp()
+    assert played(cloud, run, seen, "run.2 jump") == ["OK", None, start + 10]
+    assert played(cloud, run, seen, "run.2 nearly") == ["OK", "mine", start + 9.999]
+    assert played(cloud, run, seen, "run.1 delay 25") == ["OK", "mine", start + 25]
+    assert cloud.clock.now().timestamp() == start
+
+
+def test_a_token_is_rotated_for_a_while(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    token = kv.token
+    redis = Redis(kv.url, token, rest_retries=0)
+
+    def run() -> None:
+        for _ in range(3):
+            try:
+                seen.values.append(redis.ping())
+            except Exception:
+                seen.values.append("refused")
+                time.sleep(11)
+
+    assert played(cloud, run, seen, "run.1 rotate_token") == ["PONG", "refused", "PONG"]
+    assert kv.token == token
+
+
+def test_code_that_asks_the_handle_has_the_new_token(
+    cloud: Cloud, kv: KVServer, seen: Seen
+) -> None:
+    def run() -> None:
+        get(kv, "/incr/n", seen)
+        get(kv, "/incr/n", seen)
+
+    assert played(cloud, run, seen, "run.1 rotate_token") == [1, 2]
+
+
+def test_vectors_are_not_ready_for_a_while(cloud: Cloud, seen: Seen) -> None:
+    index = cloud.vector_index(dimension=2)
+    client = index.client()
+
+    def run() -> None:
+        client.upsert([("a", [1.0, 0.0])])
+        seen.values.append([hit.id for hit in client.query([1.0, 0.0], top_k=1)])
+        time.sleep(60)
+        seen.values.append([hit.id for hit in client.query([1.0, 0.0], top_k=1)])
+
+    assert played(cloud, run, seen, "") == [["a"], ["a"]]
+    assert played(cloud, run, seen, "run.1 hold_pending") == [[], ["a"]]
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, check=seen.never([]), setup=seen.values.clear)
+    assert found.value.schedule == "run.1 hold_pending"
+
+
+# -- others ----------------------------------------------------------------------------------------
+
+
+def test_another_client_comes_between_two_calls(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    def reader() -> None:
+        get(kv, "/get/n", seen)
+        get(kv, "/get/n", seen)
+
+    def writer() -> None:
+        get(kv, "/set/n/1", seen)
+
+    both = [reader, writer]
+    assert played(cloud, both, seen, "") == [None, None, "OK"]
+    assert played(cloud, both, seen, "reader.2 switch writer") == [None, "OK", "1"]
+    assert played(cloud, both, seen, "reader.1 switch writer") == ["OK", "1", "1"]
+
+
+def test_turns_go_to_and_fro(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    def client(name: str) -> Callable[[], None]:
+        def run() -> None:
+            for number in range(3):
+                httpx.get(f"{kv.url}/ping", headers=kv.headers)
+                seen.values.append(f"{name}{number}")
+
+        return run
+
+    both = {"a": client("a"), "b": client("b")}
+    schedule = "a.2 switch b, b.2 switch a, a.3 switch b, b.3 switch a"
+    assert played(cloud, both, seen, schedule) == ["a0", "b0", "a1", "b1", "a2", "b2"]
+
+
+def test_another_client_comes_between_two_commands_of_a_pipeline(
+    cloud: Cloud, kv: KVServer, seen: Seen
+) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def reader() -> None:
+        pipeline = redis.pipeline()
+        seen.values.append(pipeline.get("n").get("n").exec())
+
+    def writer() -> None:
+        redis.set("n", "1")
+
+    def check() -> None:
+        for first, second in seen.values[:1]:
+            assert first == second, "two answers for one question"
+
+    with pytest.raises(BrokenSchedule, match="two answers") as found:
+        cloud.explore([reader, writer], check, setup=seen.values.clear)
+    assert found.value.schedule == "reader.2 switch writer"
+
+
+def test_a_transaction_lets_nobody_in_between(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def reader() -> None:
+        seen.values.append(redis.multi().get("n").get("n").exec())
+
+    def check() -> None:
+        for found in seen.values:
+            assert found[0] == found[1]
+
+    found = cloud.explore(
+        {"reader": reader, "writer": lambda: redis.set("n", "1")},
+        check,
+        setup=seen.values.clear,
+        budget=100,
+    )
+    assert found.singles == found.all_singles
+
+
+def test_the_same_function_may_be_several_clients(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+    def client() -> None:
+        get(kv, "/incr/n", seen)
+
+    assert played(cloud, [client, client], seen, "client.1 switch client2") == [1, 2]
+
+
+# -- deliveries ------------------------------------------------------------------------------------
+
+HOOK = "https://app.example.com/hook"
+
+
+@pytest.fixture
+def queue(cloud: Cloud) -> Queue:
+    return cloud.queue()
+
+
+def publishes(queue: Queue, *bodies: str) -> Callable[[], None]:
+    client = QStash(queue.token, base_url=queue.url)
+
+    def run() -> None:
+        for body in bodies:
+            client.message.publish(url=HOOK, body=body)
+
+    return run
+
+
+def test_deliveries_are_part_of_a_run(cloud: Cloud, queue: Queue, seen: Seen) -> None:
+    queue.destinations.call(HOOK, lambda request: seen.values.append(request.body.decode()))
+    run = publishes(queue, "one", "two")
+    assert played(cloud, run, seen, "") == ["one", "two"]
+    assert played(cloud, run, seen, "delivery1.0 duplicate") == ["one", "one", "two"]
+    again = played(cloud, run, seen, "delivery1.0 crash_after_answer")
+    assert sorted(again) == ["one", "one", "two"]
+    assert played(cloud, run, seen, "delivery1.0 switch delivery2") == ["two", "one"]
+    assert played(cloud, run, seen, "run.2 switch delivery1") == ["one", "two"]
+    assert queue.messages() == []
+
+
+def test_a_handler_may_be_overtaken_in_the_middle(
+    cloud: Cloud, queue: Queue, kv: KVServer, seen: Seen
+) -> None:
+    def handle(request: DeliveredRequest) -> None:
+        seen.values.append(f"{request.body.decode()} begins")
+        httpx.get(f"{kv.url}/ping", headers=kv.headers)
+        seen.values.append(f"{request.body.decode()} ends")
+
+    queue.destinations.call(HOOK, handle)
+    found = played(cloud, publishes(queue, "1", "2"), seen, "delivery1.1 switch delivery2")
+    assert found == ["1 begins", "2 begins", "2 ends", "1 ends"]
+
+
+def test_a_handler_that_crashes_is_tried_again(
+    cloud: Cloud, queue: Queue, kv: KVServer, seen: Seen
+) -> None:
+    def handle(request: DeliveredRequest) -> None:
+        try:
+            httpx.get(f"{kv.url}/incr/n", headers=kv.headers)
+        except Exception:
+            seen.values.append("a crash is nothing to catch")
+        seen.values.append(cloud.clock.now().timestamp())
+
+    queue.destinations.call(HOOK, handle)
+    found = played(cloud, publishes(queue, "1"), seen, "delivery1.1 crash")
+    assert len(found) == 1
+    assert found[0] > cloud.clock.now().timestamp()
+
+
+def test_an_ordered_queue_keeps_its_order(cloud: Cloud, queue: Queue, seen: Seen) -> None:
+    client = QStash(queue.token, base_url=queue.url)
+    queue.destinations.call(HOOK, lambda request: seen.values.append(request.body.decode()))
+
+    def run() -> None:
+        for body in ("1", "2", "3"):
+            client.message.enqueue(queue="orders", url=HOOK, body=body)
+
+    def check() -> None:
+        firsts = list(dict.fromkeys(seen.values))
+        assert firsts == sorted(firsts)
+
+    found = cloud.explore(run, check, setup=seen.values.clear, budget=120)
+    assert found.singles == found.all_singles
+
+
+# -- consumers -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def orders(cloud: Cloud) -> Broker:
+    return cloud.broker(topics={"orders": 2})
+
+
+def consumes(broker: Broker, seen: Seen, instance: str = "one") -> Callable[[], None]:
+    headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
+    auth = (broker.username, broker.password)
+
+    def consume() -> None:
+        place = f"{broker.url}/consume/readers/{instance}/orders"
+        while records := requests.get(place, headers=headers, auth=auth, timeout=5).json():
+            for record in records:
+                seen.values.append(record["value"])
+            requests.post(
+                f"{broker.url}/commit/readers/{instance}", auth=auth, timeout=5
+            ).raise_for_status()
+
+    return consume
+
+
+def test_a_consumer_that_crashes_starts_again_where_it_had_committed(
+    cloud: Cloud, orders: Broker, seen: Seen
+) -> None:
+    orders.produce("orders", "1", partition=0)
+    consume = consumes(orders, seen)
+    assert played(cloud, (), seen, "", workers=consume) == ["1"]
+    assert played(cloud, (), seen, "consume.2 crash", workers=consume) == ["1", "1"]
+    assert played(cloud, (), seen, "consume.3 crash", workers=consume) == ["1"]
+    assert played(cloud, (), seen, "consume.2 rebalance", workers=consume) == ["1", "1"]
+    assert played(cloud, (), seen, "consume.3 redeliver", workers=consume) == ["1", "1"]
+
+
+def test_two_consumers_share_and_one_takes_over(cloud: Cloud, orders: Broker, seen: Seen) -> None:
+    for number in range(4):
+        orders.produce("orders", str(number), partition=number % 2)
+    workers = {"first": consumes(orders, seen, "one"), "second": consumes(orders, seen, "two")}
+
+    def check() -> None:
+        assert set(seen.values) == {"0", "1", "2", "3"}
+
+    found = cloud.explore((), check, workers=workers, setup=seen.values.clear, budget=150)
+    assert found.singles == found.all_singles
