@@ -32,7 +32,7 @@ def pending(engine: Engine, name: Naming = str) -> Iterator[str]:
     now, driven = engine.clock.now_us(), engine.lane == "driven"
     alike: dict[str, list[str]] = {}
     for one in list(engine.pending.values()):
-        why = waiting_text(one, now, driven=driven)
+        why = _held_up(engine, one, name) or waiting_text(one, now, driven=driven)
         told = f"{one.settings.method} {as_text(one.url)}{_tried(one)}: {why}"
         alike.setdefault(told, []).append(name(one.public_id))
     for told, ids in alike.items():
@@ -89,6 +89,17 @@ def waiting(engine: Engine) -> str:
     if len(lines) > _TOLD:
         told.append(f"  and {len(lines) - _TOLD} more")
     return "\n".join(told)
+
+
+def _held_up(engine: Engine, message: Message, name: Naming) -> str:
+    """Why a message of an ordered queue is not due: the queue is paused, or who is before it."""
+    queue = engine.queues.by_name.get(message.queue_name or "")
+    if queue is None or message.id in queue.active:
+        return ""
+    if queue.paused:
+        return f"waits: queue {queue.name} is paused"
+    ahead = [name(engine.messages[one].public_id) for one in sorted(queue.active)]
+    return f"waits in queue {queue.name} behind {_listed(ahead)}" if ahead else ""
 
 
 def _tried(message: Message) -> str:

@@ -531,7 +531,7 @@ def test_what_waits_for_something_else_than_time(queue: Queue) -> None:
     queue.publish(DEST, queue="orders")
     left = queue.run_until_idle()
     assert left == []
-    assert "waits in queue orders (behind others, or the queue is paused)" in left.waiting
+    assert "waits: queue orders is paused" in left.waiting
 
 
 def test_advance_from_a_handler_is_a_contract_error(queue: Queue) -> None:

@@ -318,7 +318,7 @@ SAID: list[tuple[str, Scene, str]] = [
     (
         "replaced",
         upserts(("a", {"n": 1}), ("a", {"n": 2})),
-        "vector_index: this upsert replaced a, which had other metadata",
+        "vector_index: this upsert replaced 1 record of other metadata: a",
     ),
     (
         "order",

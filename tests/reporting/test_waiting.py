@@ -78,7 +78,7 @@ def test_a_paused_queue(cloud: Cloud) -> None:
     httpx.post(f"{queue.url}/v2/queues/mails/pause", headers=headers)
     httpx.post(f"{queue.url}/v2/enqueue/mails/{URL}", headers=headers)
     assert told(cloud) == [
-        f"POST {URL}: waits in queue mails (behind others, or the queue is paused)"
+        f"POST {URL}: waits: queue mails is paused"
     ]
 
 

@@ -131,8 +131,8 @@ def replaced(look: Look) -> Iterator[Fact]:
                 known[namespace, id] = metadata or None
             if found:
                 yield Fact(
-                    f"{handle.name}: this upsert replaced {listed(found, 4)}, which had other "
-                    "metadata",
+                    f"{handle.name}: this upsert replaced {len(found)} "
+                    f"record{'s' * (len(found) > 1)} of other metadata: {listed(found, 4)}",
                     call.number,
                 )
 
