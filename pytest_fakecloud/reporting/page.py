@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["file_name", "page", "write", "write_index"]
 
 _INDEX = "index.html"
+_HEAD = 20_000
+"""How many characters of a page hold its title and what failed."""
+_MESSAGE = re.compile(r'<pre class="message">([^<\n]*)')
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -51,7 +54,7 @@ header details, header .short { border-left: 4px solid var(--bad); background: v
 header summary { cursor: pointer; }
 header pre { max-height: 40vh; }
 header .message { color: var(--bad); max-height: 8.5em; }
-header a, .next { color: var(--out); }
+header a, .next, li a { color: var(--out); }
 .worth { margin: 0 0 8px; padding: 6px 12px; background: var(--card); overflow-wrap: anywhere; }
 .worth ul { margin: 0; padding-left: 18px; }
 .worth b { font-weight: 600; }
@@ -243,10 +246,12 @@ def write_index(folder: Path) -> Path | None:
     items = []
     for path in pages:
         with path.open(encoding="utf-8") as file:
-            found = _TITLE.search(file.read(4096))
-        # Escaped already.
+            head = file.read(_HEAD)
+        found, message = _TITLE.search(head), _MESSAGE.search(head)
+        # Escaped already, both.
         title = found[1] if found else html.escape(path.stem)
-        items.append(f'<li><a href="{html.escape(quote(path.name))}">{title}</a></li>')
+        why = f'<div class="below">{message[1]}</div>' if message else ""
+        items.append(f'<li><a href="{html.escape(quote(path.name))}">{title}</a>{why}</li>')
     text = _whole(
         f"{len(pages)} timelines", f"<h1>{len(pages)} timelines</h1><ul>{''.join(items)}</ul>"
     )

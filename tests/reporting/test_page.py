@@ -198,6 +198,7 @@ def test_only_failing_tests_get_a_page_and_the_section_links_it(
     index = (pytester.path / "out" / "pages" / "index.html").read_text(encoding="utf-8")
     assert f'href="{name}"' in index
     assert "test_it[False]</a>" in index
+    assert '<div class="below">' in index
     result.stdout.fnmatch_lines([f"timeline: *out/pages/{name}".replace("/", os.sep)])
     text = (pytester.path / "out" / "pages" / name).read_text(encoding="utf-8")
     assert "SET a 1" in text
@@ -346,3 +347,32 @@ def test_a_browser_shows_it_offline_in_light_and_dark(
             tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
         context.close()
     assert len(papers) == 2
+
+
+def test_the_page_begins_with_the_words_of_the_failure(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    httpx.get(f"{kv.url}/get/k")
+    failure = (
+        "    def test_it():\n>       assert a == b\nE       assert 1 == 2\nE        +  where <1\n"
+    )
+    text = page(cloud, "test_it", failure)
+    told = '<pre class="message">assert 1 == 2\n+  where &lt;1</pre>'
+    assert told in text
+    assert text.index(told) < text.index("where it failed") < text.index('href="#error-1"')
+    assert "<details open" not in text
+    # Of a failure without words of pytest's, all is shown.
+    assert "<details open><summary>the failure</summary><pre>gone" in page(cloud, "t", "gone")
+
+
+def test_calls_of_what_a_delivery_reached_begin_there(cloud: Cloud) -> None:
+    queue, kv = cloud.queue(), cloud.kv_server()
+    client = kv.client()
+    queue.destinations.call("https://app.example.com/h", lambda request: client.get("k"))
+    queue.publish("https://app.example.com/h")
+    queue.run_until_idle()
+    client.get("k")
+    found = re.findall(r'<span class="ends">([^<]*)</span>', page(cloud, "test_it"))
+    assert found == [
+        "queue → https://app.example.com/h", "https://app.example.com/h → kv_server",
+        "client → kv_server",
+    ]  # fmt: skip

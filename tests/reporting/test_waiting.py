@@ -77,9 +77,7 @@ def test_a_paused_queue(cloud: Cloud) -> None:
     )
     httpx.post(f"{queue.url}/v2/queues/mails/pause", headers=headers)
     httpx.post(f"{queue.url}/v2/enqueue/mails/{URL}", headers=headers)
-    assert told(cloud) == [
-        f"POST {URL}: waits: queue mails is paused"
-    ]
+    assert told(cloud) == [f"POST {URL}: waits: queue mails is paused"]
 
 
 def test_failed_assertions_have_the_same_line(cloud: Cloud) -> None:
