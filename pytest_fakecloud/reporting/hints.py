@@ -36,7 +36,7 @@ class _Library:
     modules: tuple[str, ...]
     fixtures: tuple[str, ...]
     active: Callable[[], bool] = lambda: True
-    """Whether a fixture of that name does anything in this test."""
+    """Whether what is imported, or a fixture of that name, does anything in this test."""
 
 
 def _vcr_is_active() -> bool:
@@ -269,8 +269,8 @@ def suspicions(
     if len(silent) == len(cloud.handles):
         found += _unconnected(cloud, names, error)
     for library in _LIBRARIES:
-        by_fixture = wanted.intersection(library.fixtures) and library.active()
-        if by_fixture or modules.intersection(library.modules):
+        used = wanted.intersection(library.fixtures) or modules.intersection(library.modules)
+        if used and library.active():
             for handle in silent:
                 recipe = library.recipe.format(name=handle.name)
                 found.append(

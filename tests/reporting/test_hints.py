@@ -346,3 +346,17 @@ def test_the_parts_of_a_client_are_no_clients(run: Run) -> None:
     text = result.stdout.str()
     assert text.count("which is not one of its fakes") == 1
     assert "the test has QStash of qstash for https://qstash.upstash.io" in text
+
+
+def test_a_library_that_does_nothing_in_this_test_is_not_accused(run: Run) -> None:
+    pytest.importorskip("vcr")
+    result = run(
+        """
+        import vcr
+
+        def test_it(kv_server):
+            assert kv_server.keys()
+        """
+    )
+    result.assert_outcomes(failed=1)
+    assert "VCR" not in result.stdout.str().replace("import vcr", "")
