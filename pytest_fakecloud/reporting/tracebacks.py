@@ -36,11 +36,12 @@ def _hidden(info: Any) -> Any:
     error: BaseException = info.value
     if not isinstance(error, AssertionError | ContractError):
         return info
+    causes = list(_causes(error))
     rest = _without_ours(error.__traceback__)
-    if not _has_testers(rest):
+    if not _has_testers(rest) or not any(_has_ours(one.__traceback__) for one in (error, *causes)):
         return info
     error.__traceback__ = rest
-    for cause in _causes(error):
+    for cause in causes:
         rest = _without_ours(cause.__traceback__)
         cause.__traceback__ = rest if _has_testers(rest) else None
     return type(info).from_exception(error)
@@ -65,6 +66,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(cause))
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+def _has_ours(trace: TracebackType | None) -> bool:
+    while trace is not None:
+        if _module(trace.tb_frame).startswith(_OURS):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _has_testers(trace: TracebackType | None) -> bool:

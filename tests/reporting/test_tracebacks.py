@@ -172,3 +172,20 @@ def test_a_fake_that_breaks_shows_where(run: Run) -> None:
         """
     )
     assert OURS.findall(result.stdout.str().replace("\\", "/"))
+
+
+def test_a_failure_without_us_is_told_as_ever(run: Run) -> None:
+    result = run(
+        """
+        import json
+
+        def test_it(kv_server):
+            try:
+                json.loads("{")
+            except ValueError as error:
+                raise AssertionError("no JSON") from error
+        """
+    )
+    result.assert_outcomes(failed=1)
+    # The frames of the standard library in what caused it.
+    assert "decoder.py:" in result.stdout.str()
