@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ..pages import DOCS, recipes
+from ..docs.blocks import DOCS
+from ..docs.recipes import recipes
 
 ROOT = Path(__file__).parents[2]
 JUDGED = Path(__file__).parent / "judged_facts.txt"
