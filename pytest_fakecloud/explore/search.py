@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import inspect
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ SHRINK_SECONDS = 5.0
 """Real seconds that making a failing schedule smaller may take beyond the budget."""
 MOST_REPEATED = 100
 """Schedules in a row that were drawn before, after which there are taken to be no more."""
+MOST_LISTED = 100_000
+"""Pairs up to which all are put into an order; of more, some are drawn."""
 _FOR_PAIRS = 0.75
 """The share of what is left of the budget that goes to pairs, where they do not all fit."""
 
@@ -202,20 +205,15 @@ class Explorer:
             if run is not None and run.broken is not None:
                 return run
             _forget(key, text)
-        found = self._singles(undisturbed, budget)
+        found = self._singles(undisturbed, budget, chance)
         if isinstance(found, Run):
             return self._kept(key, found)
-        pairs = [
-            schedule
-            for one in found
-            for schedule in _children(one, one.fired[-1] if one.fired else None)
-        ]
+        pairs = _Pairs(found)
         tally.all_pairs = len(pairs)
-        chance.shuffle(pairs)
         part = budget
         if not (budget.runs is not None and tally.tried + len(pairs) <= budget.runs):
             part = budget.part(tally.tried, _FOR_PAIRS)
-        for schedule in pairs:
+        for schedule in pairs.in_any_order(chance):
             if not part.left(tally.tried):
                 break
             tally.pairs += 1
@@ -233,9 +231,14 @@ class Explorer:
         self.tally.drawn += 1
         return self.play(schedule)
 
-    def _singles(self, undisturbed: Run, budget: Budget) -> Run | list[Run]:
-        singles = sorted(_children(undisturbed, None), key=lambda one: TRIED.index(one[-1].kind))
+    def _singles(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | list[Run]:
+        singles = [Schedule([each]) for point in undisturbed.points for each in point.events()]
         self.tally.all_singles = len(singles)
+        if budget.runs is not None and len(singles) > budget.runs:
+            # Of all kinds some, where there is no room for all of any.
+            chance.shuffle(singles)
+        else:
+            singles.sort(key=lambda one: TRIED.index(one[0].kind))
         found = []
         for schedule in singles:
             if not budget.left(self.tally.tried):
@@ -326,23 +329,62 @@ class _Spent(BaseException):
     """The budget is spent; ends Hypothesis without counting as a failure."""
 
 
-def _children(run: Run, after: Event | None) -> Iterator[Schedule]:
-    """The schedules with one more event, at the last one's point or later."""
-    begins = 0
-    if after is not None:
-        places = [(point.process, point.number) for point in run.points]
-        begins = (
-            places.index((after.process, after.point))
-            if ((after.process, after.point) in places)
-            else 0
-        )
-    for index, point in enumerate(run.points[begins:]):
-        for event in point.events():
-            if after is not None and index == 0 and event.order <= after.order:
+class _Pairs:
+    """The schedules with one event more than those of some runs, at the last event's point or later.
+
+    Counted and drawn without being made, since of a hundred calls there are a million.
+    """
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._later: list[tuple[Run, int, list[Event]]] = []
+        self._ends: list[int] = []
+        total = 0
+        for run in runs:
+            if not run.fired:
                 continue
-            if after is not None and index == 0 and event.ends_call and after.ends_call:
-                continue
-            yield run.schedule + event
+            after = run.fired[-1]
+            places = [(point.process, point.number) for point in run.points]
+            place = (after.process, after.point)
+            begins = places.index(place) if place in places else 0
+            here = [event for event in run.points[begins].events() if _may_follow(event, after)]
+            total += len(here) + sum(len(point.choices) for point in run.points[begins + 1 :])
+            self._later.append((run, begins, here))
+            self._ends.append(total)
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> Schedule:
+        which = bisect_right(self._ends, index)
+        run, begins, here = self._later[which]
+        left = index - (self._ends[which - 1] if which else 0)
+        if left < len(here):
+            return run.schedule + here[left]
+        left -= len(here)
+        for point in run.points[begins + 1 :]:
+            if left < len(point.choices):
+                return run.schedule + point.events()[left]
+            left -= len(point.choices)
+        raise IndexError(index)
+
+    def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
+        """Each once, in random order."""
+        if len(self) <= MOST_LISTED:
+            order = list(range(len(self)))
+            chance.shuffle(order)
+            yield from map(self.__getitem__, order)
+            return
+        drawn: set[int] = set()
+        while len(drawn) < len(self):
+            index = chance.randrange(len(self))
+            if index not in drawn:
+                drawn.add(index)
+                yield self[index]
+
+
+def _may_follow(event: Event, after: Event) -> bool:
+    """Whether an event of the same point comes after another, and can happen beside it."""
+    return event.order > after.order and not (event.ends_call and after.ends_call)
 
 
 def _takes_argument(function: Callable[..., object]) -> bool:

@@ -117,7 +117,7 @@ def test_clients_that_count_in_one_step_hold(cloud: Cloud, kv: KVServer) -> None
     redis = Redis(kv.url, kv.token, rest_retries=0)
     kinds = ("switch", "drop", "lose_answer", "answer", "crash", "jump", "delay")
     check = linearizable(Register, final=lambda model: str(model.value or 0) == total(kv))
-    cloud.explore(counting(redis, safe=True), check, kinds=kinds, budget=200)
+    cloud.explore(counting(redis, safe=True), check, kinds=kinds, budget=80)
 
 
 def total(kv: KVServer) -> str:
