@@ -402,14 +402,14 @@ def test_a_folder_that_can_be_none_is_said_at_once(
     pytester.makepyfile("def test_it(kv_server): assert 0")
     result = pytester.runpytest_inprocess(*QUIET, f"{option}={folder}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: {option}=*{folder} can be no folder: *file is a file"])
+    result.stderr.fnmatch_lines([f"ERROR: {option}=*{folder} cannot be a folder: *file is a file"])
 
 
 def test_a_folder_whose_name_no_system_takes_is_said_at_once(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(kv_server): assert 0")
     result = pytester.runpytest_inprocess(*QUIET, f"--fakecloud-report={'x' * 5000}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --fakecloud-report=*can be no folder: *too long*"])
+    result.stderr.fnmatch_lines(["ERROR: --fakecloud-report=*cannot be a folder: *too long*"])
 
 
 @pytest.mark.parametrize("option", ["--fakecloud-record", "--fakecloud-report"])
