@@ -1,0 +1,170 @@
+"""Licences of all that an installation brings along: ``python -m tests.licences`` prints the report.
+
+What is read is the metadata of installed distributions, so it works without a network. The run-time
+dependencies and the extras that bring libraries the package itself uses are followed to their ends.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+__all__ = ["EXTRAS", "Licence", "closure", "terms_of", "wrong_with"]
+
+EXTRAS = ("redis", "kafka", "tls", "time", "explore")
+"""Extras of libraries that the package uses; the others bring tools of its own tests."""
+ALLOWED = re.compile(
+    r"MIT|MIT-0|BSD-[23]-Clause|0BSD|Apache-2\.0|PSF-2\.0|Python-2\.0|ISC|ISCL|MPL-2\.0"
+)
+"""The families MIT, BSD, Apache, PSF, ISC and MPL, by their SPDX names."""
+BESIDES = {
+    # Sources that numpy has copied in; both licences ask for nothing when it is only used.
+    "numpy": {"Zlib", "CC0-1.0"},
+}
+"""Further terms of single distributions, each with its reason."""
+SAME = {
+    "MIT style": "MIT",
+    "MIT License": "MIT",
+    "BSD License": "BSD-3-Clause",
+    "BSD": "BSD-3-Clause",
+    "Apache Software License": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
+    "Apache 2.0": "Apache-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+    "ISC License (ISCL)": "ISC",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+}
+"""What older metadata says, in words of SPDX."""
+
+
+@dataclass(frozen=True)
+class Licence:
+    """One distribution and what its metadata says of its licence: an SPDX expression, or nothing."""
+
+    name: str
+    version: str
+    says: str
+
+
+def closure() -> tuple[list[Licence], list[str]]:
+    """All distributions that an installation with ``EXTRAS`` brings, and those that are not here."""
+    root = Path(__file__).resolve().parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    waiting = [Requirement(line) for line in project["dependencies"]]
+    waiting += [Requirement(line) for name in EXTRAS for line in extras[name]]
+    found: dict[str, Licence] = {}
+    missing: set[str] = set()
+    while waiting:
+        wanted = waiting.pop()
+        name = re.sub(r"[-_.]+", "-", wanted.name).lower()
+        if name in found or name in missing or not _applies(wanted, ""):
+            continue
+        try:
+            here = distribution(name)
+        except PackageNotFoundError:
+            missing.add(name)
+            continue
+        found[name] = Licence(name, here.version, _says(here))
+        for line in here.requires or ():
+            more = Requirement(line)
+            if any(_applies(more, extra) for extra in ("", *wanted.extras)):
+                waiting.append(more.__class__(str(more).partition(";")[0]))
+    return sorted(found.values(), key=lambda one: one.name), sorted(missing)
+
+
+def _applies(wanted: Requirement, extra: str) -> bool:
+    return wanted.marker is None or wanted.marker.evaluate({"extra": extra})
+
+
+def _says(here: Distribution) -> str:
+    """The expression, or else the classifiers, or else a short text of the old field."""
+    metadata = here.metadata
+    if expression := metadata.get("License-Expression"):
+        return str(expression)
+    named = [
+        line.rpartition(" :: ")[2]
+        for line in metadata.get_all("Classifier") or ()
+        if line.startswith("License :: ") and line != "License :: OSI Approved"
+    ]
+    text = str(metadata.get("License") or "").strip()
+    known = [SAME[one] for one in named if one in SAME]
+    if named and len(known) == len(named):
+        return " OR ".join(known)
+    return SAME.get(text, text) if "\n" not in text else ""
+
+
+def terms_of(says: str) -> Iterator[frozenset[str]]:
+    """Each choice that an expression leaves, as the terms that then hold together.
+
+    ``A AND (B OR C)`` leaves ``{A, B}`` and ``{A, C}``. Text that is no expression is one term.
+    """
+    words = re.findall(r"[()]|[^\s()]+", says)
+    if not re.fullmatch(r"[\w.+()\s-]+", says) or not {"AND", "OR"} & set(words):
+        yield frozenset([says])
+        return
+    yield from _either(words)
+    if words:
+        raise ValueError(f"{says!r} goes on after its end: {' '.join(words)}")
+
+
+def _either(words: list[str]) -> list[frozenset[str]]:
+    choices = _both(words)
+    while words and words[0] == "OR":
+        words.pop(0)
+        choices = choices + _both(words)
+    return choices
+
+
+def _both(words: list[str]) -> list[frozenset[str]]:
+    choices = _one(words)
+    while words and words[0] == "AND":
+        words.pop(0)
+        choices = [mine | theirs for theirs in _one(words) for mine in choices]
+    return choices
+
+
+def _one(words: list[str]) -> list[frozenset[str]]:
+    if not words or words[0] in {")", "AND", "OR"}:
+        raise ValueError(f"a licence is missing before {words[0] if words else 'the end'!r}")
+    word = words.pop(0)
+    if word != "(":
+        return [frozenset([word])]
+    inner = _either(words)
+    if not words or words.pop(0) != ")":
+        raise ValueError("a parenthesis of a licence is not closed")
+    return inner
+
+
+def wrong_with(licence: Licence) -> str | None:
+    """Why a licence is not on the list, or None where one of its choices is."""
+    if not licence.says:
+        return f"{licence.name} {licence.version} names no licence"
+    besides = BESIDES.get(licence.name, set())
+    for terms in terms_of(licence.says):
+        if all(ALLOWED.fullmatch(term) or term in besides for term in terms):
+            return None
+    return f"{licence.name} {licence.version} is under {licence.says!r}, which is not on the list"
+
+
+def main() -> int:
+    """Print the report; 1 where a licence is not on the list."""
+    found, missing = closure()
+    for licence in found:
+        print(f"{licence.name:24} {licence.version:16} {licence.says}")
+    for name in missing:
+        print(f"{name:24} {'not installed':16}")
+    wrong = [why for one in found if (why := wrong_with(one))]
+    print("\n".join(wrong) or f"all {len(found)} licences are on the list")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""What an installation brings along is under licences that everybody may use."""
+
+from __future__ import annotations
+
+import pytest
+
+from .licences import Licence, closure, terms_of, wrong_with
+
+
+def test_every_licence_is_on_the_list() -> None:
+    found, missing = closure()
+    assert [why for one in found if (why := wrong_with(one))] == []
+    names = {one.name for one in found}
+    # Dependencies, dependencies of those, and libraries of extras.
+    assert {"requests", "certifi", "numpy", "pytest", "werkzeug", "markupsafe"} <= names
+    # Extras may be left out, and nothing else.
+    assert set(missing) <= {
+        "confluent-kafka", "redis", "trustme", "cryptography", "time-machine", "hypothesis",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("says", "good"),
+    [
+        ("MIT", True),
+        ("0BSD", True),
+        ("PSF-2.0", True),
+        ("ISC", True),
+        ("MPL-2.0 AND (Apache-2.0 OR MIT)", True),
+        ("GPL-3.0-only OR MIT", True),
+        ("GPL-3.0-only AND MIT", False),
+        ("MIT AND (Apache-2.0 OR LGPL-3.0-only) AND GPL-2.0-only", False),
+        ("BSD-3-Clause AND Zlib", False),
+        ("GPL-3.0-or-later", False),
+        ("GNU General Public License (GPL)", False),
+        ("MITx", False),
+        ("Proprietary", False),
+        ("", False),
+    ],
+)
+def test_which_expressions_are_on_the_list(says: str, good: bool) -> None:
+    why = wrong_with(Licence("some", "1.0", says))
+    assert (why is None) is good
+    assert good or "some 1.0" in str(why)
+
+
+def test_what_is_allowed_besides_is_allowed_to_one_distribution() -> None:
+    assert wrong_with(Licence("numpy", "2", "BSD-3-Clause AND Zlib")) is None
+    assert wrong_with(Licence("numpy", "2", "BSD-3-Clause AND GPL-2.0-only")) is not None
+
+
+def test_an_expression_leaves_choices() -> None:
+    assert set(terms_of("A AND (B OR C AND D)")) == {frozenset("AB"), frozenset("ACD")}
+    for broken in ("A OR", "(A AND B", "A AND OR B", "A OR B)", "AND A"):
+        with pytest.raises(ValueError, match=r"licence|goes on"):
+            list(terms_of(broken))

@@ -1,0 +1,328 @@
+"""The promises of SECURITY.md: each names its tests, and those that no other file holds are here."""
+
+from __future__ import annotations
+
+import ast
+import hmac
+import json
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.handle import Handle
+from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.standalone.api import PREFIX, WITHOUT_TOKEN, ControlApp
+
+from .harness import apart
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "pytest_fakecloud"
+SERVICES = ("kv_server", "vector_index", "broker", "queue")
+READS = {
+    "kv_server": "/get/key",
+    "vector_index": "/info",
+    "broker": "/topics",
+    "queue": "/v2/queues",
+}
+"""A request of each service that changes nothing and wants its token."""
+BAD_BODIES = {
+    "kv_server": "/pipeline",
+    "vector_index": "/upsert",
+    "broker": "/produce/topic",
+    "queue": "/v2/batch",
+}
+"""A path of each service that reads a body of JSON."""
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+        for name in SERVICES:
+            cloud.start(name, {})
+        yield cloud
+
+
+@pytest.fixture
+def client() -> Iterator[httpx.Client]:
+    with httpx.Client(trust_env=False) as client:
+        yield client
+
+
+def fake(cloud: Cloud, name: str) -> Handle:
+    (found,) = (handle for handle in cloud.handles if handle.name == name)
+    return found
+
+
+# -- each promise names its test -------------------------------------------------------------------
+
+ROW = re.compile(
+    r"^\| (?P<section>[^|]+) \| (?P<promise>[^|]+) \| (?P<tests>`tests/[^|]+`) \|$", re.M
+)
+
+
+def promises() -> list[tuple[str, str, list[str]]]:
+    """Section, promise and tests of each row of the last table."""
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    table = text.partition("\n## Each promise has its test\n")[2]
+    return [
+        (row["section"], row["promise"], re.findall(r"`([^`]+)`", row["tests"]))
+        for row in ROW.finditer(table)
+    ]
+
+
+@cache
+def names_in(path: str) -> frozenset[str]:
+    """The names of a file's tests, those of a class as ``Class::test``."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    found = set()
+    for node in tree.body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        found |= {prefix + one.name for one in inner if isinstance(one, ast.FunctionDef)}
+    return frozenset(found)
+
+
+def test_every_section_of_promises_has_rows() -> None:
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    sections = set(re.findall(r"^## (.+)$", text, re.M))
+    assert {section for section, _, _ in promises()} == sections - {
+        "What this is", "What is not promised", "Each promise has its test",
+    }  # fmt: skip
+    lines = text.partition("\n## Each promise has its test\n")[2].splitlines()
+    assert len(promises()) == len([line for line in lines if line.startswith("| ")]) - 1
+
+
+def test_every_named_test_exists() -> None:
+    named = [test for _, _, tests in promises() for test in tests]
+    assert len(named) > 30
+    for test in named:
+        path, _, name = test.partition("::")
+        assert name in names_in(path), test
+
+
+# -- who may reach what ----------------------------------------------------------------------------
+
+
+def test_a_fake_listens_on_one_loopback_address(cloud: Cloud) -> None:
+    for handle in cloud.handles:
+        place = httpx.URL(handle.url)
+        assert place.host == "127.0.0.1"
+        socket.create_connection((place.host, place.port)).close()
+        if sys.platform == "linux":  # elsewhere nothing answers at the other loopback addresses
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.2", place.port))
+
+
+def test_no_answer_may_be_read_by_a_page_of_another_origin(
+    cloud: Cloud, client: httpx.Client
+) -> None:
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    for handle in cloud.handles:
+        for method in ("GET", "OPTIONS"):
+            for headers in (asked, {**asked, **handle.headers}):
+                answer = client.request(method, handle.url + READS[handle.name], headers=headers)
+                assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+# -- tokens ----------------------------------------------------------------------------------------
+
+
+def test_a_wrong_token_is_a_401_before_the_request_is_read(
+    cloud: Cloud, client: httpx.Client
+) -> None:
+    for handle in cloud.handles:
+        body = b"{no json"
+        url = handle.url + BAD_BODIES[handle.name]
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Basic d3Jvbmc6eA=="},
+        ):
+            assert client.post(url, content=body, headers=headers).status_code == 401, handle.name
+        assert client.post(url, content=body, headers=handle.headers).status_code == 400
+
+
+def test_a_token_reaches_its_own_fake_alone(cloud: Cloud, client: httpx.Client) -> None:
+    for mine in cloud.handles:
+        for other in cloud.handles:
+            answer = client.get(other.url + READS[other.name], headers=mine.headers)
+            assert answer.status_code == (200 if mine is other else 401), (mine.name, other.name)
+
+
+def test_no_token_of_a_fake_reaches_the_control_api(cloud: Cloud) -> None:
+    app = ControlApp(cloud, "the-control-token")
+    for handle in cloud.handles:
+        for value in (handle.headers["Authorization"], f"Bearer {handle.token}"):
+            for path in ("/state", "/clock", "/journal", "/call", "/handles"):
+                answer = control(app, "POST", path, value)
+                assert answer.status == 401
+    assert control(app, "GET", "/state", "Bearer the-control-token").status == 200
+
+
+def control(app: ControlApp, method: str, path: str, authorization: str) -> Answer:
+    headers = [("Host", "127.0.0.1"), ("Authorization", authorization)]
+    answer = app.answer(Request(method, f"{PREFIX}{path}", headers, b"{no json"))
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def test_little_is_told_without_the_control_token() -> None:
+    assert set(WITHOUT_TOKEN) == {
+        "console", "console_file", "icon", "live", "openapi", "ready",
+    }  # fmt: skip
+
+
+def test_tokens_are_compared_in_constant_time(
+    cloud: Cloud, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[Any, Any]] = []
+    real = hmac.compare_digest
+
+    def compare(given: Any, expected: Any) -> bool:
+        compared.append((given, expected))
+        return real(given, expected)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for handle in cloud.handles:
+        compared.clear()
+        value = handle.headers["Authorization"].replace(handle.token, "wrong")
+        client.get(handle.url + READS[handle.name], headers={"Authorization": value})
+        secret = getattr(handle, "password", handle.token)
+        assert secret.encode() in [expected for _, expected in compared], handle.name
+    compared.clear()
+    control(ControlApp(cloud, "the-control-token"), "GET", "/state", "Bearer wrong")
+    assert (b"wrong", b"the-control-token") in compared
+
+
+def test_tokens_are_random_whatever_the_seed(cloud: Cloud) -> None:
+    secrets = [handle.token for handle in cloud.handles]
+    with Cloud(seed=1) as again:  # the same seed
+        secrets += [again.start(name, {}).token for name in SERVICES]
+    assert len(set(secrets)) == 2 * len(SERVICES)
+    assert all(len(secret) >= 32 for secret in secrets)
+
+
+# -- nothing runs by its name ----------------------------------------------------------------------
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    """Each module of the package with each name that it calls or imports, dotted."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                yield module, ast.unparse(node.func)
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield module, alias.name
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                for alias in node.names:
+                    yield module, f"{node.module}.{alias.name}"
+
+
+def test_nothing_is_evaluated_unpickled_or_started() -> None:
+    found: dict[str, set[str]] = {}
+    for module, name in calls():
+        found.setdefault(name, set()).add(module)
+    # The scan sees calls and imports.
+    assert "core/auth.py" in found["hmac.compare_digest"]
+    assert "standalone/wire.py" in found["importlib.import_module"]
+    for name in ("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads",
+                 "marshal.load", "shelve.open", "yaml.load", "os.system", "os.popen"):  # fmt: skip
+        assert name not in found, found.get(name)
+    # `run` starts the command its user gave it.
+    starts = re.compile(r"subprocess\b|os\.(exec|spawn|posix_spawn)")
+    started = {one for name, modules in found.items() if starts.match(name) for one in modules}
+    assert started <= {"cli.py"}
+    # The places that import by a name: each takes it from a list of the package's own.
+    assert found["importlib.import_module"] | found.get("import_module", set()) == {
+        "__init__.py", "kv/commands/__init__.py", "services.py", "session.py", "standalone/wire.py",
+    }  # fmt: skip
+
+
+def test_a_service_that_no_list_names_is_not_imported(cloud: Cloud) -> None:
+    app = ControlApp(cloud, "t")
+    for name in ("os", "pytest_fakecloud.cli", "services", "__main__", "../x", "antigravity"):
+        body = json.dumps({"fixture": name}).encode()
+        headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer t")]
+        before = set(sys.modules)
+        answer = app.answer(Request("POST", f"{PREFIX}/handles", headers, body))
+        assert isinstance(answer, Answer)
+        assert answer.status in (400, 404, 422)
+        assert set(sys.modules) == before
+
+
+# -- what deliveries may reach ---------------------------------------------------------------------
+
+
+def test_a_refused_delivery_looks_no_name_up_and_sends_nothing(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = cloud.queue()
+    opened: list[object] = []
+
+    def refuse(*args: object, **_: object) -> None:
+        opened.append(args)
+        raise AssertionError(args)
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    urls = ("https://app.example.com/x", "http://192.0.2.7/", "http://169.254.169.254/latest",
+            "http://[2001:db8::1]/", "http://127.0.0.1.example.com/")  # fmt: skip
+    for url in urls:
+        queue.publish(url, retries=0)
+    cloud.allow("unstubbed")
+    attempts = queue.run_until_idle()
+    assert opened == []
+    assert [attempt.status for attempt in attempts] == [None] * len(urls)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+WATCH = """
+import os, sys
+def watch(event, args):
+    if event == "open" and isinstance(args[0], str) and isinstance(args[2], int):
+        if args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and not args[0].startswith("/dev/"):
+            print("WROTE", args[0], file=sys.__stderr__)
+    elif event in ("os.mkdir", "os.rename", "os.link", "os.symlink"):
+        print("WROTE", args[0], file=sys.__stderr__)
+sys.addaudithook(watch)
+"""
+USE = """
+from pathlib import Path
+
+def test_it(kv_server, vector_index, broker, queue, callback_capture):
+    assert kv_server.client().set("a", "1")
+    queue.destinations.answers("https://a.example/", 200)
+    queue.publish("https://a.example/")
+    queue.run_until_idle()
+    broker.create_topic("t")
+    broker.produce("t", "x")
+
+def test_of_the_watch(tmp_path):
+    (tmp_path / "mark").write_text("x")
+"""
+
+
+@pytest.mark.slow
+def test_no_file_is_written_without_being_asked_for(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    pytester.makeconftest(WATCH)
+    pytester.makepyfile(USE)
+    result = apart(pytester, "-s")
+    result.assert_outcomes(passed=2)
+    wrote = [line for line in result.errlines if line.startswith("WROTE ")]
+    assert any(line.endswith("mark") for line in wrote)
+    # What the temporary folders of tests are made in is pytest's own.
+    assert [line for line in wrote if "/runpytest-0" not in line] == []
