@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .core.journal import Journal
     from .core.problems import Problem
     from .core.timeparse import Instant
+    from .explore.checks import Check
     from .explore.explore import Exploration, ExploreOptions, Runs
     from .failures import FailureOptions, Failures
     from .handle import Gone, Handle
@@ -289,6 +290,38 @@ class AnyCloud(ABC):
         ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``, ``schedule``
         and ``process_time``.
         """
+
+    @staticmethod
+    def linearizable(
+        model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
+    ) -> Check:
+        """The promise that clients could have come one after the other; see ``checks.linearizable``."""
+        from .explore.checks import linearizable
+
+        return linearizable(model, final=final)
+
+    @staticmethod
+    def once(key: str) -> Check:
+        """The promise that an effect kept under a key happens exactly once; see ``checks.once``."""
+        from .explore.checks import once
+
+        return once(key)
+
+    @staticmethod
+    def nothing_lost(
+        sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
+    ) -> Check:
+        """The promise that all that was sent is handled; see ``checks.nothing_lost``."""
+        from .explore.checks import nothing_lost
+
+        return nothing_lost(sent, handled)
+
+    @staticmethod
+    def monotonic_reads(name: str) -> Check:
+        """The promise that no client sees a value go back; see ``checks.monotonic_reads``."""
+        from .explore.checks import monotonic_reads
+
+        return monotonic_reads(name)
 
     @abstractmethod
     async def _explore(

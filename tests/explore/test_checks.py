@@ -148,6 +148,18 @@ def test_clients_themselves_are_operations_where_none_is_marked(cloud: Cloud, kv
         cloud.explore([take, take], linearizable(Switch))
 
 
+def test_the_cloud_has_the_promises_too(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    with pytest.raises(BrokenSchedule, match="n counts 2 effects"):
+        cloud.explore(lambda: redis.incr("n"), check=cloud.once("n"))
+    for check in (
+        cloud.linearizable(Register),
+        cloud.nothing_lost(list, list),
+        cloud.monotonic_reads("read"),
+    ):
+        check(history())
+
+
 def test_observed_leaves_functions_as_they_are() -> None:
     @observed
     def double(number: int) -> int:
