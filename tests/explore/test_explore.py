@@ -8,11 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import hypothesis
 import pytest
+import trio
 from hypothesis.database import InMemoryExampleDatabase
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
@@ -25,6 +27,7 @@ from pytest_fakecloud import (
     KVServer,
     replay_schedule,
 )
+from pytest_fakecloud.explore.schedule import KINDS, TRIED
 
 
 @pytest.fixture
@@ -202,6 +205,36 @@ def test_a_running_clock_runs_on() -> None:
         cloud.explore(Redis(kv.url, kv.token).ping, budget=20)
         assert cloud.clock.mode == "running"
         assert abs(cloud.clock.now().timestamp() - time.time()) < 5
+
+
+@pytest.mark.parametrize("mode", [True, "autojump"])
+def test_a_cloud_that_has_the_process_time_already(mode: Any) -> None:
+    with Cloud(seed=1, delivery="driven", now="2026-11-20T12:00:00Z", process_time=mode) as cloud:
+        kv = cloud.kv_server()
+        redis = kv.client(rest_retries=1, rest_retry_interval=3600)
+        now = cloud.clock.now()
+        with pytest.raises(BrokenSchedule) as found:
+            cloud.explore(lambda: redis.incr("n"), cloud.once("n"))
+        assert "+3600 s" in found.value.story
+        assert (cloud.clock.now(), time.time()) == (now, now.timestamp())
+        if mode == "autojump":
+            time.sleep(60)
+            assert cloud.clock.now().timestamp() == now.timestamp() + 60
+
+
+def test_it_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
+    async def main() -> None:
+        found = await cloud.aio.explore(kv.client().ping, budget=10)
+        assert found.tried == 10
+
+    trio.run(main)
+
+
+def test_every_kind_is_tried_and_told_of() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "explore.md").read_text("utf-8")
+    assert sorted(TRIED) == sorted(KINDS)
+    table = page.partition("| Event | What happens |")[2].partition("\n\n")[0]
+    assert [kind for kind in KINDS if f" {kind}" not in table] == []
 
 
 def test_faults_of_the_test_itself_hold(cloud: Cloud, kv: KVServer) -> None:
