@@ -332,6 +332,12 @@ class Clock:
             heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
 
+    def _planned(self, most: int) -> tuple[int, list[Timer]]:
+        """How many timers are planned in all lanes, and the soonest of them in their order."""
+        with self._lock:
+            planned = [one for lane in LANES for one in self._timers[lane] if not one.cancelled]
+        return len(planned), heapq.nsmallest(most, planned)
+
     def advance_to_next(self) -> list[Fired]:
         """Move to the next due instant and fire what is due there; ``[]`` when nothing is planned."""
         target = self.onward()

@@ -57,6 +57,7 @@ HEARTBEAT_SECONDS = 15.0
 GRACE_SECONDS = 0.1
 """How long the stream waits for a call's answer before it tells of the call without."""
 LOOK_SECONDS = 0.002
+_MOST_DUE = 200
 _MOST_DIGITS = 18
 _LONGEST_WORD = 100
 _LONGEST_MESSAGE = 2000
@@ -172,6 +173,7 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/begin", "begin", self.begin),
             Route("GET", f"{PREFIX}/clock", "clock", self.get_clock),
             Route("POST", f"{PREFIX}/clock", "move_clock", self.move_clock),
+            Route("GET", f"{PREFIX}/due", "due", self.get_due),
             Route("GET", f"{PREFIX}/seed", "seed", self.get_seed),
             Route("PUT", f"{PREFIX}/seed", "set_seed", self.set_seed),
             Route("GET", f"{PREFIX}/journal", "journal", self.journal_rows),
@@ -181,6 +183,7 @@ class ControlApp(App):
             Route("GET", handle, "handle", self.get_handle),
             Route("DELETE", handle, "close_handle", self.close_handle),
             Route("GET", f"{handle}/view", "view", self.get_view),
+            Route("POST", f"{handle}/requests", "send", self.send_request, lingers=True),
             Route("GET", f"{handle}/faults", "faults", self.get_faults),
             Route("POST", f"{handle}/faults", "add_fault", self.add_fault),
             Route("DELETE", f"{handle}/faults", "clear_faults", self.clear_faults),
@@ -363,6 +366,15 @@ class ControlApp(App):
         fired = fired or []
         return {**self._clock(), "fired": [f"{one.at.isoformat()} {one.label}" for one in fired]}
 
+    def get_due(self, request: Request) -> object:
+        """What is planned on the clock: how many timers, and the soonest of them, in their order."""
+        count, soonest = self.cloud.clock._planned(_MOST_DUE)
+        return {
+            "now": told(self.cloud.clock.now_us()),
+            "count": count,
+            "due": [{"at": told(one.due_us), "what": one.label} for one in soonest],
+        }
+
     def get_seed(self, request: Request) -> object:
         """The random seed."""
         return {"seed": self.cloud.seed}
@@ -481,6 +493,19 @@ class ControlApp(App):
     def get_view(self, request: Request) -> object:
         """What a fake holds, for looking at."""
         return view(self._named(request))
+
+    def send_request(self, request: Request) -> object:
+        """A request to a fake, as a client sends one: ``{"method", "target", "headers", "body"}``.
+
+        It carries the fake's credentials unless ``headers`` has others, meets its faults and is in
+        the journal. A ``body`` that is a text goes as it is, anything else as JSON. Answers
+        ``{"status", "headers", "body"}``, or ``{"broken"}`` where a fault broke the connection.
+        """
+        from .console import send
+
+        body = _object(request, "method", "target", "headers", "body")
+        with _contract():
+            return send(self._named(request), **body)
 
     # -- faults ----------------------------------------------------------------------------------
 

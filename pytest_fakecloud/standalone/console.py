@@ -1,15 +1,24 @@
-"""The console: one page that shows a running cloud and lets a person move its clock."""
+"""The console: one page that shows a running cloud, and to which a person can do all its users can."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from pkgutil import get_data
+from typing import Any
 
-__all__ = ["FILES", "file", "page"]
+from ..core.errors import ContractError
+from ..handle import Handle
+from ..http.messages import Answer, Effect, Request
+
+__all__ = ["FILES", "file", "page", "send"]
 
 FILES: Mapping[str, str] = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "acts.js": "text/javascript; charset=utf-8",
+    "pictures.js": "text/javascript; charset=utf-8",
     "rows.js": "text/javascript; charset=utf-8",
 }
 """What the page loads, with the content types; nothing is inline, and nothing comes from elsewhere."""
@@ -23,6 +32,66 @@ def page() -> bytes:
 def file(name: str) -> bytes:
     """One of ``FILES``."""
     return _file(name)
+
+
+_METHOD = re.compile(r"[A-Za-z]{1,20}")
+_TARGET = re.compile(r"/[!-~]*")
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+
+
+def send(
+    handle: Handle,
+    method: object = "POST",
+    target: object = "/",
+    headers: object = None,
+    body: object = "",
+) -> dict[str, Any]:
+    """Send a request to a fake, with its credentials, and tell the answer as plain JSON.
+
+    It takes the fake's whole pipeline, faults and journal too, but no socket. ``ContractError`` for
+    what no client could send, and for a request that is answered by a stream.
+    """
+    if not isinstance(method, str) or not _METHOD.fullmatch(method):
+        raise ContractError(f"method is a word such as 'POST', not {method!r:.100}")
+    if not isinstance(target, str) or not _TARGET.fullmatch(target):
+        raise ContractError(
+            f"target is a path from / on, with %XX for all but ASCII, not {target!r:.100}"
+        )
+    request = Request(method, target, _headers(handle, headers), _sent(body), ("127.0.0.1", 0))
+    answer = handle._app.answer(request)
+    if isinstance(answer, Answer):
+        found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
+        return {
+            "status": answer.status,
+            "headers": [list(pair) for pair in answer.headers],
+            "body": found.decode("utf-8", "replace"),
+        }
+    if isinstance(answer, Effect):
+        return {"broken": answer.kind}
+    # Nobody reads it: it ends as if its client had gone.
+    if hasattr(answer.chunks, "close"):
+        answer.chunks.close()
+    if answer.on_close is not None:
+        answer.on_close()
+    raise ContractError("the answer is a stream without end: ask for it with a client")
+
+
+def _headers(handle: Handle, given: object) -> list[tuple[str, str]]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ContractError(f"headers is an object, not {given!r:.100}")
+    wanted: dict[str, str] = {}
+    for name, value in (given or {}).items():
+        if not isinstance(value, str) or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ContractError(f"{name!r:.100}: {value!r:.100} is not a header")
+        wanted[name] = value
+    lower = {name.lower() for name in wanted}
+    own = {name: value for name, value in handle.headers.items() if name.lower() not in lower}
+    return [*own.items(), *wanted.items()]
+
+
+def _sent(body: object) -> bytes:
+    return (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
 
 
 def _file(name: str) -> bytes:

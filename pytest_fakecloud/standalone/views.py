@@ -26,6 +26,8 @@ __all__ = [
 
 MOST = 500
 """The most keys, vectors, records and messages a view shows; the counts are always whole."""
+MOST_RUNS = 20
+"""The most workflow runs a view shows."""
 
 
 def told(at_us: int) -> str:
@@ -49,7 +51,13 @@ def view(handle: Handle) -> dict[str, Any]:
     """The data of a handle as its service's view tells it; only its identity where there is none."""
     show = view_of(find(handle.fixture))
     content = {} if show is None else show(handle)
-    return {"name": handle.name, "service": handle.service, "fixture": handle.fixture, **content}
+    return {
+        "name": handle.name,
+        "service": handle.service,
+        "fixture": handle.fixture,
+        "fault_kinds": [word for word in handle.faults.words() if word != "call"],
+        **content,
+    }
 
 
 def _text(value: Any) -> Any:
@@ -67,6 +75,8 @@ def _text(value: Any) -> Any:
 
 def kv_view(handle: Any) -> dict[str, Any]:
     """The keys of a key-value server, each with type, expiry and value."""
+    from ..kv.engine.eviction import used_memory
+
     keys = handle.keys()
     rows = []
     for key in keys[:MOST]:
@@ -78,7 +88,7 @@ def kv_view(handle: Any) -> dict[str, Any]:
                 "value": _text(handle.value(key)),
             }
         )
-    return {"count": len(keys), "keys": rows}
+    return {"count": len(keys), "memory": used_memory(handle._engine.databases), "keys": rows}
 
 
 def vector_view(handle: Any) -> dict[str, Any]:
@@ -189,7 +199,18 @@ def queue_view(handle: Any) -> dict[str, Any]:
             }
             for schedule in handle.schedules()
         ],
+        "workflows": _workflows(handle),
     }
+
+
+def _workflows(handle: Any) -> list[dict[str, Any]]:
+    """The newest workflow runs, each with its steps in groups."""
+    from ..queue.workflow.log import run_record
+
+    engine = handle._engine
+    with engine.lock:
+        runs = list(engine.workflow.runs.values())[-MOST_RUNS:]
+        return [_text(run_record(engine, run)) for run in runs]
 
 
 def message_view(message: Any) -> dict[str, Any]:
@@ -201,6 +222,7 @@ def message_view(message: Any) -> dict[str, Any]:
         "method": message.method,
         "url": message.url,
         "retried": message.retried,
+        "next": None if message.due is None else message.due.isoformat(),
         "max_retries": message.max_retries,
         "body": _text(message.body[:2000]),
         "timeline": message.timeline,

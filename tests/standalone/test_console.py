@@ -99,7 +99,7 @@ def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.goto(server.summary["console"])
-    for name in ("timeline", "kv_server", "vector_index", "queue", "broker"):
+    for name in ("timeline", "overview", "kv_server", "vector_index", "queue", "broker"):
         opened.click(f"#tab-{name}")
         opened.wait_for_selector(f"#tab-{name}[aria-selected=true]")
     # Last, because another view takes the bars away as soon as it has come.
@@ -186,7 +186,7 @@ def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
         json={"id": evil, "vector": [1, 2], "metadata": {evil: evil}}, headers=vector["headers"],
     )  # fmt: skip
     fetch("POST", f"{queue['url']}/v2/publish/http://127.0.0.1:9/{evil}", headers=queue["headers"])
-    page.wait_for_function("document.querySelectorAll('#tabs [role=tab]').length === 6")
+    page.wait_for_function("document.querySelectorAll('#tabs [role=tab]').length === 7")
     for tab in page.query_selector_all("#tabs [role=tab]"):
         name = tab.inner_text()
         page.evaluate("(name) => select(name)", name)
@@ -203,8 +203,8 @@ def test_the_token_does_not_stay_in_the_address(page: Any, server: Server) -> No
 def test_keys_and_their_expiry_are_shown(page: Any, server: Server) -> None:
     command(server, "SET", "session:1", "ada", "EX", "1800")
     page.click("#tab-kv_server")
-    page.wait_for_selector("#view td")
-    assert page.inner_text("#view tbody").split("\t")[:4] == [
+    page.wait_for_selector("#data td")
+    assert page.inner_text("#data tbody").split("\t")[:4] == [
         "session:1", "string", "in 1800 s", "ada",
     ]  # fmt: skip
 
@@ -249,7 +249,7 @@ def test_a_dead_letter_is_retried(page: Any, server: Server) -> None:
     page.click("#tab-queue")
     page.wait_for_selector("#view button:text('Retry')")
     page.click("#view button:text('Retry')")
-    page.wait_for_function("document.querySelector('#view h2').textContent.startsWith('2 ')")
+    page.wait_for_function("document.querySelector('#data h2').textContent.startsWith('2 ')")
 
 
 def test_vectors_are_plotted(page: Any, server: Server) -> None:
@@ -261,15 +261,15 @@ def test_vectors_are_plotted(page: Any, server: Server) -> None:
         headers=index["headers"],
     )
     page.click("#tab-vector_index")
-    page.wait_for_selector("svg circle")
-    assert page.locator("svg circle").count() == 5
+    page.wait_for_selector("svg circle.vector")
+    assert page.locator("svg circle.vector").count() == 5
 
 
 def test_tabs_work_from_the_keyboard(page: Any, server: Server) -> None:
     page.focus("#tab-timeline")
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector("#tab-kv_server[aria-selected=true]")
-    assert page.evaluate("document.activeElement.id") == "tab-kv_server"
+    page.wait_for_selector("#tab-overview[aria-selected=true]")
+    assert page.evaluate("document.activeElement.id") == "tab-overview"
 
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.id") == "tab-queue"
@@ -296,7 +296,7 @@ def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: 
     page.evaluate("refresh()")
     assert page.evaluate("document.activeElement.mark") is True
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('#view h2').textContent.startsWith('2 ')")
+    page.wait_for_function("document.querySelector('#data h2').textContent.startsWith('2 ')")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

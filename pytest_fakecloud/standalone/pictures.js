@@ -1,0 +1,155 @@
+"use strict";
+
+// Pictures, drawn at the width there is: one unit is one pixel, so that words keep their size.
+function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) if (value != null) made.setAttribute(name, value);
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+function picture(told, wide, high, parts) {
+  return svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
+}
+const room = () => Math.max(280, Math.min(900, document.getElementById("view").clientWidth - 2));
+const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.7)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
+const titled = (text) => svg("title", {}, text);
+
+// Microseconds matter where two things fall due within one millisecond.
+function micros(text) {
+  const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
+  return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
+}
+
+// A duration in words, the same as in reports: "12.182 s", "6 h 7 m 6.466 s".
+function span(us) {
+  let seconds = Math.floor(us / 1e6);
+  const parts = [], rest = us - seconds * 1e6;
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
+    const count = Math.floor(seconds / size);
+    if (count) parts.push(`${count} ${unit}`);
+    seconds -= count * size;
+  }
+  const tail = (seconds + rest / 1e6).toFixed(3).replace(/0+$/, "").replace(/\.$/, "");
+  if (tail !== "0" || !parts.length) parts.push(`${tail} s`);
+  return parts.join(" ");
+}
+
+// What falls due next: near things apart, far things still on the strip.
+function strip(now, due) {
+  const wide = room(), left = 12, right = wide - 12, from = micros(now);
+  const after = due.map((one) => Math.max(0, micros(one.at) - from));
+  const place = (us) => Math.log10(1 + us / 1e5), most = Math.max(place(6e7), ...after.map(place));
+  const x = (us) => left + (right - left) * place(us) / most;
+  const heights = new Map(), dots = [];
+  due.forEach((one, index) => {
+    const column = Math.round(x(after[index]) / 9), stacked = heights.get(column) || 0;
+    heights.set(column, stacked + 1);
+    if (stacked < 9) dots.push(svg("circle", {class: "due", cx: column * 9, cy: 88 - 9 * stacked, r: 4}, titled(`${one.what}: in ${span(after[index])}`)));
+  });
+  let last = -1e9;
+  const ticks = [[0, "now"], [1e6, "1 s"], [1e7, "10 s"], [6e7, "1 m"], [6e8, "10 m"], [3.6e9, "1 h"], [2.16e10, "6 h"], [8.64e10, "1 d"], [6.048e11, "7 d"],
+    [2.592e12, "30 d"], [3.1536e13, "1 year"]].filter(([us]) => place(us) <= most).flatMap(([us, word]) => {
+    if (x(us) - last < 38) return [];
+    last = x(us);
+    return [svg("path", {class: "axis", d: `M${x(us)} 95V101`}), svg("text", {x: x(us), y: 114, "text-anchor": us === 0 ? "start" : x(us) > right - 20 ? "end" : "middle"}, word)];
+  });
+  return picture(due.length ? `${due.length} things fall due, the first in ${span(after[0])}, the last shown in ${span(after.at(-1))}` : "nothing is planned",
+    wide, 120, [svg("path", {class: "axis", d: `M${left} 98H${right}`}), ...ticks, ...dots]);
+}
+
+// A message's attempts along the clock, to scale; what is planned next is hollow.
+function ladder(message) {
+  const wide = Math.min(640, room()), label = Math.min(260, wide / 2), row = 22;
+  const steps = message.attempts.map((one) => ({at: micros(one.at), good: one.status >= 200 && one.status < 300, words: one.status ?? (one.state === "in flight" ? "in flight" : "no answer")}));
+  if (message.next) steps.push({at: micros(message.next), planned: true, words: "planned"});
+  const first = steps[0].at, whole = Math.max(1, steps.at(-1).at - first), parts = [];
+  steps.forEach((step, number) => {
+    const x = 16 + (wide - label) * (step.at - first) / whole, y = 14 + row * number, before = steps[number - 1];
+    if (before) parts.push(svg("path", {class: "step", d: `M${before.x} ${before.y}V${y}H${x}`}));
+    Object.assign(step, {x, y});
+    parts.push(svg("circle", {class: step.planned ? "planned" : step.good ? "good" : "bad", cx: x, cy: y, r: 5}),
+      svg("text", {x: x + 10, y: y + 4}, clipped(`${number + 1}: ${step.words}${before ? " after " + span(step.at - before.at) : ""}`, wide - x - 10)));
+  });
+  return picture(`${message.attempts.length} attempts in ${span(steps.at(-1).at - first)}`, wide, row * steps.length + 8, parts);
+}
+
+// A consumer group: a lane for each partition, with who reads it, how far, and what it lags behind.
+function lanes(group, topics) {
+  const wide = Math.min(760, room()), label = Math.min(170, wide * .36), row = 30;
+  const bounds = new Map(topics.flatMap((topic) => topic.partitions.map((one) => [`${topic.name}-${one.partition}`, one])));
+  const owners = group.members.flatMap((member) => member.assignment.map((one) => [one, member.name]));
+  const owner = new Map(owners), names = group.members.map((member) => member.name);
+  const all = group.partitions.map((one) => ({...one, start: 0, end: 0, ...(bounds.get(one.partition) || {}), name: one.partition}));
+  const longest = Math.max(1, ...all.map((one) => one.end - one.start)), end = wide - 76, parts = [];
+  all.forEach((one, index) => {
+    const y = 4 + row * index, x = (offset) => label + (end - label) * (Math.min(Math.max(offset, one.start), one.end) - one.start) / longest;
+    const read = x(one.end - one.lag), who = owner.get(one.name);
+    parts.push(svg("text", {x: 0, y: y + 11}, clipped(one.name, label - 6)),
+      svg("text", {x: 0, y: y + 24, class: "small"}, clipped(who || "nobody", label - 6)),
+      svg("rect", {class: "lane", x: label, y: y + 3, width: Math.max(2, x(one.end) - label), height: 18}),
+      svg("rect", {class: `member m${who === undefined ? "x" : names.indexOf(who) % 6}`, x: label, y: y + 3, width: Math.max(0, read - label), height: 18},
+        titled(`${one.name}: ${who || "nobody"} has committed ${one.committed ?? "nothing"}`)),
+      one.lag > 0 ? svg("rect", {class: "lag", x: read, y: y + 3, width: Math.max(2, x(one.end) - read), height: 18}, titled(`${one.lag} behind the end`)) : null,
+      one.position == null ? null : svg("path", {class: "position", d: `M${x(one.position)} ${y}V${y + 24}`}, titled(`position ${one.position}`)),
+      svg("text", {x: end + 6, y: y + 16, class: one.lag ? "behind" : ""}, one.lag ? `lag ${one.lag}` : "caught up"));
+  });
+  const told = all.map((one) => `${one.name}: ${owner.get(one.name) || "nobody"}, lag ${one.lag}`).join("; ");
+  return picture(`group ${group.name}. ${told}`, wide, row * all.length + 4, parts);
+}
+
+// Vectors on the plane in which they differ most; the last query among them, what it found in rings.
+function plot(space) {
+  const shown = space.vectors.filter((vector) => vector.point), query = space.query && space.query.point ? space.query : null;
+  if (!shown.length) return null;
+  const wide = Math.min(640, room()), high = Math.round(wide * .56), found = new Set(query ? query.found : []);
+  const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
+  const most = Math.max(1e-9, ...points.flatMap((point) => point.map(Math.abs)));
+  const at = ([x, y]) => [wide / 2 + x / most * (wide / 2 - 60), high / 2 - y / most * (high / 2 - 24)];
+  const parts = shown.flatMap((vector) => {
+    const [x, y] = at(vector.point);
+    return [svg("circle", {class: found.has(vector.id) ? "vector found" : "vector", cx: x, cy: y, r: found.has(vector.id) ? 6 : 4}, titled(`${vector.id} ${JSON.stringify(vector.metadata ?? "").slice(0, 160)}`)),
+      shown.length <= 60 ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+  });
+  if (query) {
+    const [x, y] = at(query.point);
+    parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, titled("the last query")),
+      svg("text", {x: x + 10, y: y - 6}, "query"));
+  }
+  return picture(`${shown.length} vectors on the plane in which they differ most${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
+}
+
+// A workflow run from top to bottom: what ran at a time stands side by side.
+function graph(run) {
+  const wide = Math.min(640, room()), high = 40, gap = 26, parts = [], told = [];
+  let before = [], y = 4;
+  for (const group of run.steps) {
+    const across = Math.max(1, Math.min(group.steps.length, Math.floor(wide / 110))), each = wide / across, now = [];
+    group.steps.forEach((step, index) => {
+      const column = index % across, line = Math.floor(index / across), width = Math.min(230, each - 10);
+      const x = each * column + (each - width) / 2, top = y + line * (high + 8), kind = (step.state || "STEP_PROGRESS").replace("STEP_", "").toLowerCase();
+      const name = step.stepName || (group.type === "next" ? "next step" : step.messageId);
+      const detail = [step.stepType, kind, step.callResponseStatus, step.errors ? `${step.errors.length} failed` : null].filter((one) => one != null).join(" · ");
+      told.push(`${name}: ${detail}`);
+      parts.push(svg("rect", {class: `node ${kind}`, x, y: top, width, height: high, rx: 6}, titled(`${name}: ${detail}`)),
+        svg("text", {x: x + 8, y: top + 16}, clipped(String(name), width - 14)), svg("text", {x: x + 8, y: top + 31, class: "small"}, clipped(detail, width - 14)));
+      if (line === 0) for (const [fromX, fromY] of before) parts.unshift(svg("path", {class: "edge", d: `M${fromX} ${fromY}V${fromY + gap / 2}H${x + width / 2}V${top}`}));
+      now.push([x + width / 2, top + high]);
+    });
+    y += Math.ceil(group.steps.length / across) * (high + 8) - 8 + gap;
+    before = now.slice(-across);
+  }
+  return picture(`workflow run ${run.workflowRunId}. ${told.join("; ")}`, wide, Math.max(20, y - gap + 4), parts);
+}
+
+// A value over the real time in which the page was open.
+function curve(samples, told) {
+  const wide = Math.min(640, room()), high = 110, foot = high - 20;
+  if (samples.length < 2) return picture("no figures yet", wide, 30, [svg("text", {x: 4, y: 18}, "the first figures come in a moment")]);
+  const first = samples[0].at, whole = Math.max(1, samples.at(-1).at - first), most = Math.max(1e-9, ...samples.map((one) => one.value));
+  const at = (one) => `${(4 + (wide - 8) * (one.at - first) / whole).toFixed(1)} ${(foot - (foot - 20) * one.value / most).toFixed(1)}`;
+  const line = samples.map(at).join("L");
+  return picture(`now ${told(samples.at(-1).value)}, at most ${told(most)}`, wide, high, [
+    svg("path", {class: "area", d: `M4 ${foot}L${line}L${wide - 4} ${foot}Z`}), svg("path", {class: "curve", d: `M${line}`}),
+    svg("path", {class: "axis", d: `M4 ${foot}H${wide - 4}`}), svg("text", {x: 4, y: 12}, `now ${told(samples.at(-1).value)} · at most ${told(Math.max(0, most < 1e-6 ? 0 : most))}`),
+    svg("text", {x: 4, y: high - 4, class: "small"}, `${span(whole * 1000)} ago`), svg("text", {x: wide - 4, y: high - 4, class: "small", "text-anchor": "end"}, "now")]);
+}
