@@ -52,7 +52,6 @@ def scenario(cloud: Cloud, corrected: bool) -> Scenario:
         {"shop": lambda: order(redis, "A-1")},
         once("parcels"),
         workers={"relay": lambda: relay(redis, qstash)},
-        options={"kinds": [
-            "switch", "jump", "answer", "drop", "lose_answer", "crash",
-        ]},
-    )  # fmt: skip
+        # That the queue delivers twice breaks it too; here the relay is what is looked at.
+        options={} if corrected else {"kinds": "crash"},
+    )
