@@ -21,17 +21,20 @@ _TOLD = 5
 _NAMED = 3
 """How many messages of one line are named."""
 
+_LOOKED_AT = 200
+"""How many messages a sentence looks at: every move of the clock asks for one."""
+
 Naming = Callable[[str], str]
 
 
-def pending(engine: Engine, name: Naming = str) -> Iterator[str]:
+def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
     """Yield a line for the messages that have not come to an end; ``name`` writes an id.
 
-    Messages of which the same is to be said share a line.
+    Messages of which the same is to be said share a line. ``most`` looks at the first so many.
     """
     now, driven = engine.clock.now_us(), engine.lane == "driven"
     alike: dict[str, list[str]] = {}
-    for one in list(engine.pending.values()):
+    for one in list(engine.pending.values())[:most]:
         why = _held_up(engine, one, name) or waiting_text(one, now, driven=driven)
         told = f"{one.settings.method} {as_text(one.url)}{_tried(one)}: {why}"
         alike.setdefault(told, []).append(name(one.public_id))
@@ -79,7 +82,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def waiting(engine: Engine) -> str:
     """Return what the undelivered messages of a queue wait for; ``nothing`` without any."""
-    lines = list(pending(engine))
+    lines = list(pending(engine, most=_LOOKED_AT))
     if not lines:
         return "nothing"
     told = [
@@ -88,6 +91,10 @@ def waiting(engine: Engine) -> str:
     ]
     if len(lines) > _TOLD:
         told.append(f"  and {len(lines) - _TOLD} more")
+    if len(engine.pending) > _LOOKED_AT:
+        told.append(
+            f"  of the first {_LOOKED_AT}; {len(engine.pending) - _LOOKED_AT} are behind them"
+        )
     return "\n".join(told)
 
 

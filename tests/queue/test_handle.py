@@ -476,6 +476,16 @@ def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
     assert message.state == "delivered"
 
 
+def test_what_waits_is_told_of_the_first_of_many(queue: Queue) -> None:
+    """Each move of the clock says it, so it may not cost more the more messages there are."""
+    for number in range(450):
+        queue.publish("https://app.example.com", delay=3600 + number)
+    told = queue.advance("1s").waiting.splitlines()
+    assert told[0] == "450 undelivered message(s):"
+    assert told[6:] == ["  and 195 more", "  of the first 200; 250 are behind them"]
+    assert len(told) == 8
+
+
 def test_running_until_idle_moves_no_further_than_needed(queue: Queue) -> None:
     queue.destinations.accept()
     queue.publish(DEST, delay="1d")
