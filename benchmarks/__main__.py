@@ -1,39 +1,67 @@
-"""All figures in one command: ``python -m benchmarks [kernel start plugin kv … load week]``."""
+"""All figures in one command: ``python -m benchmarks [PART…] [--quick] [--json FILE] [--plots DIR]``.
+
+``python -m benchmarks compare OLD NEW [PART…]`` measures two commits in turns instead.
+"""
 
 from __future__ import annotations
 
-import subprocess
+import argparse
+import json
 import sys
+from pathlib import Path
+from typing import Any
 
-MODULES = (
-    "kernel",
-    "start",
-    "plugin",
-    "kv",
-    "search",
-    "vector",
-    "broker",
-    "queue",
-    "explore",
-    "load",
-    "week",
-)
+from . import commits, plots, report
+from .part import known
 
 
 def main() -> int:
-    """Run the named modules, or all, each in a process of its own; 1 when a limit is missed."""
-    wanted = sys.argv[1:] or list(MODULES)
-    unknown = [name for name in wanted if name not in MODULES]
+    """Run the named parts, or all, each in a process of its own; 1 when a limit is missed."""
+    if sys.argv[1:2] == ["compare"]:
+        return commits.main(sys.argv[2:])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(known())}")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="see that everything runs, in less than a minute: small sizes, and no limits",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw tables and curves there")
+    given = parser.parse_args()
+    unknown = [name for name in given.parts if name not in known()]
     if unknown:
-        print(f"{', '.join(unknown)} is unknown; known are: {', '.join(MODULES)}", file=sys.stderr)
-        return 2
-    missed = []
-    for name in wanted:
+        parser.error(f"{', '.join(unknown)} is unknown; known are: {', '.join(known())}")
+    machine = report.machine()
+    print(report.described(machine), flush=True)
+    parts: list[dict[str, Any]] = []
+    missed, broken = [], []
+    for name in given.parts or known():
         print(f"\n== {name}", flush=True)
-        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode:
-            missed.append(name)
-    print(f"\nlimits missed in: {', '.join(missed)}" if missed else "\nall limits hold")
-    return 1 if missed else 0
+        code, told = report.run_part(name, quick=given.quick)
+        if told is None:
+            broken.append(name)
+        else:
+            parts.append(told)
+            if code:
+                missed.append(name)
+    print(f"\n== all figures\n{report.figures(parts)}")
+    if given.json is not None:
+        whole = {"machine": machine, "quick": given.quick, "parts": parts}
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    if given.plots is not None:
+        for path in plots.draw(parts, given.plots):
+            print(f"drawn: {path}")
+    took = ", ".join(f"{part['part']} {part['seconds']:.0f} s" for part in parts)
+    print(f"\n{took}")
+    if broken:
+        print(f"broke off: {', '.join(broken)}")
+    if missed:
+        print(f"limits missed in: {', '.join(missed)}")
+    if not broken and not missed:
+        print("everything ran; --quick has no limits" if given.quick else "all limits hold")
+    return 1 if missed or broken else 0
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from .timing import limit
+
 TOKEN = "load"
 KEYS = 500
 JOURNAL = 500
@@ -39,6 +41,8 @@ WARM_UP = 15_000
 GROWTH = 8.0
 """Megabytes a server may grow by afterwards: pools and buffers, not data."""
 EXITS_WITHIN = 2.0
+BUSY = 3.0
+"""Seconds of load before something is ended."""
 
 
 def requests(number: int) -> list[bytes]:
@@ -237,7 +241,7 @@ def measure(servers: list[Server], count: int, seconds: float) -> Figures:
     """Load the servers until their journals are full, then for that long."""
     warm = 0
     while warm < WARM_UP * len(servers):
-        times, errors = start(servers, count, 3).finish()
+        times, errors = start(servers, count, BUSY).finish()
         warm += len(times)
         if errors or seconds < 30:
             break
@@ -268,6 +272,8 @@ def show(label: str, found: Figures) -> None:
         f"memory {found.before:5.0f} -> {found.after:5.0f} MB",
         flush=True,
     )
+    limit(f"{label}, requests/s", found.rate)
+    limit(f"{label}, p99, ms", found.p99)
     for error in found.errors[:3]:
         print(f"    {error}")
 
@@ -303,7 +309,7 @@ def exit_under_load(count: int) -> float:
     """Seconds from SIGTERM to the end of a server that is busy with that many clients."""
     with serving(1) as servers:
         load = start(servers, count, 30)
-        time.sleep(3)
+        time.sleep(BUSY)
         taken = servers[0].terminate()
         times, _ = load.finish()
         print(
@@ -316,7 +322,7 @@ def killed_clients(count: int) -> bool:
     """Whether a server goes on after clients were killed in the middle of requests."""
     with serving(1) as servers:
         load = start(servers, count, 30)
-        time.sleep(3)
+        time.sleep(BUSY)
         for process in load.processes:
             process.kill()
         times, errors = start(servers, count, 1).finish()
@@ -339,7 +345,8 @@ def main() -> int:
         found = measure(servers, given.clients, given.seconds)
         show("in memory, 1 process", found)
         holds = holds and found.holds
-    holds = exit_under_load(given.clients) <= EXITS_WITHIN and holds
+    left = exit_under_load(given.clients)
+    holds = limit("exit under load, s", left, EXITS_WITHIN) and holds
     holds = killed_clients(given.clients) and holds
     with real_server() as url:
         base = None

@@ -27,18 +27,10 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud import Transport
 from pytest_fakecloud.transport.patches import changes
 
-from .timing import compare, line
+from .timing import compare, limit, line
 
 SUITE = 1000
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:warnings"]
-
-
-def limit(label: str, value: float, most: float) -> bool:
-    """Print a figure that is no ratio, with its limit."""
-    holds = value <= most
-    print(f"{'ok  ' if holds else 'MISS'} {value:10,.1f}   (at most {most:g})  {label}")
-    sys.stdout.flush()
-    return holds
 
 
 # -- a fixture inside pytest -----------------------------------------------------------------------

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from .timing import limit
+
 QUIET = ["-q", "-p", "no:cacheprovider", "--no-header"]
 
 # -- without a fake --------------------------------------------------------------------------------
@@ -82,16 +84,6 @@ pytest.main(sys.argv[1:])
 print("taken", *(f"{name}={ns / 1e6}" for name, ns in taken.items()))
 '''
 """Parts inside a run, because what a process takes as a whole differs more from run to run."""
-
-
-def limit(label: str, value: float, most: float | None = None) -> bool:
-    """Print a figure that is no ratio, with its limit."""
-    if most is None:
-        print(f"     {value:8.1f}                 {label}")
-        return True
-    holds = value <= most
-    print(f"{'ok  ' if holds else 'MISS'} {value:8.1f}   (at most {most:g})  {label}", flush=True)
-    return holds
 
 
 def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> tuple[float, str]:

@@ -16,12 +16,71 @@ from __future__ import annotations
 import gc
 import random
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median, quantiles
 from time import perf_counter_ns
 
-__all__ = ["Row", "Table", "compare", "line"]
+__all__ = [
+    "Curve",
+    "Figure",
+    "Results",
+    "Row",
+    "Table",
+    "compare",
+    "curve",
+    "limit",
+    "line",
+    "results",
+]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One claimed figure: its value, and the most or the least that it may be."""
+
+    label: str
+    value: float
+    unit: str = ""
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the value is within its limit; a figure without one always is."""
+        return (self.most is None or self.value <= self.most) and (
+            self.least is None or self.value >= self.least
+        )
+
+    @property
+    def bound(self) -> str:
+        """The limit in words."""
+        if self.least is not None:
+            return f"at least {self.least:g}{self.unit}"
+        return "no limit" if self.most is None else f"at most {self.most:g}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Cost against work: microseconds of one operation (``y``) at each amount of work (``x``)."""
+
+    title: str
+    work: str
+    series: dict[str, list[tuple[float, float]]]
+
+
+@dataclass
+class Results:
+    """What one part measured, in the order in which it was measured."""
+
+    quick: bool = False
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+
+
+results = Results()
+"""What this process has measured so far; ``quick`` makes every comparison short."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +101,22 @@ class Row:
         """The median of all rounds' medians."""
         return median(self.rounds)
 
+    @property
+    def spread(self) -> float:
+        """The distance between the quartiles of the rounds, as a part of their median."""
+        if len(self.rounds) < 2:
+            return 0.0
+        low, _, high = quantiles(self.rounds, n=4, method="inclusive")
+        return (high - low) / self.p50
+
 
 class Table:
-    """The rows of one comparison, in the order in which they were given."""
+    """The rows of one comparison, in the order in which they were given, and peers that are missing."""
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[Row], title: str = "", missing: Iterable[str] = ()) -> None:
         self.rows = rows
+        self.title = title
+        self.missing = tuple(missing)
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -72,15 +141,19 @@ class Table:
         return median(mine / theirs for mine, theirs in pairs)
 
     def __str__(self) -> str:
-        width = max(len(row.name) for row in self.rows)
-        head = f"{'':{width}}  {'best us':>12}  {'p50 us':>12}  {'calls':>7}  against the first"
+        width = max(len(name) for name in (*self.missing, *(row.name for row in self.rows)))
+        head = (
+            f"{'':{width}}  {'best us':>12}  {'p50 us':>12}  {'spread':>6}  {'calls':>7}"
+            "  against the first"
+        )
         lines = [head]
         for row in self.rows:
             against = self.ratio(row.name, self.rows[0].name)
             lines.append(
                 f"{row.name:{width}}  {row.best:12,.1f}  {row.p50:12,.1f}"
-                f"  {row.calls * len(row.rounds):7,}  {against:8.2f}x"
+                f"  {row.spread:6.0%}  {row.calls * len(row.rounds):7,}  {against:8.2f}x"
             )
+        lines += [f"{name:{width}}  not installed" for name in self.missing]
         return "\n".join(lines)
 
 
@@ -90,13 +163,23 @@ def compare(
     rounds: int = 15,
     calls: int | Mapping[str, int] | None = None,
     slice_ms: float = 20.0,
+    title: str = "",
+    missing: Iterable[str] = (),
 ) -> Table:
     """Time each callable in `rounds` interleaved rounds and give back the table.
 
     `calls` is the number of calls in a round, one number for all or one per name; left out, each
     callable gets as many as fill about `slice_ms` milliseconds (at least 3), found by running it
     once, which is also its warm-up. Garbage is collected before a slice and not during it.
+    `missing` are the peers that are not installed: rows without figures.
     """
+    if results.quick:
+        rounds, slice_ms = min(rounds, 3), min(slice_ms, 2.0)
+        if calls is not None:
+            few = {
+                name: calls if isinstance(calls, int) else calls.get(name, 5) for name in callables
+            }
+            calls = {name: min(count, 5) for name, count in few.items()}
     counts = {name: _count(name, call, calls, slice_ms) for name, call in callables.items()}
     medians: dict[str, list[float]] = {name: [] for name in callables}
     order = list(callables)
@@ -105,7 +188,10 @@ def compare(
         shuffle(order)
         for name in order:
             medians[name].append(_slice(callables[name], counts[name]))
-    return Table([Row(name, tuple(medians[name]), counts[name]) for name in callables])
+    rows = [Row(name, tuple(medians[name]), counts[name]) for name in callables]
+    table = Table(rows, title, missing)
+    results.tables.append(table)
+    return table
 
 
 def line(
@@ -115,20 +201,40 @@ def line(
     *,
     at_least: float | None = None,
 ) -> bool:
-    """Print one figure with its limit, and tell whether it holds.
+    """Print one ratio with its limit, and tell whether it holds.
 
     `limit` is the most the ratio may be, `at_least` the least; a figure with neither is printed
     for information and always holds.
     """
-    if at_least is not None:
-        holds, bound = ratio >= at_least, f"at least {at_least:g}x"
-    elif limit is not None:
-        holds, bound = ratio <= limit, f"at most {limit:g}x"
-    else:
-        holds, bound = True, "no limit"
-    verdict = "ok  " if holds else "MISS"
-    print(f"{verdict} {ratio:10,.2f}x  ({bound:>16})  {label}")
+    return _told(Figure(label, ratio, "x", limit, at_least))
+
+
+def limit(
+    label: str, value: float, most: float | None = None, *, at_least: float | None = None
+) -> bool:
+    """Print one figure that is no ratio, its unit in the label, as ``line`` does."""
+    return _told(Figure(label, value, "", most, at_least))
+
+
+def curve(title: str, work: str, series: dict[str, list[tuple[float, float]]]) -> Curve:
+    """Print cost against work and keep it: microseconds at each amount, one series per name."""
+    made = Curve(title, work, series)
+    results.curves.append(made)
+    print(f"\n{title}, us by {work}")
+    for name, points in series.items():
+        shown = "  ".join(f"{x:,.0f}: {y:,.1f}" for x, y in points)
+        print(f"  {name:28} {shown}")
     sys.stdout.flush()
+    return made
+
+
+def _told(figure: Figure) -> bool:
+    results.figures.append(figure)
+    # A short run says that everything runs; its figures are too rough for a verdict.
+    holds = figure.holds or results.quick
+    verdict = "    " if results.quick else "ok  " if holds else "MISS"
+    value = f"{figure.value:10,.2f}{figure.unit or ' '}"
+    print(f"{verdict} {value}  ({figure.bound:>16})  {figure.label}", flush=True)
     return holds
 
 

@@ -39,6 +39,10 @@ SAME_HITS = json.dumps(
     {"result": [{"id": str(row), "score": 0.5} for row in range(TOP_K)]}
 ).encode()
 CHROMA_ROWS = 10_000
+ROWS = 10_000
+"""Rows of what is filtered, and asked over HTTP."""
+GROWN = 1_000_000
+SIZES = ((10_000, 128), (10_000, 768), (100_000, 1536))
 Call = Callable[[], object]
 
 
@@ -48,11 +52,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="leave out the large sets")
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
-    sizes = [(10_000, 768)] if arguments.quick else [(10_000, 128), (10_000, 768), (100_000, 1536)]
+    sizes = [size for size in SIZES if size[0] < 100_000 or not arguments.quick]
     results = [
         *(held for rows, size in sizes for held in queries(rows, size, arguments.rounds)),
         *filtered(arguments.rounds),
-        *upserts(100_000 if arguments.quick else 1_000_000),
+        *upserts(min(GROWN, 100_000) if arguments.quick else GROWN),
         *over_http(arguments.rounds),
         *upsert_over_http(arguments.rounds),
         *start_up(arguments.rounds),
@@ -105,7 +109,7 @@ def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
 
 def filtered(rounds: int) -> Iterator[bool]:
     """A condition that one record in ten meets, against no condition."""
-    vectors = random_vectors(10_000, 768)
+    vectors = random_vectors(ROWS, 768)
     engine = filled_engine(vectors, metadata=lambda row: {"group": row % 10, "name": f"n{row}"})
     query = random_vectors(1, 768)[0]
     plain = [VectorQuery(vector=query, top_k=TOP_K)]
@@ -120,8 +124,8 @@ def filtered(rounds: int) -> Iterator[bool]:
         rounds=rounds,
     )
     print(table)
-    yield line("filter that 10 % meet at 10000 x 768", table.ratio("10 %", "plain"), 2.0)
-    line("filter that one record meets at 10000 x 768", table.ratio("one record", "plain"))
+    yield line(f"filter that 10 % meet at {ROWS} x 768", table.ratio("10 %", "plain"), 2.0)
+    line(f"filter that one record meets at {ROWS} x 768", table.ratio("one record", "plain"))
 
 
 def upserts(most: int) -> Iterator[bool]:
@@ -164,7 +168,7 @@ def over_http(rounds: int) -> Iterator[bool]:
         return
     with ExitStack() as stack:
         index = stack.enter_context(VectorIndex(Context.alone(), dimension=768))
-        vectors = random_vectors(10_000, 768)
+        vectors = random_vectors(ROWS, 768)
         index._engine.upsert(
             "", [VectorRecord(str(row), vector) for row, vector in enumerate(vectors)]
         )
@@ -172,7 +176,7 @@ def over_http(rounds: int) -> Iterator[bool]:
         asked = np.asarray(query, np.float32)
         servers = {
             "hub": index.url,
-            "werkzeug": stack.enter_context(stock_werkzeug(index.app.answer)),
+            "werkzeug": stack.enter_context(stock_werkzeug(index._app.answer)),
             "floor": stack.enter_context(raw_answers(lambda: vectors @ asked)),
             "at once, raw": stack.enter_context(raw_answers(lambda: None)),
             "at once, werkzeug": stack.enter_context(stock_werkzeug(lambda _: Answer(SAME_HITS))),
@@ -186,7 +190,7 @@ def over_http(rounds: int) -> Iterator[bool]:
         table = compare(calls, rounds=rounds, slice_ms=60)
     print(table)
     line(
-        "query by the official client at 10000 x 768, hub against werkzeug",
+        f"query by the official client at {ROWS} x 768, hub against werkzeug",
         table.ratio("hub", "werkzeug"),
     )
     line(
@@ -260,7 +264,7 @@ def upsert_over_http(rounds: int) -> Iterator[bool]:
         headers = list(index.headers.items())
 
         def serve() -> object:
-            answer = index.app.answer(Request("POST", "/upsert", headers, body))
+            answer = index._app.answer(Request("POST", "/upsert", headers, body))
             index.journal.clear()
             return answer
 

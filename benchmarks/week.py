@@ -23,6 +23,8 @@ from typing import Any
 
 import urllib3
 
+from .timing import limit
+
 GROWTH = 10.0
 """Megabytes a day by which memory may grow once journals and history are full."""
 SPARE = 8
@@ -115,6 +117,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--days", type=int, default=7)
+    parser.add_argument(
+        "--hours", type=int, default=24, help="hours of a day in which there are calls"
+    )
     parser.add_argument("--calls", type=int, default=200, help="calls of clients in an hour")
     given = parser.parse_args()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Destination)
@@ -129,7 +134,7 @@ def main() -> int:
         week = Week(summary, process.pid, f"http://127.0.0.1:{server.server_port}/hook")
         days = []
         for day in range(given.days):
-            for hour in range(24):
+            for hour in range(given.hours):
                 week.hour(day * 24 + hour, given.calls)
             days.append(week.figures())
             memory, threads, files = days[-1]
@@ -146,9 +151,9 @@ def main() -> int:
         print(f"    {text}")
     settled, last = days[min(1, len(days) - 1)], days[-1]
     grown = (last[0] - settled[0]) / max(1, len(days) - 2)
-    print(f"memory by {grown:+.1f} MB a day after the second, limit {GROWTH:g}")
+    held = limit("memory a day after the second, MB", grown, GROWTH)
     same = last[1] - settled[1] <= SPARE and last[2] - settled[2] <= SPARE
-    return 0 if not week.failed and grown <= GROWTH and same else 1
+    return 0 if not week.failed and held and same else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,118 @@
+"""Two commits against each other: ``python -m benchmarks compare OLD NEW [PART…] [--rounds N]``.
+
+Both are checked out beside each other for as long as it takes. What measures is this checkout's
+``benchmarks``, the same for both, so that a difference is one of the package; a part that asks for
+something that a commit does not have is told as that. Rounds take turns, and a figure is the median of
+its ratios: both of a pair ran one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from .part import known
+from .report import described, machine, run_part
+
+__all__ = ["main", "ratios"]
+
+DEFAULT = ("kernel", "kv", "curves")
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(words: Sequence[str]) -> int:
+    """Measure both and print the ratios; 1 when a part ran on neither or only one of them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks compare", description=__doc__)
+    parser.add_argument("old", help="a commit, branch or tag")
+    parser.add_argument("new", help="likewise")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"left out: {' '.join(DEFAULT)}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
+    given = parser.parse_args(words)
+    parts = given.parts or list(DEFAULT)
+    unknown = [name for name in parts if name not in known()]
+    if unknown:
+        parser.error(f"{', '.join(unknown)} is unknown; known are: {', '.join(known())}")
+    print(described(machine()))
+    whole = True
+    with checked_out(given.old) as old, checked_out(given.new) as new:
+        for name in parts:
+            pairs = []
+            for number in range(given.rounds):
+                found = {}
+                sides = [("old", old), ("new", new)]
+                # Whoever begins has the colder machine.
+                for side, path in sides[:: -1 if number % 2 else 1]:
+                    _, told = run_part(name, quick=given.quick, folder=ROOT, path=path, quiet=True)
+                    if told is None:
+                        print(f"{name} does not run on {getattr(given, side)}")
+                        break
+                    if Path(told["package"]) != path / "pytest_fakecloud":
+                        raise RuntimeError(
+                            f"measured {told['package']}, not the checkout of {side}"
+                        )
+                    found[side] = told
+                if len(found) < 2:
+                    break
+                pairs.append((times(found["old"]), times(found["new"])))
+            whole = whole and len(pairs) == given.rounds
+            if pairs:
+                print(f"\n== {name}: {given.new} / {given.old}, {len(pairs)} rounds in turns")
+                for row, (before, after, ratio) in ratios(pairs).items():
+                    print(
+                        f"{ratio:8.2f}x  {before:12,.1f} us -> {after:12,.1f} us  {row}", flush=True
+                    )
+    return 0 if whole else 1
+
+
+def times(told: Mapping[str, Any]) -> dict[str, float]:
+    """The best microseconds of each row of each table and point of each curve, by their names."""
+    found = {}
+    for number, table in enumerate(told["tables"]):
+        for row in table["rows"]:
+            found[f"{table['title'] or number + 1}: {row['name']}"] = row["best_us"]
+    for curve in told["curves"]:
+        for name, points in curve["series"].items():
+            for x, y in points:
+                found[f"{curve['title']}: {name} at {x:,.0f} {curve['work']}"] = y
+    return found
+
+
+def ratios(
+    pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]],
+) -> dict[str, tuple[float, float, float]]:
+    """Median before, median after and median ratio of every figure that all rounds have."""
+    first = pairs[0][0]
+    names = [name for name in first if all(name in side for pair in pairs for side in pair)]
+    return {
+        name: (
+            median(old[name] for old, _ in pairs),
+            median(new[name] for _, new in pairs),
+            median(new[name] / old[name] for old, new in pairs),
+        )
+        for name in names
+    }
+
+
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """A folder with that commit's files, gone at the end."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    name = git("rev-parse", "--verify", f"{commit}^{{commit}}")
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch).resolve() / "tree"
+        git("worktree", "add", "--detach", str(path), name)
+        try:
+            yield path
+        finally:
+            git("worktree", "remove", "--force", str(path))

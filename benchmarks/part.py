@@ -1,0 +1,134 @@
+"""One part in a process of its own: ``python -m benchmarks.part NAME [--quick] [--json FILE]``.
+
+A part is a module of this folder with a ``main()``; ``QUICK`` tells how each is made short. What it
+measured through ``timing`` is written as JSON for whoever started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest_fakecloud
+
+from .timing import Results, results
+
+__all__ = ["TOOLS", "known"]
+
+FIRST = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue")
+"""The order of the parts; those that are not named come after these."""
+LAST = ("load", "week")
+TOOLS = frozenset({"commits", "part", "plots", "raw", "report", "timing"})
+"""Modules of this folder that are no parts."""
+
+
+@dataclass(frozen=True)
+class Short:
+    """How a part is made short: words of its command line, and other values of its constants."""
+
+    words: tuple[str, ...] = ()
+    constants: dict[str, Any] = field(default_factory=dict)
+
+
+QUICK = {
+    "start": Short(("--rounds", "1", "--only", "first")),
+    "plugin": Short(constants={"SUITE": 5}),
+    "kv": Short(constants={"MEMBERS": 10_000, "KEYS": 1_000}),
+    "search": Short(constants={"LARGE": 2_000}),
+    "vector": Short(
+        ("--quick", "--rounds", "1"), {"ROWS": 1_000, "GROWN": 10_000, "SIZES": ((1_000, 768),)}
+    ),
+    "curves": Short(constants={"MOST": 1_000, "CALLS": 20}),
+    "broker": Short(constants={"MILLION": 10_000, "WAKES": 10}),
+    "queue": Short(constants={"MESSAGES": 50, "PENDING": 2_000, "ENDPOINTS": 2_000}),
+    "explore": Short(constants={"SCHEDULES": 30}),
+    "load": Short(
+        ("--seconds", "0.3", "--clients", "4", "--processes"), {"BUSY": 0.3, "WARM_UP": 100}
+    ),
+    "week": Short(("--days", "1", "--hours", "2", "--calls", "8")),
+}
+
+
+def known() -> list[str]:
+    """The names of all parts, in the order in which they run."""
+    names = {path.stem for path in Path(__file__).parent.glob("*.py")} - TOOLS
+    rest = sorted(name for name in names - {*FIRST, *LAST} if not name.startswith("_"))
+    return [*FIRST, *rest, *LAST]
+
+
+def main() -> int:
+    """Run the part; 1 when one of its limits is missed, which a short run does not tell."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=known())
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    module = importlib.import_module(f"{__package__}.{given.name}")
+    sys.argv = [f"{__package__}.{given.name}"]
+    if given.quick:
+        results.quick = True
+        short = QUICK.get(given.name, Short())
+        sys.argv += short.words
+        for name, value in short.constants.items():
+            # A constant that is not there any more would make the short run a long one.
+            getattr(module, name)
+            setattr(module, name, value)
+    started = perf_counter()
+    code = module.main()
+    if given.json is not None:
+        told = {
+            "part": given.name,
+            "package": str(Path(pytest_fakecloud.__file__).parent),
+            "seconds": round(perf_counter() - started, 2),
+            "holds": not code,
+            **plain(results),
+        }
+        given.json.write_text(json.dumps(told), encoding="utf-8")
+    return 0 if given.quick else int(code)
+
+
+def plain(found: Results) -> dict[str, Any]:
+    """All results as JSON; times are in microseconds."""
+    return {
+        "figures": [
+            {
+                "label": one.label,
+                "value": one.value,
+                "unit": one.unit,
+                "limit": one.bound,
+                "holds": None if found.quick else one.holds,
+            }
+            for one in found.figures
+        ],
+        "tables": [
+            {
+                "title": table.title,
+                "rows": [
+                    {
+                        "name": row.name,
+                        "best_us": row.best,
+                        "p50_us": row.p50,
+                        "spread": row.spread,
+                        "calls": row.calls * len(row.rounds),
+                        "ratio": table.ratio(row.name, table.rows[0].name),
+                    }
+                    for row in table.rows
+                ],
+                "not_installed": list(table.missing),
+            }
+            for table in found.tables
+        ],
+        "curves": [
+            {"title": one.title, "work": one.work, "series": one.series} for one in found.curves
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What a run of all parts tells: the machine, every figure with its limit, and JSON of it all."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LIBRARIES", "figures", "machine", "run_part"]
+
+LIBRARIES = (
+    "pytest", "pytest-httpserver", "responses", "respx", "werkzeug", "httpx", "requests", "numpy",
+    "redis", "fakeredis", "moto", "qdrant-client", "chromadb", "faiss-cpu", "testcontainers",
+)  # fmt: skip
+"""Libraries whose versions the figures depend on, peers included."""
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "system": platform.platform(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "versions": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def described(found: Mapping[str, Any]) -> str:
+    """The machine in lines."""
+    versions = ", ".join(f"{name} {told or '-'}" for name, told in found["versions"].items())
+    return (
+        f"{found['cpu']}, {found['cores']} cores, load {found['load']}\n"
+        f"{found['python']} on {found['system']}\n{versions}"
+    )
+
+
+def run_part(
+    name: str,
+    *,
+    quick: bool = False,
+    folder: Path | None = None,
+    path: Path | None = None,
+    quiet: bool = False,
+) -> tuple[int, dict[str, Any] | None]:
+    """Run one part in a process of its own; its exit code and what it measured, if it got so far.
+
+    ``folder`` is where ``benchmarks`` is found, ``path`` where another ``pytest_fakecloud`` is.
+    """
+    import json
+
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "out.json"
+        words = [sys.executable, "-m", "benchmarks.part", name, "--json", str(out)]
+        done = subprocess.run(
+            words + ["--quick"] * quick,
+            check=False,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.DEVNULL if quiet else None,
+            stderr=subprocess.PIPE if quiet else None,
+            text=True,
+        )
+        if not out.exists():
+            if quiet:
+                print(f"{name} ended: {(done.stderr or '').strip().splitlines()[-1:]}")
+            return done.returncode or 1, None
+        return done.returncode, json.loads(out.read_text("utf-8"))
+
+
+def figures(parts: Iterable[Mapping[str, Any]]) -> str:
+    """Every figure of every part with its limit, as one table."""
+    rows = [
+        (part["part"], one["label"], f"{one['value']:,.2f}{one['unit']}", one["limit"],
+         {None: "", True: "ok", False: "MISS"}[one["holds"]])
+        for part in parts
+        for one in part["figures"]
+    ]  # fmt: skip
+    widest = max((len(row[1]) for row in rows), default=0)
+    return "\n".join(
+        f"{part:8} {label:{widest}} {value:>14}  {limit:16} {holds}".rstrip()
+        for part, label, value, limit, holds in rows
+    )
