@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +43,28 @@ _KEPT = (
     "pytest_fakecloud.transport.tls",
     "pytest_fakecloud.vector.handle",
 )
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@contextmanager
+def without_the_examples() -> Iterator[None]:
+    """Hide the modules of the examples, whose plain names an application in a test may have too."""
+    hidden = {
+        name: module
+        for name, module in sys.modules.items()
+        if EXAMPLES in Path(getattr(module, "__file__", None) or ".").parents
+    }
+    folders = [path for path in sys.path if EXAMPLES in Path(path).parents]
+    for name in hidden:
+        del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if path not in folders]
+    try:
+        yield
+    finally:
+        sys.modules.update(hidden)
+        sys.path[:] = [*folders, *sys.path]
+
 
 Run = Callable[..., pytest.RunResult]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ..harness import QUIET
+from ..harness import QUIET, without_the_examples
 from .blocks import missing_modules
 
 _PART = re.compile(r"^Options: `([^`\n]*)`$|^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -91,7 +91,8 @@ class Recipe:
         if self.page == "libraries":
             # What they keep in their modules does not live with a process that forgets modules.
             return pytester.runpytest_subprocess(*arguments, "-Wignore", place)
-        return pytester.runpytest_inprocess(*arguments, "-Werror", place)
+        with without_the_examples():
+            return pytester.runpytest_inprocess(*arguments, "-Werror", place)
 
 
 def recipes(page: Path) -> list[Recipe]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ..harness import QUIET
+from ..harness import QUIET, without_the_examples
 from .blocks import Block, Page, is_of_recipes, pages
 
 PAGES = [page for page in pages() if not is_of_recipes(page)]
@@ -114,7 +114,8 @@ def _run(blocks: list[Block], pytester: pytest.Pytester) -> None:
         if first.plugin in APART:
             result = pytester.runpytest_subprocess("--rootdir", str(folder), *arguments)
         else:
-            result = pytester.runpytest_inprocess("--rootdir", str(folder), *arguments)
+            with without_the_examples():
+                result = pytester.runpytest_inprocess("--rootdir", str(folder), *arguments)
     outcomes = result.parseoutcomes()
     where = ", ".join(map(str, blocks))
     assert set(outcomes) <= ({"failed", "errors"} if first.fails else {"passed"}), where

@@ -69,9 +69,8 @@ def test_the_list_of_clients_has_the_fields_of_redis_in_their_order(
     def names(line: bytes) -> list[bytes]:
         return [word.partition(b"=")[0] for word in line.split()]
 
-    later = [b"lib-name", b"lib-ver"]
     for line in ("CLIENT INFO", "CLIENT LIST"):
-        assert names(fake(line)) == [*names(real.call(line.encode().split())), *later]
+        assert names(fake(line)) == names(real.call(line.encode().split()))
 
 
 def _flat(reply: list[Any]) -> list[Any]:
@@ -147,7 +146,7 @@ def test_redis_py_reads_it_all(server: KVServer, fake: Client) -> None:
     for protocol in (2, 3):
         with redis.Redis.from_url(server.database_url, protocol=protocol) as client:
             info = client.info("everything")
-            assert info["used_memory_human"].endswith("B")
+            assert info["used_memory_human"].endswith("K")
             assert info["maxmemory_human"] == "0B"
             assert (info["db0"]["keys"], info["db0"]["expires"]) == (3, 1)
             assert info["db3"]["keys"] == 1

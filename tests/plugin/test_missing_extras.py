@@ -22,6 +22,9 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
         import sys
         import pytest
 
+        # What it imported before would still be found under its own name.
+        for name in [name for name in sys.modules if name.startswith({module + "."!r})]:
+            sys.modules[name] = None
         sys.modules[{module!r}] = None
         for name in [name for name in sys.modules if name.startswith("pytest_fakecloud.kv.redis")]:
             del sys.modules[name]
