@@ -384,7 +384,7 @@ async function measure() {
   if (counted && now.at > counted.at) sample(rates, Math.max(0, now.number - counted.number) * 1000 / (now.at - counted.at));
   counted = now;
   // All keys are weighed for it, so not at each tick.
-  if (ticks++ % 5) return;
+  if (ticks++ > 1 && ticks % 5) return;
   for (const handle of state.handles.filter((one) => one.fixture === "kv_server")) {
     const {value} = await ask("POST", "/call", {object: handle.name, name: "execute", args: ["INFO", "memory"]});
     const found = /used_memory:(\d+)/.exec(value);

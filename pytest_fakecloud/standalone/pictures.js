@@ -36,7 +36,7 @@ function span(us) {
 
 // What falls due next: near things apart, far things still on the strip.
 function strip(now, due) {
-  const wide = room(), left = 12, right = wide - 12, from = micros(now);
+  const wide = room(), left = 12, right = wide - 20, from = micros(now);
   const after = due.map((one) => Math.max(0, micros(one.at) - from));
   const place = (us) => Math.log10(1 + us / 1e5), most = Math.max(place(6e7), ...after.map(place));
   const x = (us) => left + (right - left) * place(us) / most;
@@ -59,7 +59,7 @@ function strip(now, due) {
 
 // A message's attempts along the clock, to scale; what is planned next is hollow.
 function ladder(message) {
-  const wide = Math.min(640, room()), label = Math.min(260, wide / 2), row = 22;
+  const wide = Math.min(640, room()), label = Math.min(260, wide * .6), row = 22;
   const steps = message.attempts.map((one) => ({at: micros(one.at), good: one.status >= 200 && one.status < 300, words: one.status ?? (one.state === "in flight" ? "in flight" : "no answer")}));
   if (message.next) steps.push({at: micros(message.next), planned: true, words: "planned"});
   const first = steps[0].at, whole = Math.max(1, steps.at(-1).at - first), parts = [];
@@ -108,7 +108,7 @@ function plot(space) {
   const parts = shown.flatMap((vector) => {
     const [x, y] = at(vector.point);
     return [svg("circle", {class: found.has(vector.id) ? "vector found" : "vector", cx: x, cy: y, r: found.has(vector.id) ? 6 : 4}, titled(`${vector.id} ${JSON.stringify(vector.metadata ?? "").slice(0, 160)}`)),
-      shown.length <= 60 ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+      shown.length <= wide / 16 || found.has(vector.id) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
@@ -143,7 +143,7 @@ function graph(run) {
 
 // A value over the real time in which the page was open.
 function curve(samples, told) {
-  const wide = Math.min(640, room()), high = 110, foot = high - 20;
+  const page = room(), wide = Math.min(640, page > 800 ? page / 2 - 12 : page), high = 110, foot = high - 20;
   if (samples.length < 2) return picture("no figures yet", wide, 30, [svg("text", {x: 4, y: 18}, "the first figures come in a moment")]);
   const first = samples[0].at, whole = Math.max(1, samples.at(-1).at - first), most = Math.max(1e-9, ...samples.map((one) => one.value));
   const at = (one) => `${(4 + (wide - 8) * (one.at - first) / whole).toFixed(1)} ${(foot - (foot - 20) * one.value / most).toFixed(1)}`;
@@ -151,5 +151,5 @@ function curve(samples, told) {
   return picture(`now ${told(samples.at(-1).value)}, at most ${told(most)}`, wide, high, [
     svg("path", {class: "area", d: `M4 ${foot}L${line}L${wide - 4} ${foot}Z`}), svg("path", {class: "curve", d: `M${line}`}),
     svg("path", {class: "axis", d: `M4 ${foot}H${wide - 4}`}), svg("text", {x: 4, y: 12}, `now ${told(samples.at(-1).value)} · at most ${told(Math.max(0, most < 1e-6 ? 0 : most))}`),
-    svg("text", {x: 4, y: high - 4, class: "small"}, `${span(whole * 1000)} ago`), svg("text", {x: wide - 4, y: high - 4, class: "small", "text-anchor": "end"}, "now")]);
+    svg("text", {x: 4, y: high - 4, class: "small"}, `${span(Math.max(1, Math.round(whole / 1000)) * 1e6)} ago`), svg("text", {x: wide - 4, y: high - 4, class: "small", "text-anchor": "end"}, "now")]);
 }

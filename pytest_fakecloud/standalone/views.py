@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.timeparse import to_datetime
@@ -92,44 +94,76 @@ def kv_view(handle: Any) -> dict[str, Any]:
 
 
 def vector_view(handle: Any) -> dict[str, Any]:
-    """The vectors of an index by namespace, each with its place on a plane."""
+    """The vectors of an index by namespace, each with its place on a plane, and the last query's."""
     namespaces = []
     for namespace in handle.namespaces():
         count = handle._engine.count(namespace)
         items = [dict(item) for item in handle.vectors(namespace, limit=MOST)]
         vectors = [item.pop("vector", None) or [] for item in items]
+        asked, found = _last_query(handle, namespace)
+        *points, query = _projected(vectors, asked)
         shown = [
             {**_text(item), "point": point, "dimension": len(vector)}
-            for item, vector, point in zip(items, vectors, _projected(vectors), strict=True)
+            for item, vector, point in zip(items, vectors, points, strict=True)
         ]
-        namespaces.append({"name": namespace, "count": count, "vectors": shown})
+        entry = {"name": namespace, "count": count, "vectors": shown}
+        namespaces.append(entry | {"query": query and {"point": query, "found": found}})
     # Looking must not count as a read, which may be what changes wait for.
     info = dataclasses.asdict(handle._engine.describe())
     del info["namespaces"]
     return {"info": _text(info), "namespaces": namespaces}
 
 
-def _projected(vectors: Iterable[list[float]]) -> list[list[float] | None]:
-    """Each vector on the plane of the two directions in which all of them differ most."""
+def _last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
+    """The dense vector of the last query that was answered, and the ids it found; none without."""
+    for call in reversed(handle.journal.calls()):
+        if call.route not in ("query", "query-data") or call.status != 200:
+            continue
+        if call.facts.get("namespace") != namespace:
+            continue
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            body, result = json.loads(call.body), json.loads(call.answer)["result"]
+            embedder = handle._app.embedder
+            text = call.route == "query-data" and embedder is not None
+            vector = embedder.embed(body["data"], query=True)[0] if text else body.get("vector")
+            return [float(one) for one in vector], [str(hit["id"]) for hit in result]
+    return [], []
+
+
+def _projected(
+    vectors: Iterable[list[float]], query: Sequence[float] = ()
+) -> list[list[float] | None]:
+    """Each vector on the plane of the two directions in which all differ most; the query comes last.
+
+    None for a vector without a dense part, and for a query that is none of their dimension.
+    """
     import numpy as np
 
     rows = list(vectors)
     dense = [index for index, row in enumerate(rows) if row]
-    points: list[list[float] | None] = [None] * len(rows)
+    points: list[list[float] | None] = [None] * (len(rows) + 1)
     if not dense:
         return points
     matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
-    centred = matrix - matrix.mean(axis=0)
+    centre = matrix.mean(axis=0)
+    centred = matrix - centre
     # From the rows' products with each other, a small square whatever the dimension is: the whole
     # decomposition takes a second for 500 rows.
     sizes, rotated = np.linalg.eigh(centred @ centred.T)
-    flat = (rotated * np.sqrt(np.maximum(sizes, 0)))[:, :-3:-1]
-    if flat.shape[1] < 2:
-        flat = np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
+    axes = np.zeros((matrix.shape[1], 2))
+    for axis in range(min(2, len(sizes))):
+        size = sizes[-1 - axis]
+        # What is left of a direction that there is not is noise.
+        if size > max(1e-300, 1e-12 * sizes[-1]):
+            axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
+    flat = centred @ axes
     # The sign of a direction is arbitrary; fixed, so that a picture does not flip on reload.
-    flat *= np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    for index, point in zip(dense, flat.tolist(), strict=True):
+    signs = np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    for index, point in zip(dense, (flat * signs).tolist(), strict=True):
         points[index] = [round(float(value), 6) for value in point]
+    if len(query) == matrix.shape[1]:
+        asked = (np.asarray(query, dtype=np.float64) - centre) @ axes * signs
+        points[-1] = [round(float(value), 6) for value in asked]
     return points
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.standalone import views
+from pytest_fakecloud.standalone.console import send
 from pytest_fakecloud.standalone.views import view
 
 
@@ -47,15 +48,64 @@ def test_looking_is_no_read_that_changes_wait_for() -> None:
 def test_the_plot_is_the_plane_in_which_the_vectors_differ_most() -> None:
     # Flat in three dimensions already: distances stay as they are.
     places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (3.0, 1.0), (-2.0, -2.0)]
-    points = views._projected([[x, 7.0, y] for x, y in places])
-    for first, one in zip(places, points, strict=True):
+    *points, query = views._projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
+    for first, one in zip([*places, (4.0, 2.0)], [*points, query], strict=True):
         for second, other in zip(places, points, strict=True):
             assert one is not None
             assert other is not None
             assert math.dist(one, other) == pytest.approx(math.dist(first, second), abs=1e-5)
-    assert views._projected([[1.0, 2.0], []]) == [[0.0, 0.0], None]
+    assert views._projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
     assert views._projected([[1.0], [3.0]]) in (
-        [[1.0, 0.0], [-1.0, 0.0]],
-        [[-1.0, 0.0], [1.0, 0.0]],
+        [[1.0, 0.0], [-1.0, 0.0], None],
+        [[-1.0, 0.0], [1.0, 0.0], None],
     )
-    assert views._projected([]) == []
+    assert views._projected([], [1.0]) == [None]
+
+
+def test_the_last_query_of_a_namespace_is_among_its_vectors() -> None:
+    with Cloud() as cloud:
+        index = cloud.vector_index(dimension=2)
+        index.load({"a": [0, 0], "b": [4, 0], "c": [0, 2]})
+        index.load({"other": [1, 1]}, namespace="n")
+        assert [space["query"] for space in view(index)["namespaces"]] == [None, None]
+        client = index.client()
+        client.query([1.0, 1.0], top_k=3, namespace="n")
+        client.query([4.0, 0.0], top_k=1)
+        here, there = view(index)["namespaces"]
+    point = {one["id"]: one["point"] for one in here["vectors"]}
+    assert here["query"]["found"] == ["b"]
+    assert here["query"]["point"] == pytest.approx(point["b"], abs=1e-5)
+    assert there["query"]["found"] == ["other"]
+
+
+def test_a_query_by_text_is_where_its_embedding_is() -> None:
+    with Cloud() as cloud:
+        index = cloud.vector_index(embedding=True)
+        for name, text in {"a": "a red kettle", "b": "the rules of chess", "c": "tea"}.items():
+            index.client().upsert([{"id": name, "data": text}])
+        index.client().query(data="a red kettle", top_k=1)
+        (space,) = view(index)["namespaces"]
+    point = {one["id"]: one["point"] for one in space["vectors"]}
+    nearest = min(point, key=lambda name: math.dist(point[name], space["query"]["point"]))
+    assert (nearest, space["query"]["found"]) == ("a", ["a"])
+
+
+def test_a_message_tells_when_it_is_tried_next_and_memory_is_counted() -> None:
+    with Cloud(now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+        queue, kv = cloud.queue(), cloud.kv_server()
+        queue.client().message.publish(url="https://app.example/x", body="1", delay="5m")
+        assert view(queue)["messages"][0]["next"] == "2026-01-01T00:05:00+00:00"
+        before = view(kv)["memory"]
+        kv.load({"a": "x" * 1000})
+        assert view(kv)["memory"] > before + 1000
+
+
+def test_a_workflow_run_is_shown_with_its_steps() -> None:
+    with Cloud(now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+        queue = cloud.queue()
+        headers = {"Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Init": "true"}
+        send(queue, "POST", "/v2/publish/https://app.example/flow", headers, {"order": 7})
+        (run,) = view(queue)["workflows"]
+    assert (run["workflowRunId"], run["workflowState"]) == ("wfr_1", "RUN_STARTED")
+    assert run["workflowUrl"] == "https://app.example/flow"
+    assert [group["type"] for group in run["steps"]] == ["next"]
