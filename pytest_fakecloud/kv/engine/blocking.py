@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import CommandError
@@ -41,9 +42,13 @@ class Waiter:
 
 
 class Waiters:
-    """All clients that wait. Every method is called under the engine's lock."""
+    """All clients that wait. Every method is called under the engine's lock.
 
-    def __init__(self) -> None:
+    ``served`` is called with each client whose wait ends because its command was run.
+    """
+
+    def __init__(self, served: Callable[[Client], None]) -> None:
+        self._served = served
         self._waiting: list[Waiter] = []
 
     def __bool__(self) -> bool:
@@ -87,3 +92,4 @@ class Waiters:
         if reply is not None:
             self.remove(waiter)
             waiter.finish(reply)
+            self._served(waiter.session)

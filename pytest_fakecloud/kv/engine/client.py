@@ -27,12 +27,16 @@ def _line_size(command: str) -> int:
 
 @dataclass(slots=True)
 class TrackingOptions:
-    """What a session asked for; ``caching`` is its last CLIENT CACHING, for one command."""
+    """What a session asked for; ``caching`` is its last CLIENT CACHING, for one command.
+
+    ``broken`` once a message could not be redirected, as that client had gone.
+    """
 
     redirect: int = 0
     prefixes: list[bytes] = field(default_factory=list)
     words: frozenset[str] = frozenset()
     caching: bool | None = None
+    broken: bool = False
 
 
 class Client:
@@ -200,6 +204,7 @@ class Client:
             "x": self.queue is not None,
             "b": waits,
             "t": tracking is not None,
+            "R": tracking is not None and tracking.broken,
             "B": tracking is not None and "bcast" in tracking.words,
             "d": self.watch_broken,
             "e": self.no_evict,

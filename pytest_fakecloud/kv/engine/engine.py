@@ -152,10 +152,12 @@ class Engine:
         self.scripting = Scripting(self)
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
-        self.waiters = Waiters()
+        self.evicting = False
+        """Whether clients are told what was evicted, which they hear before the next reply."""
+        self.waiters = Waiters(self._tell_tracking)
         self.connected: dict[int, Session] = {}
         """The sessions of the database port, by number."""
-        self.tracking = Tracking(self.connected)
+        self.tracking = Tracking(self.connected, self.config)
         self.notifications = Notifications(self)
         self.running: CommandSpec | None = None
         """The command that runs, or ran last."""
@@ -276,7 +278,14 @@ class Engine:
         """Whether a client has to do without further memory: all but the tester, past the bound."""
         if not self.eviction.most or session.transport == "local":
             return False
-        return not self.eviction.has_room(self.clock.now_us() // 1000)
+        room = self.eviction.has_room(self.clock.now_us() // 1000)
+        if self.tracking:
+            self.evicting = True
+            try:
+                self._tell_tracking(None)
+            finally:
+                self.evicting = False
+        return not room
 
     def _refuse_memory(self, session: Client, spec: CommandSpec) -> None:
         """Raise the OOM error for what takes memory."""
@@ -303,13 +312,24 @@ class Engine:
                 keyspace.on_touch = None
             elif keyspace.on_touch is None:
                 keyspace.on_touch = set()
+            if not self.tracking:
+                keyspace.changed = None
+            elif keyspace.changed is None:
+                keyspace.changed = {}
 
-    def _after(self, session: Client) -> None:
+    def _tell_tracking(self, writer: Client | None) -> None:
+        """Tell the sessions that track what has changed since they were last told."""
+        for keyspace in self.databases:
+            if keyspace.changed:
+                changed, keyspace.changed = keyspace.changed, {}
+                self.tracking.tell(changed, writer)
+
+    def _after(self, session: Client | None) -> None:
         """Tell the sessions that track touched keys, and serve those that wait for them."""
         if self.tracking:
-            touched = [key for keyspace in self.databases for key in keyspace.on_touch or ()]
-            if touched:
-                self.tracking.tell(sorted(touched), session)
+            self._tell_tracking(session)
+            self.tracking.keep_within_bounds()
+            self.notifications.plan()
         if self.waiters:
             self.waiters.serve(self.databases, self.now_ms)
         else:
@@ -629,6 +649,8 @@ class Engine:
             self._look()
             for keyspace in self.databases:
                 keyspace.purge()
+            if self._notes_touches:
+                self._after(None)
 
     def _look(self) -> None:
         self.now_us = self.clock.now_us()

@@ -106,6 +106,7 @@ class Keyspace:
         "_purge_at",
         "_soonest",
         "accessed",
+        "changed",
         "changes",
         "expired",
         "expires",
@@ -136,6 +137,11 @@ class Keyspace:
         self.expired = 0
         self.on_touch: set[bytes] | None = None
         """Keys touched since the engine last served waiting clients; None while no client waits."""
+        self.changed: dict[bytes, bool] | None = None
+        """Keys that changed since tracking clients were last told, in that order.
+
+        True for those that expired, which is nobody's change. None while no client tracks; only
+        ever set together with ``on_touch``."""
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
         """Told of every event of a key (see ``notifications``), while they are wanted.
 
@@ -358,8 +364,10 @@ class Keyspace:
         self.volatile.clear()
         self._order = None
         if self.watchers or self.on_touch is not None:
+            told, self.changed = self.changed, None  # a flush is told as one
             for key in gone:
                 self._tell(key)
+            self.changed = told
         if self.indexes is not None:
             self.indexes.forget()
 
@@ -389,7 +397,7 @@ class Keyspace:
         self._drop(key)
         self.expired += 1
         if self.watchers or self.on_touch is not None:
-            self._tell(key)
+            self._tell(key, expired=True)
             if self.notify is not None:
                 self.notify(self, key, event)
 
@@ -416,11 +424,13 @@ class Keyspace:
         if self.frequencies is not None:
             self.frequencies.forget(key)
 
-    def _tell(self, key: bytes) -> None:
+    def _tell(self, key: bytes, *, expired: bool = False) -> None:
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
         if self.on_touch is not None:
             self.on_touch.add(key)
+            if self.changed is not None:
+                self.changed[key] = expired
             if self.indexes is not None:
                 self.indexes.note(self, key)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..table.config import Config
     from .keyspace import Keyspace
     from .pubsub import PubSub
+    from .tracking import Tracking
 
 __all__ = ["Notifications", "Notifying"]
 
@@ -83,6 +84,7 @@ class Notifying(Protocol):
     databases: list[Keyspace]
     pubsub: PubSub
     running: CommandSpec | None
+    tracking: Tracking
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -109,13 +111,13 @@ class Notifications:
         self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
         for keyspace in self._engine.databases:
             keyspace.notify = self.tell if self else None
-        self._plan()
+        self.plan()
 
     def tell(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
         """Publish an event of a key: the running command's own when it is None, none when empty."""
         running = self._engine.running
         if event == "expire" or event == "":
-            self._plan()
+            self.plan()
         if event is None:
             event = "" if running is None else _own_event(running)
         if event == "keymiss" and (running is None or not _misses(running)):
@@ -128,9 +130,9 @@ class Notifications:
         if "E" in self._letters:
             publish(b"__keyevent@%d__:%b" % (number, name), key)
 
-    def _plan(self) -> None:
+    def plan(self) -> None:
         """Make sure that an expiry is noticed at its instant, and not at the next access."""
-        if not self._letters & {"x", "h"} or not self:
+        if not self._engine.tracking and (not self._letters & {"x", "h"} or not self):
             return
         dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]
         if not dues:
@@ -145,7 +147,7 @@ class Notifications:
             if self._planned_us == due_us:
                 self._planned_us = None
             self._engine.remove_expired()
-            self._plan()
+            self.plan()
 
 
 def _spelled_out(flags: str) -> frozenset[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..reply import Push
 
 if TYPE_CHECKING:
+    from ..table.config import Config
     from ..table.registry import CommandSpec
     from .client import Client, TrackingOptions
 
@@ -26,8 +27,11 @@ class Tracking:
     redirected. Called under the engine's lock.
     """
 
-    def __init__(self, connected: Mapping[int, Client]) -> None:
+    def __init__(self, connected: Mapping[int, Client], config: Config) -> None:
         self._connected = connected
+        self._config = config
+        self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
+        """The last command that was no script's: its line, and the CLIENT CACHING before it."""
         self._readers: dict[bytes, dict[int, None]] = {}
         self._sessions: dict[int, Client] = {}
 
@@ -45,14 +49,23 @@ class Tracking:
         self._sessions.pop(session.id, None)
 
     def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Remember the keys a session has just read, as far as its options ask for it."""
+        """Remember the keys a session has just read, as far as its options ask for it.
+
+        For what a script reads, these are the keys the script was given (specification).
+        """
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
             return
-        caching = options.caching
-        if not session.in_exec:
-            options.caching = None
-        if not spec.readonly or "bcast" in options.words:
+        if session.in_script and self._line is not None:
+            reads = spec.readonly
+            spec, argv, caching = self._line
+        else:
+            caching = options.caching
+            self._line = (spec, argv, caching)
+            reads = spec.readonly and spec.group != "scripting"
+            if not session.in_exec:
+                options.caching = None
+        if not reads or "bcast" in options.words:
             return
         if "optin" in options.words and caching is not True:
             return
@@ -61,22 +74,42 @@ class Tracking:
         for place, _ in spec.key_positions(argv):
             self._readers.setdefault(argv[place], {})[session.id] = None
 
-    def tell(self, keys: Iterable[bytes], writer: Client | None) -> None:
-        """Tell the sessions concerned that keys have changed; ``writer`` changed them."""
-        changed = dict.fromkeys(keys)
+    def tell(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+        """Tell the sessions concerned that keys have changed, by ``writer`` unless they expired.
+
+        Who read a key gets a message for each of them, who wants prefixes one for each prefix.
+        """
+        for key, expired in changed.items():
+            for number in self._readers.pop(key, ()):
+                session = self._sessions.get(number)
+                if session is None or session.tracking is None:
+                    continue
+                words = session.tracking.words
+                if "bcast" not in words and not (
+                    session is writer and "noloop" in words and not expired
+                ):
+                    self._send(session, session.tracking, [key])
         for session in list(self._sessions.values()):
             options = session.tracking
-            if options is None or (session is writer and "noloop" in options.words):
+            if options is None or "bcast" not in options.words:
                 continue
-            if "bcast" in options.words:
-                prefixes = tuple(options.prefixes) or (b"",)
-                found = [key for key in changed if key.startswith(prefixes)]
-            else:
-                found = [key for key in changed if session.id in self._readers.get(key, ())]
-            if found:
-                self._send(session, options, found)
-        for key in changed:
-            self._readers.pop(key, None)
+            own = session is writer and "noloop" in options.words
+            told = sorted(key for key, expired in changed.items() if expired or not own)
+            for prefix in sorted(options.prefixes):
+                if found := [key for key in told if key.startswith(prefix)]:
+                    self._send(session, options, found)
+
+    def keep_within_bounds(self) -> None:
+        """Forget keys beyond ``tracking-table-max-keys``, which their readers are told."""
+        most = self._config.number("tracking-table-max-keys")
+        while most and len(self._readers) > most:
+            self.tell({next(iter(self._readers)): True}, None)
+
+    def sizes(self) -> tuple[int, int, int]:
+        """The keys that somebody has read, their readers added up, and the prefixes."""
+        sessions = self._sessions.values()
+        prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
+        return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)
 
     def tell_all(self) -> None:
         """Tell all sessions that all keys are gone."""
@@ -92,6 +125,7 @@ class Tracking:
                 session.push(Push([b"invalidate", keys]))
             return
         target = self._connected.get(options.redirect)
+        options.broken = target is None
         if target is None:
             if session.resp == 3:
                 session.push(Push([b"tracking-redir-broken", options.redirect]))

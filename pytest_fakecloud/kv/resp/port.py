@@ -453,7 +453,7 @@ class PortConnection:
 
     def _push(self, message: list[Any]) -> None:
         """Take what the session is told unasked; called under the engine's lock, by any thread."""
-        session = self.session
+        engine, session = self.engine, self.session
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
             self._said.append(message)
             return
@@ -463,7 +463,9 @@ class PortConnection:
             data = to_resp(message, session.resp)
         else:
             data = b"".join(to_resp(Status(line)) for line in message)
-        if self._executing == threading.get_ident() and _comes_after(message):
+        waiter = self._waiter
+        replying = self._executing == threading.get_ident() or (waiter is not None and waiter.done)
+        if replying and not engine.evicting and _comes_after(message):
             self._late.append(data)
             return
         self._put(data)

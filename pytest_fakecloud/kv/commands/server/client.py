@@ -142,6 +142,8 @@ def client_tracking(session: Session, args: Args) -> Reply:
             raise CommandError(errors.OPT_SWITCH)
         _check_prefixes(options.prefixes, before.prefixes, "an existing prefix")
     _check_prefixes(options.prefixes, options.prefixes, "another provided prefix")
+    if "bcast" in words and not options.prefixes:
+        options.prefixes = [b""]
     if before is not None:
         known = before.prefixes
         options.prefixes = [*known, *(each for each in options.prefixes if each not in known)]
@@ -211,6 +213,8 @@ def client_trackinginfo(session: Session, args: Args) -> Reply:
     ]
     if options.caching is not None:
         shown.append(b"caching-yes" if options.caching else b"caching-no")
+    if options.broken:
+        shown.append(b"broken_redirect")
     flags = SetReply([b"on", *shown])
     return Map([b"flags", flags, b"redirect", options.redirect, b"prefixes", options.prefixes])
 

@@ -182,7 +182,7 @@ total_eviction_exceeded_time:0 current_eviction_exceeded_time:0 keyspace_hits:0 
 pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec:0 total_forks:0
 migrate_cached_sockets:0 slave_expires_tracked_keys:0 active_defrag_hits:0 active_defrag_misses:0
 active_defrag_key_hits:0 active_defrag_key_misses:0 total_active_defrag_time:0
-current_active_defrag_time:0 tracking_total_keys:0 tracking_total_items:0 tracking_total_prefixes:0
+current_active_defrag_time:0 tracking_total_keys tracking_total_items tracking_total_prefixes
 unexpected_error_replies:0 total_error_replies dump_payload_sanitizations:0 total_reads_processed:0
 total_writes_processed:0 io_threaded_reads_processed:0 io_threaded_writes_processed:0
 reply_buffer_shrinks:0 reply_buffer_expands:0
@@ -191,8 +191,12 @@ reply_buffer_shrinks:0 reply_buffer_expands:0
 
 def _stats(engine: Engine) -> Iterator[str]:
     counts = engine.statistics.commands.values()
+    keys, items, prefixes = engine.tracking.sizes()
     return _filled(
         _STATS,
+        tracking_total_keys=keys,
+        tracking_total_items=items,
+        tracking_total_prefixes=prefixes,
         total_commands_processed=sum(count.calls for count in counts),
         expired_keys=sum(db.expired for db in engine.databases),
         evicted_keys=engine.eviction.evicted,

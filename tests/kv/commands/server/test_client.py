@@ -94,9 +94,9 @@ class TestTracking:
         run("PEXPIRE b 10")
         port("GET b")
         clock.advance(1)
-        run("EXISTS b")
+        assert told[1:] == [[b"invalidate", [b"b"]]] * 2, "at its instant, asked for or not"
         run("FLUSHALL")
-        assert told[1:] == [[b"invalidate", [b"b"]], [b"invalidate", [b"b"]], [b"invalidate", None]]
+        assert told[3:] == [[b"invalidate", None]]
         port("CLIENT TRACKING OFF")
         run("SET a 1")
         assert len(told) == 4
@@ -107,6 +107,60 @@ class TestTracking:
         run("MSET user:1 a other b")
         port("SET user:2 x")
         assert told == [[b"invalidate", [b"user:1"]]]
+
+    def test_each_prefix_is_told_apart(self, run: Run, port: Run, told: list[object]) -> None:
+        port("CLIENT TRACKING ON BCAST PREFIX b: PREFIX a:")
+        run("MSET b:2 x a:2 x c:1 x b:1 x a:1 x")
+        assert told == [[b"invalidate", [b"a:1", b"a:2"]], [b"invalidate", [b"b:1", b"b:2"]]]
+        run("FLUSHALL")
+        assert told[2:] == [[b"invalidate", None]]
+        port("CLIENT TRACKING OFF")
+        port("CLIENT TRACKING ON BCAST")
+        assert port("CLIENT TRACKINGINFO")[5] == [b""]
+
+    def test_what_expires_is_nobodys_own_change(
+        self, run: Run, port: Run, told: list[object], clock: Clock
+    ) -> None:
+        port("CLIENT TRACKING ON BCAST NOLOOP")
+        port("SET gone x PX 5")
+        port("SET stays x")
+        assert told == []
+        clock.advance(1)
+        assert told == [[b"invalidate", [b"gone"]]]
+
+    def test_each_key_is_told_apart_in_the_order_of_changes(
+        self, run: Run, port: Run, told: list[object]
+    ) -> None:
+        port("CLIENT TRACKING ON")
+        port("MGET a b c")
+        run("MSET c 1 a 1")
+        assert told == [[b"invalidate", [b"c"]], [b"invalidate", [b"a"]]]
+
+    def test_a_script_that_reads_tracks_its_own_keys(
+        self, run: Run, port: Run, told: list[object]
+    ) -> None:
+        port("CLIENT TRACKING ON")
+        port("""EVAL "redis.call('set', 'c', 1)" 2 a b""")
+        run("MSET a 1 b 1")
+        assert told == []
+        for name in ("EVAL", "EVAL_RO"):
+            port(f"""{name} "redis.call('get', 'c')" 2 a b""")
+            run("MSET c 2 b 2 a 2")
+            assert told == [[b"invalidate", [b"b"]], [b"invalidate", [b"a"]]]
+            told.clear()
+        port("""EVAL_RO "redis.call('ping')" 1 a""")
+        run("SET a 3")
+        assert told == []
+
+    def test_keys_beyond_the_bound_are_told_and_forgotten(
+        self, run: Run, port: Run, told: list[object]
+    ) -> None:
+        port("CLIENT TRACKING ON NOLOOP")
+        port("MGET a b c")
+        assert "tracking_total_keys:3\r\ntracking_total_items:3" in run("INFO stats").text.decode()
+        run("CONFIG SET tracking-table-max-keys 1")
+        assert len(told) == 2
+        assert run.engine.tracking.sizes() == (1, 1, 0)
 
     def test_optin_and_optout(self, run: Run, port: Run, told: list[object]) -> None:
         port("CLIENT TRACKING ON OPTIN")
@@ -146,6 +200,7 @@ class TestTracking:
         run.engine.abandon(second.session)
         run("SET a 1")
         assert told == [[b"tracking-redir-broken", number]]
+        assert port("CLIENT TRACKINGINFO")[1] == [b"on", b"broken_redirect"]
 
     def test_redirection_for_version_2(self, run: Run, port: Run, second: Run) -> None:
         told: list[object] = []
