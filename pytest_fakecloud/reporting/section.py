@@ -112,8 +112,8 @@ def section(
     marks = _marks(every, worth)
     lines += _timeline(every, marks, width, now.date())
     told = [_with_mark(fact, marks) for fact in worth]
-    ends = _block("unfinished:", waiting(cloud, scene), mask, width)
-    ends += _block("worth a look:", told, mask, width)
+    ends = _block("worth a look:", told, mask, width)
+    ends += _block("unfinished:", waiting(cloud, scene), mask, width)
     for text, _ in findings(cloud):
         ends += _wrapped(text.translate(_CONTROLS), "    ", width)
     return printable("\n".join([*lines, *([""] if ends else []), *ends]))

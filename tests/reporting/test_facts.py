@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -54,6 +55,23 @@ def timed(*steps: list[Any] | str) -> Scene:
                 cloud.clock.advance(step)
             else:
                 httpx.post(server.url, json=step, headers=server.headers)
+
+    return run
+
+
+def two_clients(*steps: str) -> Scene:
+    """A wallet of 10 that gets commands of several clients, each with its own connection."""
+
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        server.load({"w": "10"})
+        with ExitStack() as stack:
+            clients: dict[str, httpx.Client] = {}
+            for step in steps:
+                name, *command = step.split()
+                if name not in clients:
+                    clients[name] = stack.enter_context(httpx.Client(headers=server.headers))
+                clients[name].post(server.url, json=command)
 
     return run
 
@@ -301,8 +319,8 @@ SAID: list[tuple[str, Scene, str]] = [
     (
         "expiry taken",
         timed(["SET", "s", "a", "EX", 60], "30s", ["SET", "s", "b"]),
-        "kv_server: this SET took the expiry from s (it came without EX, PX or KEEPTTL), and it "
-        "never expires",
+        "kv_server: this SET took the expiry from s (no EX, PX or KEEPTTL came with it), and that "
+        "key never expires",
     ),
     (
         "expiry of a span taken",
@@ -312,13 +330,13 @@ SAID: list[tuple[str, Scene, str]] = [
     (
         "renewed",
         counts("30s", 3),
-        "kv_server: hits was to expire after 60 s, and its expiry was set again 2 times before it "
-        "came",
+        "kv_server: hits was to expire after 60 s, and its expiry was set again 2 times before the "
+        "key expired",
     ),
     (
         "replaced",
         upserts(("a", {"n": 1}), ("a", {"n": 2})),
-        "vector_index: this upsert replaced 1 record of other metadata: a",
+        "vector_index: this upsert replaced 1 record that had other metadata: a",
     ),
     (
         "order",
@@ -332,7 +350,46 @@ SAID: list[tuple[str, Scene, str]] = [
         "came after it",
     ),
 ]
+SAID += [
+    ("none in a key", kv(["SET", "once:None", 1, "EX", 9]), "the key once:None has the text None"),
+    (
+        "NX on a key",
+        timed(["SETEX", "s", 9, 1], ["SET", "s", 2, "NX"]),
+        "kv_server: this SET changed nothing: s was there already (NX)",
+    ),
+    ("XX", kv(["SET", "s", 2, "XX"]), "this SET changed nothing: s was not there (XX)"),
+    (
+        "NX on a field",
+        kv(["HSETNX", "h", "f", 1], ["HSETNX", "h", "f", 2]),
+        "this HSETNX changed nothing: h had the field f already",
+    ),
+    (
+        "NX on members",
+        kv(["ZADD", "z", 1, "a", 1, "b"], ["ZADD", "z", "CH", "nx", 2, "a", 3, "b"]),
+        "this ZADD changed nothing: z had a, b already (NX only adds)",
+    ),
+    (
+        "another counter",
+        kv(["SET", "open", 2], ["DECR", "left"]),
+        "left was counted down and no call had set it; open was set to 2 and no call used it",
+    ),
+    (
+        "a lost update",
+        two_clients("shop GET w", "phone GET w", "phone SET w 7", "shop SET w 6"),
+        'this SET wrote "6" over "7", which another connection had written after this one\'s GET of '
+        '"10"',
+    ),
+]
 SILENT: list[tuple[str, Scene]] = [
+    ("a name with None in it", kv(["SET", "NoneSuch", 1], ["SET", "a:none", 1])),
+    ("a lock that is held", kv(*[["SET", "lock:a", "me", "NX", "EX", 9]] * 2)),
+    ("an NX that answers the value", kv(["SET", "s", 1, "NX", "GET"])),
+    ("a score that was raised", kv(["ZADD", "z", 1, "a"], ["ZADD", "z", "GT", 2, "a"])),
+    ("a counter that was set", kv(["SET", "left", 2], ["SET", "open", 2], ["DECR", "left"])),
+    ("a number that was used", kv(["SET", "open", 2], ["INCR", "open"], ["DECR", "left"])),
+    ("updates one by one", two_clients("a GET w", "a SET w 7", "b GET w", "b SET w 6")),
+    ("an update of its own", two_clients("a GET w", "a SET w 7", "a SET w 6")),
+    ("writes without a read", two_clients("a SET w 7", "b SET w 6")),
     ("a lock that expires", kv(["SET", "lock:a", "me", "NX", "EX", 30])),
     ("a lock that gets its expiry later", kv(["SETNX", "lock:a", "1"], ["EXPIRE", "lock:a", 30])),
     ("a lock that is let go", kv(["SET", "lock:a", "me", "NX"], ["DEL", "lock:a"])),
@@ -348,7 +405,6 @@ SILENT: list[tuple[str, Scene]] = [
     ("an expiry that is given anew", timed(["SET", "s", 1, "EX", 60], ["SET", "s", 2, "PX", 9])),
     ("an expiry that came", timed(["SET", "s", "a", "EX", 60], "61s", ["SET", "s", "b"])),
     ("an expiry that follows", timed(["SETEX", "s", 9, 1], ["SET", "s", 2], ["EXPIRE", "s", 9])),
-    ("a SET that was refused", timed(["SETEX", "s", 9, 1], ["SET", "s", 2, "NX"])),
     ("a counter that ended between", counts("61s", 4)),
     ("a counter within its span", counts("10s", 4)),
     ("a record as it was", upserts(("a", {"n": 1}), ("a", {"n": 1}))),
@@ -420,7 +476,7 @@ def test_a_lock_of_another_is_said_to_be_deleted(cloud: Cloud) -> None:
     ask("SET", "lock:a", "two", "NX", "EX", 30)
     ask("DEL", "lock:a")
     assert told(cloud) == [
-        "kv_server: lock:a was deleted while it held two; it had been one before and expired"
+        'kv_server: lock:a was deleted while it held "two"; "one" had held it before and expired'
     ]
 
 

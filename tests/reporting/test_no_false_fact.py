@@ -39,7 +39,7 @@ def reported(text: str) -> set[str]:
         else:
             inside = inside and not _ENDS.match(line)
     plain = (re.sub(r"^\[\d+\] ", "", one) for one in found if one)
-    return {re.sub(r"msg_\w+|scd_\w+|:\d{4,5}\b", "#", one) for one in plain}
+    return {re.sub(r"msg_\w+|scd_\w+|:\d{4,5}\b|(?<=session:)[\w-]{22}", "#", one) for one in plain}
 
 
 def run(*paths: str, cwd: Path) -> str:

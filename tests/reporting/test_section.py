@@ -150,10 +150,10 @@ def test_attempts_and_callbacks_are_arrows_of_the_queue(cloud: Cloud) -> None:
         12:00:10.000 queue --> callback_capture failure callback 1 of msg_id about
                        msg_id POST /failure: status 400, retried 0 of 0 <-- 200
 
-        unfinished: msg_id given up after 1 attempt, last status 400; dead letter
-          1772366410000-0
         worth a look: [1] queue: 2 callbacks were sent about msg_id: one for each
           attempt, not only for the last
+        unfinished: msg_id given up after 1 attempt, last status 400; dead letter
+          1772366410000-0
         """,
     )
 
@@ -188,7 +188,7 @@ def test_group_events_stand_in_the_brokers_lane(cloud: Cloud) -> None:
     expect(
         "\n".join(text.splitlines()[2:]),
         """
-        12:00:00.000 --> broker produce orders v <-- p0@0
+        12:00:00.000 --> broker produce orders no key: "v" <-- p0@0
         12:00:00.000 --> broker consume orders as g/i1 [1] <-- no records
                        generation 1: i1: orders[0, 1]
         12:00:00.000 --> broker consume orders as g/i2 <-- no records

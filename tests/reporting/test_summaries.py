@@ -126,14 +126,14 @@ def test_vectors(cloud: Cloud, path: str, body: Any, line: str) -> None:
 
 POSITION = {"topic": "t", "partition": 0, "offset": 1}
 BROKER: list[tuple[str, Any, str]] = [
-    ("produce/t", {"value": "v", "key": "k"}, "produce t key k v <-- p0@2"),
+    ("produce/t", {"value": "v", "key": "k"}, 'produce t key k "v" <-- p0@2'),
     ("produce", [{"topic": "t", "value": "1"}], 'produce t "1" <-- p0@2'),
     (
         "produce",
         [{"topic": "t", "value": "x"}, {"topic": "u", "value": "y"}],
-        "produce t x, u y <-- t p0@2, u p0@0",
+        'produce t "x", u "y" <-- t p0@2, u p0@0',
     ),
-    ("consume/g/i", {"topic": "t"}, 'consume t as g/i <-- p0@0 bob=one, p0@1 "2"'),
+    ("consume/g/i", {"topic": "t"}, 'consume t as g/i <-- p0@0 bob="one", p0@1 "2"'),
     ("commit/g/i", POSITION, "commit t-0=1 as g/i <-- OK"),
     ("commit/g/i", POSITION | {"offset": 9}, "commit t-0=9 (the log ends at 2) as g/i <-- OK"),
     ("commit/g/i", None, "commit what was delivered as g/i <-- OK"),

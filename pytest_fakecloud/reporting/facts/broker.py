@@ -31,15 +31,23 @@ def _consumed(look: Look, handle: Any) -> Iterator[tuple[Call, list[Place]]]:
 def beyond_the_end(look: Look) -> Iterator[Fact]:
     """A commit of an offset that the log has not reached."""
     for handle in look.handles("broker"):
+        got: dict[tuple[Any, ...], int] = {}
         for call in look.calls_of(handle):
+            if call.route == "consume" and call.status == 200 and call.reached:
+                for record in parsed(call.answer):
+                    place = call.facts.get("group"), record["topic"], record["partition"]
+                    got[place] = max(record["offset"], got.get(place, -1))
             body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
             for item in body if isinstance(body, list) else [body] if body else ():
                 ends = look.scene.ends.get((handle.name, item["topic"]), ())
                 partition, offset = item["partition"], item["offset"]
                 if partition < len(ends) and offset > ends[partition]:
+                    last = got.get((call.facts["group"], item["topic"], partition))
+                    upto = "" if last is None else f"; it got records up to {last}"
+                    upto += "" if last is None else f", so {last + 1} comes next"
                     yield Fact(
                         f"{handle.name}: group {call.facts['group']} committed {offset} in "
-                        f"{item['topic']}-{partition}, whose log ends at {ends[partition]}",
+                        f"{item['topic']}-{partition}, whose log ends at {ends[partition]}{upto}",
                         call.number,
                     )
 

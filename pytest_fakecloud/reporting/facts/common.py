@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from ...core.journal import Call, Entry
 from ..summaries.summary import error_of
 from .look import Fact, Look
-
-if TYPE_CHECKING:
-    from ...core.journal import Call
 
 __all__ = ["FACTS"]
 
@@ -35,12 +32,22 @@ def went_on(look: Look) -> Iterator[Fact]:
 
 
 def uncalled(look: Look) -> Iterator[Fact]:
-    """A fake that nobody called, while others were called."""
-    if not look.entries:
+    """A fake that nobody called, while others were called and nothing went wrong with them."""
+    if not look.entries or any(map(_went_wrong, look.entries)):
         return
     for handle in look.cloud.handles:
         if not len(handle.journal):
             yield Fact(f"{handle.name}: nobody called it")
+
+
+def _went_wrong(entry: Entry) -> bool:
+    """Whether an entry is of what may well have kept an application from its next call."""
+    if isinstance(entry, Call):
+        return entry.status is None or entry.status >= 400
+    if entry.kind != "attempt":
+        return False
+    status = entry.data.get("status")
+    return not isinstance(status, int) or status >= 300 or bool(entry.data.get("logged"))
 
 
 def clock_stood_still(look: Look) -> Iterator[Fact]:

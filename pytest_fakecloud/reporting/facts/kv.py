@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ..bodies import parsed, shortened
+from ..bodies import compact, parsed, plain, shortened
 from ..summaries.kv import answer as told
+from ..summaries.summary import listed
 from .look import Fact, Look
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ __all__ = ["FACTS"]
 _HELD = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
+_NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
+_ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 _EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
 """Commands that give a key a span to live, with its unit in microseconds."""
@@ -44,6 +48,10 @@ def _commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
         for line, came in zip(lines, answers, strict=True):
             if isinstance(came, dict) and "result" in came and "error" not in came:
                 yield call, [line[0].upper(), *line[1:]], came["result"]
+
+
+def _decodes(call: Call, result: Any) -> bool:
+    return isinstance(result, str) and call.facts.get("encoding") == "base64"
 
 
 def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
@@ -130,8 +138,8 @@ def held_by_other(look: Look) -> Iterator[Fact]:
                     if len(set(holders)) > 1 and result:
                         yield Fact(
                             f"{handle.name}: {shortened(key)} was deleted while it held "
-                            f"{told(holders[-1], False)}; it had been {told(holders[0], False)} "
-                            "before and expired",
+                            f"{compact(shortened(holders[-1]))}; "
+                            f"{compact(shortened(holders[0]))} had held it before and expired",
                             call.number,
                         )
 
@@ -180,8 +188,8 @@ def expiry_taken(look: Look) -> Iterator[Fact]:
                 continue
             elif call.at_us < until.pop(key, 0) and handle.ttl(key) == -1:
                 yield Fact(
-                    f"{handle.name}: this SET took the expiry from {shortened(key)} (it came "
-                    "without EX, PX or KEEPTTL), and it never expires",
+                    f"{handle.name}: this SET took the expiry from {shortened(key)} (no EX, "
+                    "PX or KEEPTTL came with it), and that key never expires",
                     call.number,
                 )
 
@@ -209,9 +217,101 @@ def renewed(look: Look) -> Iterator[Fact]:
                 yield Fact(
                     f"{handle.name}: {shortened(key)} was to expire after "
                     f"{(first_end - began) / 1e6:g} s, and its expiry was set again "
-                    f"{len(several) - 1} times before it came",
+                    f"{len(several) - 1} times before the key expired",
                     last[key].number,
                 )
+
+
+def none_in_key(look: Look) -> Iterator[Fact]:
+    """A key with the word ``None`` in it, as Python writes a value that is not there."""
+    for handle in look.handles("kv"):
+        last: dict[str, Call] = {}
+        for call, line, _ in _commands(look, handle):
+            if line[0] in _READS | _WRITES and len(line) > 1 and _NONE.search(line[1]):
+                last[line[1]] = call
+        for key, call in last.items():
+            yield Fact(
+                f"{handle.name}: the key {shortened(key)} has the text None in it, as Python "
+                "writes a value that is not there",
+                call.number,
+            )
+
+
+def changed_nothing(look: Look) -> Iterator[Fact]:
+    """A write that NX or XX kept from changing anything; locks are meant to be refused."""
+    for handle in look.handles("kv"):
+        for call, line, result in _commands(look, handle):
+            words = [word.upper() for word in line]
+            if len(line) < 3 or _HELD.search(line[1]):
+                continue
+            key, why = shortened(line[1]), ""
+            if words[0] == "SET" and result is None and "GET" not in words[3:]:
+                why = f"{key} was there already (NX)" if "NX" in words[3:] else ""
+                why = f"{key} was not there (XX)" if "XX" in words[3:] else why
+            elif words[0] == "HSETNX" and result == 0:
+                why = f"{key} had the field {shortened(line[2])} already"
+            elif words[0] == "ZADD" and result == 0:
+                options = list(takewhile(_ZADD.__contains__, words[2:]))
+                members = [shortened(one) for one in line[3 + len(options) :: 2]]
+                if "NX" in options:
+                    why = f"{key} had {listed(members, 3)} already (NX only adds)"
+            if why:
+                yield Fact(f"{handle.name}: this {line[0]} changed nothing: {why}", call.number)
+
+
+def other_counter(look: Look) -> Iterator[Fact]:
+    """A key that was counted down from nothing, beside a number that was set and never used."""
+    for handle in look.handles("kv"):
+        known: set[str] = set()
+        used: set[str] = set()
+        numbers: dict[str, str] = {}
+        down: dict[str, Call] = {}
+        for call, line, result in _commands(look, handle):
+            if line[0] == "SET" and len(line) > 2 and line[2].isdigit() and line[1] not in known:
+                numbers[line[1]] = line[2]
+            else:
+                used.update(line[1:])
+            first = len(line) > 1 and line[1] not in known
+            if line[0] == "DECR" and first and result == -1:
+                down[line[1]] = call
+            known.update(line[1:])
+        unused = [key for key in numbers if key not in used]
+        for key, call in down.items():
+            if len(unused) == 1:
+                yield Fact(
+                    f"{handle.name}: {shortened(key)} was counted down and no call had set it; "
+                    f"{shortened(unused[0])} was set to {numbers[unused[0]]} and no call used it",
+                    call.number,
+                )
+
+
+def lost_update(look: Look) -> Iterator[Fact]:
+    """A SET over a value that another connection wrote after this one's GET."""
+    for handle in look.handles("kv"):
+        read: dict[tuple[object, str], tuple[int, Any]] = {}
+        written: dict[str, tuple[int, object, str]] = {}
+        # A call that a fault held up was carried out after what ran meanwhile.
+        held = sorted(
+            _commands(look, handle),
+            key=lambda one: one[0].until if "before" in (one[0].fault or "") else one[0].number,
+        )
+        for at, (call, line, result) in enumerate(held):
+            if call.client is None or len(line) < 2:
+                continue
+            mine = call.client, line[1]
+            if line[0] == "GET":
+                read[mine] = at, plain(result) if _decodes(call, result) else result
+            elif line[0] == "SET" and len(line) == 3:
+                since, was = read.pop(mine, (at, None))
+                after, whose, value = written.get(line[1], (-1, None, ""))
+                if after > since and whose != call.client and was != value:
+                    yield Fact(
+                        f"{handle.name}: this SET wrote {told(line[2], False)} over "
+                        f"{told(value, False)}, which another connection had written after this "
+                        f"one's GET of {told(was, False)}",
+                        call.number,
+                    )
+                written[line[1]] = at, call.client, line[2]
 
 
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
@@ -222,4 +322,8 @@ FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     expiry_taken,
     renewed,
     not_streamed,
+    none_in_key,
+    changed_nothing,
+    other_counter,
+    lost_update,
 )

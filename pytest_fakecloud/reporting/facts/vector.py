@@ -132,7 +132,7 @@ def replaced(look: Look) -> Iterator[Fact]:
             if found:
                 yield Fact(
                     f"{handle.name}: this upsert replaced {len(found)} "
-                    f"record{'s' * (len(found) > 1)} of other metadata: {listed(found, 4)}",
+                    f"record{'s' * (len(found) > 1)} that had other metadata: {listed(found, 4)}",
                     call.number,
                 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..bodies import parsed, scalar, shortened
+from ..bodies import compact, parsed, scalar, shortened
 from .summary import Scene, Summary, listed, worked
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     whole = worked(call)
     if call.route == "produce":
         items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
-        shown = [_message(item, topics) for item in items]
+        shown = [_message(item, topics, _spread(item, call, scene)) for item in items]
         several = len(set(topics)) > 1
         what = f"produce {'' if several else topics[0]}".strip()
         what += f" {listed(shown)}" if shown else f" {call.path.rpartition('/')[2]}"
@@ -47,13 +47,27 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     return None
 
 
-def _message(item: dict[str, Any], topics: list[str]) -> str:
+def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
+    """Whether nothing but a key keeps records like this one in one partition."""
+    topic = str(item.get("topic") or call.facts["topic"][0])
+    return item.get("partition") is None and len(scene.ends.get((call.handle, topic), ())) > 1
+
+
+def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
     parts = [str(item["topic"])] if len(set(topics)) > 1 else []
     if item.get("key"):
         parts.append(f"key {shortened(str(item['key']))}")
+    elif spread:
+        parts.append("no key:")
     if item.get("partition") is not None:
         parts.append(f"p{item['partition']}")
-    return " ".join([*parts, shortened(scalar(item.get("value")), 60)])
+    return " ".join([*parts, shortened(_value(item.get("value")), 60)])
+
+
+def _value(value: Any) -> str:
+    """A value, in quotes where it is text that is no JSON."""
+    told = scalar(value)
+    return compact(value) if told == value else told
 
 
 def _places(call: Call, several: bool) -> str:
@@ -73,7 +87,7 @@ def _records(records: list[dict[str, Any]], several: bool) -> str:
         [
             f"{_place(one, several)} "
             + (f"{shortened(one['key'])}=" if one.get("key") else "")
-            + shortened(scalar(one["value"]), 40)
+            + shortened(_value(one["value"]), 40)
             for one in records
         ]
     )
