@@ -1,5 +1,7 @@
 """All figures in one command: ``python -m benchmarks [PART…] [--quick] [--json FILE] [--plots DIR]``.
 
+``--page FILE`` writes a page of the documentation; its plots go where ``--plots`` says.
+
 ``python -m benchmarks compare OLD NEW [PART…]`` measures two commits in turns instead.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw tables and curves there")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write it all as Markdown there")
     given = parser.parse_args()
     unknown = [name for name in given.parts if name not in known()]
     if unknown:
@@ -46,13 +50,19 @@ def main() -> int:
             if code:
                 missed.append(name)
     print(f"\n== all figures\n{report.figures(parts)}")
+    whole = {"machine": machine, "quick": given.quick, "parts": parts}
     if given.json is not None:
-        whole = {"machine": machine, "quick": given.quick, "parts": parts}
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    if given.plots is not None:
-        for path in plots.draw(parts, given.plots):
-            print(f"drawn: {path}")
+    drawn = {} if given.plots is None else plots.draw(parts, given.plots)
+    for path in drawn.values():
+        print(f"drawn: {path}")
+    if given.page is not None:
+        near = {
+            title: Path(os.path.relpath(path, given.page.parent)).as_posix()
+            for title, path in drawn.items()
+        }
+        given.page.write_text(report.page(whole, near), encoding="utf-8")
     took = ", ".join(f"{part['part']} {part['seconds']:.0f} s" for part in parts)
     print(f"\n{took}")
     if broken:

@@ -9,6 +9,7 @@ its ratios: both of a pair ran one after the other.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         parser.error(f"{', '.join(unknown)} is unknown; known are: {', '.join(known())}")
     print(described(machine()))
     whole = True
-    with checked_out(given.old) as old, checked_out(given.new) as new:
+    with measuring() as folder, checked_out(given.old) as old, checked_out(given.new) as new:
         for name in parts:
             pairs = []
             for number in range(given.rounds):
@@ -49,7 +50,9 @@ def main(words: Sequence[str]) -> int:
                 sides = [("old", old), ("new", new)]
                 # Whoever begins has the colder machine.
                 for side, path in sides[:: -1 if number % 2 else 1]:
-                    _, told = run_part(name, quick=given.quick, folder=ROOT, path=path, quiet=True)
+                    _, told = run_part(
+                        name, quick=given.quick, folder=folder, path=path, quiet=True
+                    )
                     if told is None:
                         print(f"{name} does not run on {getattr(given, side)}")
                         break
@@ -98,6 +101,15 @@ def ratios(
         )
         for name in names
     }
+
+
+@contextmanager
+def measuring() -> Iterator[Path]:
+    """A folder with these benchmarks alone: beside them, Python would find this checkout's package."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copied = Path(scratch) / "benchmarks"
+        shutil.copytree(Path(__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        yield Path(scratch)
 
 
 @contextmanager

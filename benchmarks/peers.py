@@ -86,7 +86,7 @@ def lives() -> list[bool]:
     return [
         line(
             f"{row.name} / kv_server, a double and its first answer",
-            table.ratio(row.name, "kv_server"),
+            table.typical_ratio(row.name, "kv_server"),
         )
         for row in table.rows[1:]
     ]

@@ -20,10 +20,10 @@ STYLE = (
 )
 
 
-def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> list[Path]:
-    """Write a picture for each curve, and for each table with a title; their paths."""
+def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, Path]:
+    """Write a picture for each curve, and for each table with a title; their paths by title."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
+    made = {}
     for part in parts:
         pictures = [(one["title"], curves(one)) for one in part["curves"]]
         pictures += [(one["title"], bars(one)) for one in part["tables"] if one["title"]]
@@ -31,7 +31,7 @@ def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> list[Path]:
             name = re.sub(r"[^a-z0-9]+", "-", f"{part['part']}-{title}".lower()).strip("-")
             path = folder / f"{name}.svg"
             path.write_text(picture, encoding="utf-8")
-            made.append(path)
+            made[title] = path
     return made
 
 
