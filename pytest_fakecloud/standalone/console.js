@@ -240,6 +240,7 @@ function table(names, list, cells) {
     el("tbody", {}, ...list.map((item) => el("tr", {}, ...cells(item).map((cell) =>
       el("td", {class: "mono"}, cell instanceof Node ? cell : cell == null ? "" : String(cell))))))));
 }
+const count = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
 const bytes = (count) => count < 10000 ? `${Math.round(count)} bytes` : count < 1e7 ? `${(count / 1024).toFixed(1)} KiB` : `${(count / 1048576).toFixed(1)} MiB`;
 const views = {
   kv_server: (data) => [el("h2", {}, `${data.count} keys, ${bytes(data.memory)}`), searchable(["key", "type", "expires", "value"], data.keys,
@@ -249,18 +250,18 @@ const views = {
     searchable(["id", "metadata", "data"], space.vectors, (one) => [one.id, short(one.metadata ?? "", 300), short(one.data ?? "", 300)])])],
   broker: (data) => [el("h2", {}, "Groups"), ...(data.groups.length ? [] : [el("p", {class: "soft"}, "nobody consumes")]), ...data.groups.flatMap((group) => [
       el("h3", {}, `${group.name}: ${group.state}, generation ${group.generation}, lag ${group.total_lag}`), lanes(group, data.topics),
-      fold(`group ${group.name}`, `${group.members.length} members, ${group.partitions.length} partitions`, () => [
+      fold(`group ${group.name}`, `${count(group.members.length, "member")}, ${count(group.partitions.length, "partition")}`, () => [
         table(["instance", "state", "assignment"], group.members, (one) => [one.name, one.state, one.assignment.join(", ")]),
         table(["partition", "committed", "position", "lag"], group.partitions, (one) => [one.partition, one.committed, one.position, one.lag])])]),
     el("h2", {}, "Topics"), ...data.topics.flatMap((topic) => [
-      el("h3", {}, `${topic.name}: ${topic.count} records`),
+      el("h3", {}, `${topic.name}: ${count(topic.count, "record")}`),
       table(["partition", "from", "to", "records"], topic.partitions, (one) => [one.partition, one.start, one.end,
-        el("span", {}, el("span", {class: "bar", style: `width:${Math.min(240, 4 * (one.end - one.start))}px`}), ` ${one.end - one.start}`)]),
+        el("span", {}, el("span", {class: "bar", style: `width:${80 * (one.end - one.start) / Math.max(1, ...topic.partitions.map((each) => each.end - each.start))}px`}), ` ${one.end - one.start}`)]),
       fold(`records ${topic.name}`, "records", () => [searchable(["partition", "offset", "key", "value"], topic.records,
         (one) => [one.partition, one.offset, one.key, short(one.value, 300)])])])],
   queue: (data, handle) => [el("h2", {}, `${data.count} messages`), searchable(["message", "state", "to", "retried", "timeline"],
       data.messages.slice().reverse(), (one) => [one.id, one.state, `${one.method} ${one.url}`, `${one.retried} of ${one.max_retries}`,
-        fold(`message ${one.id}`, `${one.attempts.length} attempts`, () => [
+        fold(`message ${one.id}`, count(one.attempts.length, "attempt"), () => [
           one.attempts.length + (one.next ? 1 : 0) > 1 ? ladder(one) : null, el("pre", {tabindex: 0, "aria-label": "timeline of " + one.id}, one.timeline)])]),
     el("h2", {}, "Retries"), ...ladders(data.messages),
     el("h2", {}, "Workflow runs"), ...(data.workflows.length ? data.workflows.slice().reverse().flatMap((run) => [
@@ -268,7 +269,7 @@ const views = {
     el("h2", {}, "Dead letters"), table(["id", "since", "url", "last status", ""], data.dead_letters, (one) => [one.id,
       `${day(one.at)} ${time(one.at)}`, one.url, one.status, act("Retry", "Retry " + one.id, () => ask("POST", path(handle, `/dead-letters/${encodeURIComponent(one.id)}`), {}))]),
     el("h2", {}, "Schedules"), table(["id", "cron", "to", "next runs"], data.schedules, (one) => [one.id, one.cron, one.destination,
-      one.paused ? "paused" : one.next.join("\n")])],
+      one.paused ? "paused" : one.next.map((at) => `${day(at)} ${time(at)}`).join("\n")])],
 };
 function ladders(messages) {
   const several = messages.filter((one) => one.attempts.length + (one.next ? 1 : 0) > 1 && one.attempts.length).slice(-6).reverse();
@@ -315,7 +316,7 @@ async function drawOverview() {
     $("data").replaceChildren(el("h2", {}, `${due.count} planned`), strip(due.now, due.due), ...(due.count ? [fold("due", "what falls due, and when", () => [
       table(["in", "at", "what", ""], due.due, (one) => [span(micros(one.at) - micros(due.now)), `${day(one.at)} ${time(one.at)}`, one.what,
         act("Go there", `Go there: ${one.what} at ${one.at}`, () => ask("POST", "/clock", {action: "move_to", to: one.at}))])])] : []),
-      el("h2", {}, problems.length ? `${problems.length} problems` : "No problems"), ...problems.map((one) => el("div", {}, el("h3", {class: "bad"}, one.kind), el("pre", {tabindex: 0, "aria-label": `problem: ${one.kind}`}, one.text))),
+      el("h2", {}, problems.length ? count(problems.length, "problem") : "No problems"), ...problems.map((one) => el("div", {}, el("h3", {class: "bad"}, one.kind), el("pre", {tabindex: 0, "aria-label": `problem: ${one.kind}`}, one.text))),
       el("div", {class: "pair"}, el("section", {}, el("h2", {}, "Calls a second"), curve(rates, (value) => `${value.toFixed(1)} a second`)),
         ...Object.entries(memories).map(([name, samples]) => el("section", {}, el("h2", {}, `Memory of ${name}`), curve(samples, bytes)))));
     $("snapshots").replaceChildren(table(["snapshot", "", ""], snapshots, (one) => [one.id,
@@ -335,7 +336,7 @@ async function draw(fresh) {
   const handle = state.handles.find((one) => one.name === selected);
   if (!handle) return;
   // The forms are made once: what is typed in them, and what was answered, stays.
-  if (fresh) $("view").replaceChildren(el("p", {class: "soft mono"}, handle.url), el("section", {class: "acts", id: "acts"}, ...(acts[handle.fixture] ? [...acts[handle.fixture](handle), anything(handle)] : [])),
+  if (fresh) $("view").replaceChildren(el("p", {class: "soft mono"}, handle.url), el("section", {class: "acts", id: "acts"}, ...(acts[handle.fixture]?.(handle) || []), anything(handle)),
     el("section", {id: "data"}), el("section", {}, el("h2", {}, "Faults"), el("div", {id: "faults"}), el("div", {id: "faultform"})));
   await quietly(async () => {
     const [data, faults] = await Promise.all([ask("GET", path(handle, "/view")), ask("GET", path(handle, "/faults"))]);
@@ -366,7 +367,7 @@ const refresh = oneAtATime(async () => {
   showClock(state.clock);
   $("facts").textContent = `seed ${state.seed} · ${state.handles.length} fakes`;
   $("problems").hidden = !state.problems;
-  $("problems").textContent = state.problems === 1 ? "1 problem" : `${state.problems} problems`;
+  $("problems").textContent = count(state.problems, "problem");
   if (state.handles.map((handle) => handle.name).join() !== before) tabs();
   // The stream tells of the answers to calls under way, unless it was broken off.
   const wanted = behind ? entries.cursor : entries.latest;

@@ -11,7 +11,7 @@ function picture(told, wide, high, parts) {
   return svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
 }
 const room = () => Math.max(280, Math.min(900, document.getElementById("view").clientWidth - 2));
-const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.7)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
+const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
 const titled = (text) => svg("title", {}, text);
 
 // Microseconds matter where two things fall due within one millisecond.
@@ -103,8 +103,13 @@ function plot(space) {
   if (!shown.length) return null;
   const wide = Math.min(640, room()), high = Math.round(wide * .56), found = new Set(query ? query.found : []);
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
-  const most = Math.max(1e-9, ...points.flatMap((point) => point.map(Math.abs)));
-  const at = ([x, y]) => [wide / 2 + x / most * (wide / 2 - 60), high / 2 - y / most * (high / 2 - 24)];
+  // One scale for both directions, as large as there is room.
+  const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
+    const [least, most] = [Math.min(...all), Math.max(...all)];
+    return [[...middles, (least + most) / 2], [...reaches, Math.max(1e-9, (most - least) / 2)]];
+  }, [[], []]);
+  const scale = Math.min((wide / 2 - 60) / reach[0], (high / 2 - 24) / reach[1]);
+  const at = ([x, y]) => [wide / 2 + (x - middle[0]) * scale, high / 2 - (y - middle[1]) * scale];
   const parts = shown.flatMap((vector) => {
     const [x, y] = at(vector.point);
     return [svg("circle", {class: found.has(vector.id) ? "vector found" : "vector", cx: x, cy: y, r: found.has(vector.id) ? 6 : 4}, titled(`${vector.id} ${JSON.stringify(vector.metadata ?? "").slice(0, 160)}`)),
