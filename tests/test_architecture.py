@@ -17,6 +17,8 @@ import pytest
 
 from pytest_fakecloud.services import SERVICES
 
+from .harness import check_each
+
 PACKAGE = Path(__file__).parent.parent / "pytest_fakecloud"
 NAMES = sorted({service.handle.split(".")[1] for service in SERVICES.values()})
 
@@ -112,11 +114,14 @@ def floor(name: str) -> int:
     return next(number for number, rooms in enumerate(FLOORS) if name.split(".")[0] in rooms)
 
 
-EACH = pytest.mark.parametrize("name", [name for name in modules() if name])
+EACH = [(name,) for name in modules() if name]
 
 
-@EACH
-def test_imports_go_down(name: str) -> None:
+def test_imports_go_down() -> None:
+    check_each(goes_down, EACH)
+
+
+def goes_down(name: str) -> None:
     wing = name.split(".")[0]
     wrong = [
         each for each in own(name) if each.split(".")[0] != wing and floor(each) >= floor(name)
@@ -124,8 +129,11 @@ def test_imports_go_down(name: str) -> None:
     assert not wrong, f"{name} is on floor {wing!r} and may not import {sorted(wrong)}"
 
 
-@EACH
-def test_what_is_pure_stays_pure(name: str) -> None:
+def test_what_is_pure_stays_pure() -> None:
+    check_each(stays_pure, EACH)
+
+
+def stays_pure(name: str) -> None:
     rooms = name.split(".")
     if rooms[0] == "core":
         allowed = {*sys.stdlib_module_names, "pytest_fakecloud"} - {"http", "socket", "ssl"}
@@ -178,8 +186,13 @@ def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in modules().values()}), ids=str)
-def test_a_folder_fits_on_one_screen(folder: Path) -> None:
+def test_a_folder_fits_on_one_screen() -> None:
+    check_each(
+        fits_on_one_screen, [(path,) for path in {path.parent for path in modules().values()}]
+    )
+
+
+def fits_on_one_screen(folder: Path) -> None:
     files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
     assert len(files) <= MOST_MODULES, f"{folder.name} has {len(files)} modules: {files}"
 
@@ -210,14 +223,20 @@ def test_importing_the_plugin_loads_no_library() -> None:
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", [name for name in modules() if name.split(".")[0] in NAMES])
-def test_services_keep_no_global_state(name: str) -> None:
+def test_services_keep_no_global_state() -> None:
+    check_each(keeps_no_global_state, [row for row in EACH if row[0].split(".")[0] in NAMES])
+
+
+def keeps_no_global_state(name: str) -> None:
     found = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Global)]
     assert not found, f"{name} uses the global statement"
 
 
-@EACH
-def test_imports_of_our_own_are_relative(name: str) -> None:
+def test_imports_of_our_own_are_relative() -> None:
+    check_each(imports_its_own_relatively, EACH)
+
+
+def imports_its_own_relatively(name: str) -> None:
     wrong = [
         ast.unparse(node)
         for node in ast.walk(tree(name))
