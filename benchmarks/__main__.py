@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="see that everything runs, in less than a minute: small sizes, and no limits",
+        help="see that everything runs, in about a minute: small sizes, and no limits",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw tables and curves there")

@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["bars", "curves", "draw"]
 
 WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 64, 170, 36, 44
+LEFT, RIGHT, TOP, BOTTOM = 80, 170, 36, 44
 COLOURS = ("#1b6ac9", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be123c", "#475569")
 STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#334155}.title{font-weight:600}"

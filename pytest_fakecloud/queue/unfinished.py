@@ -6,6 +6,7 @@ The same lines stand in reports and in failed assertions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from ..core.timeparse import instant_us
 from .engine.engine import Engine
@@ -21,7 +22,7 @@ _TOLD = 5
 _NAMED = 3
 """How many messages of one line are named."""
 
-_LOOKED_AT = 200
+_LOOKED_AT = 50
 """How many messages a sentence looks at: every move of the clock asks for one."""
 
 Naming = Callable[[str], str]
@@ -34,7 +35,7 @@ def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iter
     """
     now, driven = engine.clock.now_us(), engine.lane == "driven"
     alike: dict[str, list[str]] = {}
-    for one in list(engine.pending.values())[:most]:
+    for one in list(islice(engine.pending.values(), most)):
         why = _held_up(engine, one, name) or waiting_text(one, now, driven=driven)
         told = f"{one.settings.method} {as_text(one.url)}{_tried(one)}: {why}"
         alike.setdefault(told, []).append(name(one.public_id))
