@@ -51,6 +51,7 @@ SERVICES = _list(
         word="kv",
         in_process=True,
         view="pytest_fakecloud.standalone.views:kv_view",
+        delivers=True,
     ),
     Service(
         "vector_index",

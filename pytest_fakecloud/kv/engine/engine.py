@@ -146,6 +146,8 @@ class Engine:
         self.paused_until_us = 0
         self.paused_writes_only = False
         self._resumed: Signal | None = None
+        self.held: set[int] = set()
+        """The sessions, by number, whose next command a pause holds back."""
         self.rest_tokens: dict[str, RestToken] = {}
         """REST tokens made for users; a token ends with its user and with its password."""
         self.pubsub = PubSub()
@@ -161,6 +163,8 @@ class Engine:
         self.notifications = Notifications(self)
         self.running: CommandSpec | None = None
         """The command that runs, or ran last."""
+        self.line: list[bytes] = []
+        """The line of the command that runs, or ran last."""
         self._notes_touches = False
         self.streaming: set[Session] = set()
         """The sessions of event streams."""
@@ -188,7 +192,7 @@ class Engine:
 
     def describe(self, session: Client, running: str = "") -> bytes:
         """One line of CLIENT LIST; ``running`` is the command it is asked with, if it is its own."""
-        waits = self.waiters.of(session.id) is not None
+        waits = self.waiters.of(session.id) is not None or session.id in self.held
         return session.describe(
             self.now_us, waits=waits, running=running, libraries=self.dialect == "vendor"
         )
@@ -475,6 +479,9 @@ class Engine:
         """Begin or end what parameters ask for: counters of accesses, keyspace notifications."""
         self.notifications.follow_config()
         self.eviction.follow_config()
+        if self.eviction.most:
+            # What the new bound leaves no room for goes at once.
+            self.eviction.has_room(self.clock.now_us() // 1000)
         self.note_touches()
         counts = self.config.text("maxmemory-policy").endswith("lfu")
         for keyspace in self.databases:
@@ -498,6 +505,24 @@ class Engine:
         self.paused_until_us = until_us
         self.paused_writes_only = writes_only
         self.resumed.notify()
+
+    def holds_back(self, session: Client, argv: list[bytes]) -> bool:
+        """Whether a pause lets a line of a connection wait; not one that is refused anyway."""
+        if self.clock.now_us() >= self.paused_until_us:
+            return False
+        try:
+            spec = self.resolve(argv)
+            if not spec.least <= len(argv) <= spec.most:
+                return False
+            session.user.check(spec, argv)
+            if not self.paused_writes_only:
+                return True
+            if spec.name == "EXEC":
+                queued = session.queue or ()
+                return any(self.scripting.may_write(each, line) for each, line in queued)
+            return self.scripting.may_write(spec, argv)
+        except CommandError:
+            return False
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """The command a line names; raises the unknown command or sub-command error."""
@@ -523,7 +548,7 @@ class Engine:
             self.now_ms = session.db.now_ms = start_us // 1000
         if spec.function is None:
             raise CommandError(unknown_command(argv))
-        self.running = spec
+        self.running, self.line = spec, argv
         if self.monitors and spec.shown_first:
             self._show(session, argv, start_us)
         try:

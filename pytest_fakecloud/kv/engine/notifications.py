@@ -140,7 +140,8 @@ class Notifications:
         due_us = min(dues) * 1000
         if self._planned_us is None or due_us < self._planned_us:
             self._planned_us = due_us
-            self._engine.clock.call_at(due_us, self._expire, label="keys expire")
+            clock = self._engine.clock
+            clock.call_at(due_us, self._expire, lane="background", label="keys expire")
 
     def _expire(self, due_us: int) -> None:
         with self._engine.lock:

@@ -40,7 +40,7 @@ from ..reply import (
 )
 from ..rest.requests import facts_of
 from ..table.config import memory_bytes
-from ..table.registry import LOOKUP, CommandSpec
+from ..table.registry import CommandSpec
 from .answers import Raw, as_resp, written
 from .parser import CommandReader, ProtocolFault, way_in
 
@@ -431,23 +431,22 @@ class PortConnection:
     def _wait_for_pause(self, argv: list[bytes]) -> None:
         """Hold the command back while CLIENT PAUSE lasts."""
         engine = self.engine
-        if not engine.paused_until_us:
-            return
-        spec = LOOKUP.get(argv[0].upper())
-        writes = spec is not None and (spec.write or spec.name in ("EXEC", "PUBLISH", "PFCOUNT"))
-        scripted = spec is not None and spec.group == "scripting" and not spec.readonly
-        if engine.paused_writes_only and not (writes or scripted):
+        if not engine.paused_until_us or not engine.holds_back(self.session, argv):
             return
 
         def resumed() -> bool | None:
-            paused = engine.clock.now_us() < engine.paused_until_us
-            return None if paused and not self._signal.closed else True
+            held = engine.holds_back(self.session, argv)
+            return None if held and not self._signal.closed else True
 
-        if resumed() is None:
-            self._send()
+        self._send()
+        # Where time stands, the wait ends as every wait does then.
+        engine.held.add(self.session.id)
+        try:
             with self.connection.watched(self._signal.close):
                 engine.clock.wait(engine.resumed, resumed, engine.paused_until_us)
-            self._running = True
+        finally:
+            engine.held.discard(self.session.id)
+        self._running = True
 
     # -- what others do to it --------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,6 +39,7 @@ __all__ = ["Library", "LibraryFunction", "Script", "ScriptedEngine", "Scripting"
 
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 """Not writes, yet refused to read-only scripts."""
+_RUNS = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 _KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
 """What ends a running script, or a running function."""
@@ -130,6 +132,7 @@ class ScriptedEngine(Protocol):
     config: Config
     now_us: int
     started_us: int
+    line: list[bytes]
 
     @property
     def lock(self) -> _Lock:
@@ -228,6 +231,23 @@ class Scripting:
             lambda: self.host.evaluate(script.compiled, keys, args),
         )
 
+    def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
+        """Whether a line may change data or tell others something: what CLIENT PAUSE WRITE holds.
+
+        Of a script its flags tell, and one without any may (specification). Raises ``CommandError``
+        for a first line that cannot be read.
+        """
+        if spec.name not in _RUNS:
+            return spec.write or spec.name in _MAY_REPLICATE
+        flags: Collection[bytes] | None = None
+        if spec.name == "EVAL":
+            flags = script_shebang(argv[1], self.vendor).flags
+        elif spec.name == "EVALSHA" and (script := self.scripts.get(argv[1].lower())):
+            flags = script.flags
+        elif function := self.functions.get(argv[1].lower()):
+            flags = function.flags
+        return flags is None or b"no-writes" not in flags
+
     # -- libraries -------------------------------------------------------------------------------
 
     def load_library(self, source: bytes, replace: bool) -> bytes:
@@ -305,10 +325,11 @@ class Scripting:
         if read_only and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
         declared = frozenset(keys) if KEY_LOCKING in function.flags else None
-        line = [b"FCALL_RO" if read_only else b"FCALL", name, b"%d" % len(keys), *keys, *args]
         without_memory = self._is_without_memory(session, frozenset(function.flags))
         return self._guarded(
-            _new_run(session, read_only or no_writes, declared, name, line, without_memory),
+            _new_run(
+                session, read_only or no_writes, declared, name, self.engine.line, without_memory
+            ),
             lambda: self.host.call_function(function.callback, keys, args),
         )
 

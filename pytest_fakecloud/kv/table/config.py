@@ -33,6 +33,7 @@ _ALIASES = {
     "zset-max-ziplist-entries": "zset-max-listpack-entries",
     "zset-max-ziplist-value": "zset-max-listpack-value",
     "slaveof": "replicaof",
+    "lua-time-limit": "busy-reply-threshold",
 }
 
 

@@ -8,11 +8,13 @@ from contextlib import suppress
 
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 
+from ..backing import eventually
 from ..conftest import Run
 
 # One session's commands, in order, each with the events it sent: what Redis 7.0 did, and for the
@@ -466,3 +468,27 @@ class TestParameter:
             "ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - "
             "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
         )
+
+
+def test_keys_expire_while_nobody_asks() -> None:
+    """On a running clock as well, where nothing but time moves."""
+    with Cloud() as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        kv.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
+        engine = kv._engine
+        heard: list[object] = []
+        listener = engine.session(transport="port")
+        listener.deliver = heard.append
+        engine.execute(listener, [b"SUBSCRIBE", b"__keyevent@0__:expired"])
+        kv.execute("SET", "k", "v", "PX", "20")
+        eventually(lambda: len(heard) == 2)
+        assert heard[1] == [b"message", b"__keyevent@0__:expired", b"k"]
+
+
+def test_a_smaller_bound_evicts_at_once() -> None:
+    with Cloud() as cloud:
+        kv = cloud.kv_server(dialect="redis")
+        kv.execute("SET", "k", "v")
+        kv.execute("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        kv.execute("CONFIG", "SET", "maxmemory", "1")
+        assert kv._engine.eviction.evicted == 1

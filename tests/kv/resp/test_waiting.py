@@ -99,6 +99,73 @@ def test_what_a_waiting_client_gets_is_what_a_real_one_gets(
     assert story(port, name) == story(server, name)
 
 
+FLAGGED = b"#!lua flags=no-writes\nreturn 1"
+PLAIN = b"#!lua\nreturn 1"
+LINES: dict[str, tuple[list[bytes], ...]] = {
+    "a read": ([b"GET", b"k"],),
+    "a write": ([b"SET", b"k", b"v"],),
+    "a count that may write": ([b"PFCOUNT", b"hll"],),
+    "a message": ([b"PUBLISH", b"c", b"m"],),
+    "a write without its value": ([b"SET", b"k"],),
+    "a command that is none": ([b"NOSUCH"],),
+    "a script": ([b"EVAL", b"return 1", b"0"],),
+    "a script that says nothing of itself": ([b"EVAL", PLAIN, b"0"],),
+    "a script that only reads": ([b"EVAL", FLAGGED, b"0"],),
+    "a script run as one that reads": ([b"EVAL_RO", b"return 1", b"0"],),
+    "a script that is not there": ([b"EVALSHA", b"0" * 40, b"0"],),
+    "a function that is not there": ([b"FCALL", b"f", b"0"],),
+    "loading a script": ([b"SCRIPT", b"LOAD", b"return 1"],),
+    "a transaction that reads": ([b"MULTI"], [b"GET", b"k"], [b"EVAL", FLAGGED, b"0"], [b"EXEC"]),
+    "a write in a transaction": ([b"MULTI"], [b"SET", b"k", b"v"], [b"EXEC"]),
+}
+
+
+def paused(connect: Any, name: str, mode: bytes, early: bool) -> tuple[Any, list[bytes]]:
+    """What a client gets, and what others see of it while a pause lasts."""
+    one, other = connect(), connect()
+    got: list[Any] = []
+    *first, last = LINES[name]
+    other.call([b"FLUSHALL"])
+    other.call([b"PFADD", b"hll", b"a"])
+    if early:
+        for line in first:
+            one.call(line)
+        first = []
+    other.call([b"MULTI"])
+    for line in ([b"CLIENT", b"PAUSE", b"60000", mode], [b"SET", b"together", b"v"], [b"EXEC"]):
+        other.call(line)
+
+    def ask() -> None:
+        got.extend(one.call(line) for line in (*first, last))
+
+    def held() -> bool:
+        return b"blocked_clients:1" in other.call([b"INFO", b"clients"])
+
+    waiting = threading.Thread(target=ask)
+    waiting.start()
+    eventually(lambda: held() or not waiting.is_alive())
+    seen = [b"held" if held() else b"let through", *other.call([b"KEYS", b"k"])]
+    other.call([b"CLIENT", b"UNPAUSE"])
+    waiting.join(10)
+    one.close()
+    other.close()
+    return got, seen
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_a_pause_holds_back_is_what_a_real_one_does(port: Any, server: Any, name: str) -> None:
+    early = name.endswith("transaction")
+    ours, theirs = paused(port, name, b"WRITE", early), paused(server, name, b"WRITE", early)
+    assert ours == theirs
+
+
+def test_a_pause_lets_errors_and_readers_through(port: Any) -> None:
+    assert paused(port, "a write", b"WRITE", False)[1] == [b"held"]
+    assert paused(port, "a write in a transaction", b"WRITE", True)[1] == [b"held"]
+    assert paused(port, "a write without its value", b"WRITE", False)[1] == [b"let through"]
+    assert paused(port, "a script that only reads", b"WRITE", False)[1] == [b"let through"]
+
+
 def test_a_stream_that_goes_ends_the_wait(port: Any) -> None:
     assert story(port, "a stream is deleted")[0] == GONE
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 from tests.kv.conftest import Run
 from tests.kv.scripting.conftest import Lua
@@ -242,3 +243,27 @@ def test_long_replies_arrive_whole(run: Run) -> None:
     for start in range(0, 9000, 1000):
         run("RPUSH", "list", *range(start, start + 1000))
     assert run("EVAL", "return #redis.call('LRANGE', 'list', 0, -1)", 0) == 9000
+
+
+def test_cmsgpack_packs_much_in_little_time(engine: Engine) -> None:
+    """Two hundred thousand values, as one real script may well have."""
+    engine.scripting.limits = ScriptLimits(instructions=10**12, seconds=5)
+    source = """
+        local all = {}
+        for i = 1, 50000 do all[i] = i all['k' .. i] = i end
+        local back = cmsgpack.unpack(cmsgpack.pack(all))
+        return {back[50000], back['k50000']}
+    """
+    reply = engine.execute(engine.session(), [b"EVAL", source.encode(), b"0"])
+    assert reply == [50000, 50000]
+
+
+def test_packing_one_long_text_again_and_again_ends_within_the_memory(engine: Engine) -> None:
+    source = b"""
+        local long, all = string.rep('x', 2^20), {}
+        for i = 1, 500 do all[i] = long end
+        return #cmsgpack.pack(all)
+    """
+    with pytest.raises(CommandError, match="memory"):
+        engine.execute(engine.session(), [b"EVAL", source, b"0"])
+    assert engine.execute(engine.session(), [b"EVAL", b"return 1", b"0"]) == 1

@@ -65,7 +65,7 @@ def function_delete(session: Session, args: Args) -> Reply:
 def function_flush(session: Session, args: Args) -> Reply:
     """Remove every function library."""
     if len(args) > 1:
-        raise CommandError(bad_subcommand_arguments("FUNCTION", b"FLUSH"))
+        raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
     if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
         raise CommandError(errors.FUNCTION_FLUSH_MODE)
     session.engine.scripting.flush_libraries()
@@ -140,7 +140,7 @@ def function_dump(session: Session, args: Args) -> Reply:
 def function_restore(session: Session, args: Args) -> Reply:
     """Load the libraries of a payload of FUNCTION DUMP; all of them or none."""
     if len(args) > 2:
-        raise CommandError(bad_subcommand_arguments("FUNCTION", b"RESTORE"))
+        raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
     policy = args[1].upper() if len(args) == 2 else b"APPEND"
     if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
         raise CommandError(errors.BAD_POLICY)

@@ -250,7 +250,7 @@ def latency_help(session: Session, args: Args) -> Reply:
 def slowlog_get(session: Session, args: Args) -> Reply:
     """The latest slow commands, newest first."""
     if len(args) > 1:
-        raise CommandError(errors.bad_subcommand_arguments("SLOWLOG", b"GET"))
+        raise CommandError(errors.bad_subcommand_arguments("SLOWLOG", session.engine.line[1]))
     count = parse_int(args[0], -1, 2**63 - 1, errors.SLOWLOG_COUNT) if args else 10
     entries = list(session.engine.statistics.slow)
     return [

@@ -12,6 +12,7 @@ local unpack = unpack
 local MOST_NESTING = 16
 
 local function boundary(ok, ...)
+  host.hurry()
   if ok then return ... end
   local message = ...
   if type(message) == "string" then error(host.plain_message(message), 3) end
@@ -56,12 +57,13 @@ local function pack_header(length, fix, most, short, long)
   return char(long) .. bytes(length, 4)
 end
 
-local function pack_string(text)
-  local length = #text
-  if length < 32 then return char(0xa0 + length) .. text end
-  if length <= 0xff then return char(0xd9, length) .. text end
-  if length <= 0xffff then return "\218" .. bytes(length, 2) .. text end
-  return "\219" .. bytes(length, 4) .. text
+local size -- bytes of the strings packed so far
+
+local function string_header(length)
+  if length < 32 then return char(0xa0 + length) end
+  if length <= 0xff then return char(0xd9, length) end
+  if length <= 0xffff then return "\218" .. bytes(length, 2) end
+  return "\219" .. bytes(length, 4)
 end
 
 local function is_array(value)
@@ -93,7 +95,10 @@ local function pack_value(value, level, out)
     end
     out[place] = pack_header(length, 0x80, 15, 0xde, 0xdf)
   elseif kind == "string" then
-    out[#out + 1] = pack_string(value)
+    -- Apart from its header: nothing is copied before the size of all is known.
+    out[#out + 1] = string_header(#value)
+    out[#out + 1] = value
+    size = size + #value
   elseif kind == "number" then
     out[#out + 1] = pack_number(value)
   elseif kind == "boolean" then
@@ -105,8 +110,9 @@ end
 
 local function pack_all(count, ...)
   local out = {}
+  size = 0
   for index = 1, count do pack_value((select(index, ...)), 0, out) end
-  host.check_size(#out * 16)
+  host.check_size(#out * 16 + size)
   return concat(out)
 end
 
@@ -232,25 +238,25 @@ local lib = {
 function lib.pack(...)
   local count = select("#", ...)
   if count == 0 then argument_error(0, 0, "MessagePack pack needs input.") end
-  return boundary(pcall(pack_all, count, ...))
+  return boundary(pcall(host.unhurriedly, pack_all, count, ...))
 end
 
 function lib.unpack(...)
   local count = select("#", ...)
-  return boundary(pcall(unpack_all, check_string(count, 1, (...)), 0, 0))
+  return boundary(pcall(host.unhurriedly, unpack_all, check_string(count, 1, (...)), 0, 0))
 end
 
 function lib.unpack_one(...)
   local count, text, offset = select("#", ...), ...
   offset = offset == nil and 0 or check_integer(count, 2, offset)
-  return boundary(pcall(unpack_all, check_string(count, 1, text), 1, offset))
+  return boundary(pcall(host.unhurriedly, unpack_all, check_string(count, 1, text), 1, offset))
 end
 
 function lib.unpack_limit(...)
   local count, text, limit, offset = select("#", ...), ...
   limit = check_integer(count, 2, limit)
   offset = offset == nil and 0 or check_integer(count, 3, offset)
-  return boundary(pcall(unpack_all, check_string(count, 1, text), limit, offset))
+  return boundary(pcall(host.unhurriedly, unpack_all, check_string(count, 1, text), limit, offset))
 end
 
 return lib

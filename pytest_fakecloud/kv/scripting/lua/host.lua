@@ -99,6 +99,7 @@ local spent, deadline = 0, 0
 local handed = 0 -- bytes the running script gave to commands, and to its reply
 local stopped = nil -- the error that ended the running script
 local running = false
+local unhurried = false -- while a library runs whose every instruction is short
 local run -- the one function that goes on after a script was stopped
 
 local hook
@@ -121,7 +122,7 @@ end
 -- of a table), so the more there are, the fewer run between two looks.
 local function pace(more)
   local kilobytes = collectgarbage("count") + more
-  local wanted = kilobytes < 4096 and INTERVAL or kilobytes < 16384 and 100 or 10
+  local wanted = (unhurried or kilobytes < 4096) and INTERVAL or kilobytes < 16384 and 100 or 10
   local _, _, present = gethook()
   if present ~= wanted then sethook(hook, "", wanted) end
 end
@@ -143,6 +144,19 @@ function hook()
   spent = spent + passed
   check_limits()
   pace(0)
+end
+
+-- Runs `body` of a library that handles no long values in one instruction, however many there are.
+function host.unhurriedly(body, ...)
+  unhurried = true
+  pace(0)
+  return body(...)
+end
+
+-- To be called when that has ended, in whatever way.
+function host.hurry()
+  unhurried = false
+  if running and not stopped then pace(0) end
 end
 
 -- What cannot be counted as instructions (a call into C or into the engine) is charged here.
@@ -227,7 +241,7 @@ function host.on_reset(action) resets[#resets + 1] = action end
 
 -- Runs `body` under the limits. Returns true and its value, or false and an error table.
 function run(body, ...)
-  spent, deadline, stopped, handed = 0, clock() + limits.seconds, nil, 0
+  spent, deadline, stopped, handed, unhurried = 0, clock() + limits.seconds, nil, 0, false
   for index = 1, #resets do resets[index]() end
   sethook(hook, "", INTERVAL)
   pace(0)
