@@ -171,7 +171,12 @@ def _told(
         idle_s = run.idle_s(call.duration)
         lines.append(
             section(
-                cloud, link="".join(links), width=width, idle_s=idle_s, served=run.served(cloud)
+                cloud,
+                link="".join(links),
+                width=width,
+                idle_s=idle_s,
+                served=run.served(cloud),
+                raised=None if call.excinfo is None else call.excinfo.value,
             )
         )
     return "\n".join(lines)

@@ -135,7 +135,7 @@ class Evidence:
         if why is not None:
             yield f"differs: {why}"
             return
-        yield "what was sent verifies with this queue's keys: the application compared something else"
+        yield "it verifies with this queue's keys: the application compared something else"
         real = time.time() - self._now()
         if abs(real) > 1:
             yield f"time.time() of this process is {real:+.0f} s from the clock of the signature"
@@ -150,8 +150,9 @@ class Evidence:
             yield "read as JSON and written by json.dumps() again, the body has another hash"
         elif key in (None, self._keys.current):
             others = ["with http://"] if signed.startswith("https://") else ["with https://"]
-            others += ["without its query"] if "?" in signed else []
-            yield f"its URL counts to the letter: {' or '.join(others)} it does not verify"
+            others += [f"without ?{signed.partition('?')[2]}"] if "?" in signed else []
+            fits = "key and body fit; " if key is not None else ""
+            yield f"{fits}its URL counts to the letter: not {', not '.join(others)}"
 
 
 class _Ear(logging.Handler):

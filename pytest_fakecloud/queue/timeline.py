@@ -86,7 +86,8 @@ _OURS = str(PurePath(__file__).parent.parent)
 def raised_text(exception: BaseException, verb: str = "raised") -> str:
     """Return what left a handler, and the last line of the test's or application's code in it.
 
-    ``verb`` is what the handler did with the exception: it ``raised`` or ``logged`` it.
+    That line stands there too, unless it is long or says no more than the exception. ``verb`` is
+    what the handler did with the exception: it ``raised`` or ``logged`` it.
     """
     text = f"the handler {verb} {type(exception).__name__}"
     if str(exception):
@@ -96,7 +97,12 @@ def raised_text(exception: BaseException, verb: str = "raised") -> str:
         return text
     own = [one for one in frames if not _is_library(one.filename)]
     last = (own or frames)[-1]
-    return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name})"
+    source = f": {last.line}" if own and _tells(last.line or "") else ""
+    return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name}{source})"
+
+
+def _tells(line: str) -> bool:
+    return 0 < len(line) <= 80 and not line.startswith("raise ")
 
 
 def _is_library(filename: str) -> bool:

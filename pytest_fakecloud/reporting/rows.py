@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from ..core.journal import Call, Entry, Event
 from .bodies import compact, decoded, parsed, printable, readable, shortened
 from .masking import Mask, hides_words
 from .summaries import Scene, Summary, summarise
-from .summaries.summary import error_of
+from .summaries.summary import error_of, taken
 
 if TYPE_CHECKING:
     from ..fakes import Fakes
@@ -138,9 +139,38 @@ def scene_of(cloud: Fakes | None, entries: Sequence[Entry]) -> Scene:
                 for topic in handle.topics():  # type: ignore[attr-defined]
                     view = handle.topic(topic)  # type: ignore[attr-defined]
                     ends[handle.name, topic] = view.end_offsets
+    scene.made = _made(cloud, entries)
     scene.ids = _short(ids)
     scene.ends = ends
     return scene
+
+
+def _made(cloud: Fakes | None, entries: Sequence[Entry]) -> dict[int, str]:
+    """The message of each publish request whose answer was lost, by the request's number.
+
+    It is the one message of that URL and instant that no answer names; of several none is told.
+    """
+    calls = [one for one in entries if isinstance(one, Call) and one.service == "queue"]
+    lost = [call for call in calls if taken(call)]
+    if cloud is None or not lost:
+        return {}
+    named = b"".join(call.answer for call in calls if call not in lost)
+    found = {}
+    for handle in cloud.handles:
+        if handle.service != "queue":
+            continue
+        messages = [one for one in handle.messages() if one.id.encode() not in named]  # type: ignore[attr-defined]
+        for call in lost:
+            alike = [
+                one.id
+                for one in messages
+                if call.handle == handle.name
+                and one.url == call.facts.get("url")
+                and one.created == call.at
+            ]
+            if len(alike) == 1:
+                found[call.number] = alike[0]
+    return found
 
 
 def _short(ids: Iterable[str]) -> dict[str, str]:
@@ -186,6 +216,9 @@ def _below_their_causes(found: list[tuple[Row, int]]) -> list[Row]:
         ordered.append(replace(row, depth=depth) if depth else row)
         if until > row.began:
             open_until.append(until)
+    for number, (row, below) in enumerate(itertools.pairwise(ordered)):
+        if below.depth > row.depth and row.fault.startswith("call ") and "before" in row.fault:
+            ordered[number] = replace(row, fault=f"{row.fault}, so after these")
     return ordered
 
 
@@ -285,6 +318,8 @@ def _answer(call: Call, summary: Summary | None) -> str:
     if wrong:
         wrong = shortened(wrong, EXCERPT)
         return f"{wrong.partition(' ')[0]}{ending} {wrong.partition(' ')[2]}".strip()
+    if summary is not None and summary.answer and call.outcome == "lost":
+        return f"{summary.answer} ({call.status} lost)"
     if summary is not None and summary.answer:
         return f"{summary.answer}{ending and f' ({call.status}{ending})'}"
     body = call.answer if isinstance(call.answer, bytes) else b""
@@ -386,8 +421,13 @@ def _exchange(data: dict[str, Any], mask: Mask) -> Iterable[str]:
         f"{name}: {mask.header(name, value)}" for name, value in data.get("sent_headers", ())
     ]
     sent = _callback(data, mask) or _told(data, "sent", mask)
+    if data.get("signature"):
+        # Each character of what is signed counts.
+        whole = mask.text(str(data.get("sent") or ""))
+        sent = sent if "\n" in whole else shortened(whole, EXCERPT)
     if sent or headers:
-        yield f"sent {'; '.join([sent or 'no body', *headers])}"
+        named = f" with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
+        yield f"sent {sent or 'no body'}{named}"
     if "answer" in data:
         answered = _told(data, "answer", mask)
         if answered:
@@ -406,7 +446,7 @@ def _callback(data: dict[str, Any], mask: Mask) -> str:
     for name in ("body", "sourceBody"):
         if about.get(name):
             value = about[name] if isinstance(about[name], str) else compact(about[name])
-            fields.append(f"{name} (in Base64) {shortened(value, EXCERPT // 3)}")
+            fields.append(f"{name} Base64 of {shortened(value, EXCERPT // 3)}")
     return ", ".join(fields)
 
 

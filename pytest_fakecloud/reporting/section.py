@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,11 +87,13 @@ def section(
     width: int = WIDTH,
     idle_s: float | None = None,
     served: Sequence[Served] = (),
+    raised: BaseException | None = None,
 ) -> str:
     """The section a failing test gets, newest last.
 
     ``link`` names a longer report, ``width`` is the terminal's in columns, ``idle_s`` how long the
-    test waited for anything, in real seconds, ``served`` what the application under test was asked.
+    test waited for anything, in real seconds, ``served`` what the application under test was asked,
+    ``raised`` what the test failed with.
     """
     width = max(40, min(width, WIDEST))
     now = cloud.clock.now()
@@ -108,12 +111,19 @@ def section(
         lines.append("no client has called")
     mask = Mask(cloud)
     scene = scene_of(cloud, list(cloud.journal.entries))
-    worth = facts(cloud, scene, idle_s)
+    worth = facts(cloud, scene, idle_s, raised)
     marks = _marks(every, worth)
     lines += _timeline(every, marks, width, now.date())
     told = [_with_mark(fact, marks) for fact in worth]
     ends = _block("worth a look:", told, mask, width)
-    ends += _block("unfinished:", waiting(cloud, scene), mask, width)
+    # A group that is behind is what comes of the facts about its broker.
+    behind = {f"{fact.text.partition(':')[0]}: group" for fact in worth}
+    left = [
+        one
+        for one in waiting(cloud, scene)
+        if not (one.startswith(tuple(behind)) and one.endswith("(nothing committed)"))
+    ]
+    ends += _block("unfinished:", left, mask, width)
     for text, _ in findings(cloud):
         ends += _wrapped(text.translate(_CONTROLS), "    ", width)
     return printable("\n".join([*lines, *([""] if ends else []), *ends]))
@@ -182,7 +192,11 @@ def _timeline(every: list[Row], marks: Mapping[int, int], width: int, today: dat
         day = today
     if held:
         yield f"... {held} run{'s' * (held > 1)} left out, in which the promise held"
-    for same in folded(every):
+    groups = list(folded(every))
+    held_back: list[tuple[int, list[str]]] = []
+    for same, after in itertools.zip_longest(groups, groups[1:]):
+        while held_back and held_back[-1][0] >= same[0].depth:
+            yield from held_back.pop()[1]
         if not any(one.number in shown for one in same):
             left += len(same)
             continue
@@ -193,12 +207,20 @@ def _timeline(every: list[Row], marks: Mapping[int, int], width: int, today: dat
         if at.date() != day:
             day = at.date()
             yield f"-- {day} --"
-        yield from _lines(same, marks, known, width)
+        note: list[str] = []
+        yield from _lines(same, marks, known, width, note)
+        if after is not None and after[0].depth > same[0].depth:
+            held_back.append((same[0].depth, note))  # what came of what stands below it
+        else:
+            yield from note
+    for _, note in reversed(held_back):
+        yield from note
 
 
 def _lines(
-    same: Sequence[Row], marks: Mapping[int, int], known: set[str], width: int
+    same: Sequence[Row], marks: Mapping[int, int], known: set[str], width: int, note: list[str]
 ) -> Iterator[str]:
+    """The lines of rows that read the same, but for their note: it is added to ``note``."""
     row = same[0]
     lead = " " * (2 * row.depth)
     indent = " " * (_STAMP + 2) + lead
@@ -219,10 +241,13 @@ def _lines(
             told += _wrapped(indent + text, indent + "    ", width, LINES_OF_A_TEXT)
     yield from told
     if not is_known:
-        for text in [*row.below, *_packed(more[len(row.below) :], width - len(indent))]:
+        for text in [*row.below, *_packed(row.remarks, width - len(indent))]:
             yield from _wrapped(
                 indent + text.translate(_CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
             )
+        if row.note:
+            text = f"{indent}note: {row.note}".translate(_CONTROLS)
+            note += _wrapped(text, indent + "  ", width, LINES_OF_A_TEXT)
     if row.script is not None and row.script[0] not in known:
         known.add(row.script[0])
         yield from _script(*row.script, indent, width)

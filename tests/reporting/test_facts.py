@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import httpx
@@ -55,6 +55,20 @@ def timed(*steps: list[Any] | str) -> Scene:
                 cloud.clock.advance(step)
             else:
                 httpx.post(server.url, json=step, headers=server.headers)
+
+    return run
+
+
+def publishes_after_loss(headers: dict[str, str]) -> Scene:
+    """One publish request that is sent again after its answer was lost."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.faults.lose_answer(times=1)
+        url = f"{queue.url}/v2/publish/{HOOK}"
+        for _ in range(2):
+            with suppress(httpx.TransportError):
+                httpx.post(url, content=b"{}", headers={**queue.headers, **headers})
 
     return run
 
@@ -283,12 +297,12 @@ SAID: list[tuple[str, Scene, str]] = [
     (
         "commit",
         commits(4),
-        "broker: group g committed 4 in t-0, whose log ends at 1",
+        "broker: group g committed 4 in t-0 (its end is 1; delivered up to 0)",
     ),
     (
         "twice",
         consumes("earliest", "false", leaves=True),
-        "broker: group g got t-0@0 twice",
+        "broker: group g got 1 record in 2 deliveries and committed nothing",
     ),
     (
         "at the end",
@@ -351,7 +365,11 @@ SAID: list[tuple[str, Scene, str]] = [
     ),
 ]
 SAID += [
-    ("none in a key", kv(["SET", "once:None", 1, "EX", 9]), "the key once:None has the text None"),
+    (
+        "none in a key",
+        kv(["SET", "once:None", 1, "EX", 9]),
+        "kv_server: once:None holds the text None, which",
+    ),
     (
         "NX on a key",
         timed(["SETEX", "s", 9, 1], ["SET", "s", 2, "NX"]),
@@ -372,6 +390,11 @@ SAID += [
         "another counter",
         kv(["SET", "open", 2], ["DECR", "left"]),
         "left was counted down and no call had set it; open was set to 2 and no call used it",
+    ),
+    (
+        "published again",
+        publishes_after_loss({}),
+        "queue: this publish came again, without a deduplication id, after the answer that named",
     ),
     (
         "a lost update",
@@ -463,6 +486,23 @@ def test_what_happened_is_said(cloud: Cloud, scene: Scene, text: str) -> None:
 def test_what_did_not_happen_is_not(cloud: Cloud, scene: Scene) -> None:
     scene(cloud)
     assert told(cloud) == []
+
+
+def test_an_id_keeps_what_came_again_from_being_two(cloud: Cloud) -> None:
+    publishes_after_loss({"Upstash-Deduplication-Id": "a"})(cloud)
+    assert [fact.partition(" was dedup")[0] for fact in told(cloud)] == [
+        "queue: this publish made no message: it"
+    ]
+
+
+@pytest.mark.parametrize(("raised", "count"), [(None, 0), (AssertionError(), 1), (KeyError(), 0)])
+def test_a_refusal_that_ended_nothing_is_said(
+    cloud: Cloud, raised: BaseException | None, count: int
+) -> None:
+    query("n = ")(cloud)
+    found = facts(cloud, scene_of(cloud, list(cloud.journal.entries)), raised=raised)
+    text = "vector_index: this query was answered 400, and no exception of it ended the test"
+    assert [one.text for one in found] == [text] * count
 
 
 def test_a_lock_of_another_is_said_to_be_deleted(cloud: Cloud) -> None:

@@ -116,11 +116,11 @@ def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
     (row,) = [row for row in rows(cloud) if "attempt" in row.what]
     assert row.answer.startswith("422")
     assert row.remarks[:2] == (
-        'sent {"customer":{}}; X-Tenant: acme',
+        'sent {"customer":{}} with header X-Tenant: acme',
         'answered {"error":"no customer"}',
     )
     assert row.remarks[2].startswith("the handler logged KeyError: 'id' (test_rows.py:")
-    assert row.remarks[2].endswith(" in order)")
+    assert row.remarks[2].endswith(' in order: json.loads(request)["customer"]["id"])')
 
 
 def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None:

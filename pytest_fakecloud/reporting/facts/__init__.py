@@ -30,9 +30,14 @@ _FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
 )
 
 
-def facts(cloud: Fakes, scene: Scene, idle_s: float | None = None) -> list[Fact]:
-    """The facts about what a cloud saw; ``idle_s`` is how long the test waited in real time."""
-    look = Look(cloud, scene, idle_s)
+def facts(
+    cloud: Fakes, scene: Scene, idle_s: float | None = None, raised: BaseException | None = None
+) -> list[Fact]:
+    """The facts about what a cloud saw.
+
+    ``idle_s`` is how long the test waited in real time, ``raised`` what it failed with.
+    """
+    look = Look(cloud, scene, idle_s, raised)
     found: list[Fact] = []
     for fact in _FACTS:
         untold: list[str] = []

@@ -43,11 +43,10 @@ def beyond_the_end(look: Look) -> Iterator[Fact]:
                 partition, offset = item["partition"], item["offset"]
                 if partition < len(ends) and offset > ends[partition]:
                     last = got.get((call.facts["group"], item["topic"], partition))
-                    upto = "" if last is None else f"; it got records up to {last}"
-                    upto += "" if last is None else f", so {last + 1} comes next"
+                    upto = "" if last is None else f"; delivered up to {last}"
                     yield Fact(
                         f"{handle.name}: group {call.facts['group']} committed {offset} in "
-                        f"{item['topic']}-{partition}, whose log ends at {ends[partition]}{upto}",
+                        f"{item['topic']}-{partition} (its end is {ends[partition]}{upto})",
                         call.number,
                     )
 
@@ -68,6 +67,8 @@ def twice(look: Look) -> Iterator[Fact]:
                 told = f"{topic}-{partition}@{offset}"
                 alike.setdefault((group, count, number), []).append(told)
         for (group, count, number), records in alike.items():
+            if group in _uncommitting(handle):
+                continue
             often = "twice" if count == 2 else f"{count} times"
             yield Fact(f"{handle.name}: group {group} got {listed(records, 4)} {often}", number)
 
@@ -100,21 +101,33 @@ def began_at_the_end(look: Look) -> Iterator[Fact]:
                     )
 
 
+def _uncommitting(handle: Any) -> set[str]:
+    """The groups with automatic commits off that have committed nothing."""
+    views = {name: handle.group(name) for name in handle.groups()}
+    return {
+        name
+        for name, view in views.items()
+        if view.members
+        and not view.committed
+        and not any(member.config.auto_commit for member in view.members)
+    }
+
+
 def never_committed(look: Look) -> Iterator[Fact]:
     """A group with automatic commits off that got records and committed nothing."""
     for handle in look.handles("broker"):
-        counts: dict[str, int] = {}
+        got: dict[str, list[Place]] = {}
         last: dict[str, Call] = {}
         for call, places in _consumed(look, handle):
-            for group, *_ in places:
-                counts[group] = counts.get(group, 0) + 1
-                last[group] = call
-        for name, got in counts.items():
-            view = handle.group(name)
-            off = view.members and not any(member.config.auto_commit for member in view.members)
-            if off and not view.committed:
+            for place in places:
+                got.setdefault(place[0], []).append(place)
+                last[place[0]] = call
+        for name, places in got.items():
+            if name in _uncommitting(handle):
+                count = len(set(places))
+                again = f" in {len(places)} deliveries" if len(places) > count else ""
                 yield Fact(
-                    f"{handle.name}: group {name} got {got} record{'s' * (got > 1)} and "
+                    f"{handle.name}: group {name} got {count} record{'s' * (count > 1)}{again} and "
                     "committed nothing (its automatic commits are off)",
                     last[name].number,
                 )

@@ -71,8 +71,31 @@ def _blocks(call: Call) -> bool:
     )
 
 
+def swallowed(look: Look) -> Iterator[Fact]:
+    """A refusal after which the test failed with nothing but an assertion."""
+    error, asserted = look.raised, False
+    for _ in range(20):
+        if error is None:
+            break
+        asserted = isinstance(error, AssertionError)
+        if not asserted:
+            return
+        error = error.__cause__ or error.__context__
+    tokens = {f"Bearer {getattr(one, 'read_only_token', '')}" for one in look.cloud.handles}
+    for call in look.calls if asserted else ():
+        refused = call.status in (400, 422) and call.fault is None and call.problem is None
+        # A read-only token is a fact of its own.
+        if refused and call.header("Authorization") not in tokens:
+            yield Fact(
+                f"{call.handle}: this {call.route} was answered {call.status}, and no exception "
+                "of it ended the test",
+                call.number,
+            )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     went_on,
+    swallowed,
     uncalled,
     clock_stood_still,
 )

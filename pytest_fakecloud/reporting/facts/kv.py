@@ -231,8 +231,8 @@ def none_in_key(look: Look) -> Iterator[Fact]:
                 last[line[1]] = call
         for key, call in last.items():
             yield Fact(
-                f"{handle.name}: the key {shortened(key)} has the text None in it, as Python "
-                "writes a value that is not there",
+                f"{handle.name}: {shortened(key)} holds the text None, which Python writes for no "
+                "value",
                 call.number,
             )
 

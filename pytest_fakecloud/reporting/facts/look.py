@@ -26,10 +26,17 @@ class Fact:
 class Look:
     """One cloud as the facts see it: its open handles, and its journal by service."""
 
-    def __init__(self, cloud: Fakes, scene: Scene, idle_s: float | None = None) -> None:
+    def __init__(
+        self,
+        cloud: Fakes,
+        scene: Scene,
+        idle_s: float | None = None,
+        raised: BaseException | None = None,
+    ) -> None:
         self.cloud = cloud
         self.scene = scene
         self.idle_s = idle_s
+        self.raised = raised
         self.entries = list(cloud.journal.entries)
 
     @cached_property

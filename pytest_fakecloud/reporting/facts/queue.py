@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from ..bodies import parsed
+from ..summaries.summary import worked
 from .look import Fact, Look
 
 __all__ = ["FACTS"]
+
+_DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
 
 def deduplicated(look: Look) -> Iterator[Fact]:
@@ -61,8 +64,62 @@ def several_callbacks(look: Look) -> Iterator[Fact]:
             )
 
 
+def published_again(look: Look) -> Iterator[Fact]:
+    """A publish request that came again because its answer was lost, and made a second message."""
+    for handle in look.handles("queue"):
+        lost: dict[tuple[str, bytes], str] = {}
+        for call in look.calls_of(handle):
+            names = {name.lower() for name, _ in call.headers}
+            if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING:
+                continue
+            alike, first = (call.target, call.body), look.scene.made.get(call.number)
+            if first is not None:
+                lost[alike] = look.scene.short(first)
+            elif worked(call) and alike in lost:
+                yield Fact(
+                    f"{handle.name}: this publish came again, without a deduplication id, after the "
+                    f"answer that named {lost.pop(alike)} was lost: both are sent",
+                    call.number,
+                )
+
+
+def handled_twice(look: Look) -> Iterator[Fact]:
+    """A delivery that came twice on purpose, and whose receiver wrote the same both times."""
+    for event in look.events("attempt"):
+        faults = str(event.data.get("fault") or "").split(", ")
+        began = event.data.get("began")
+        if "duplicate" not in faults or not isinstance(began, int) or not event.data.get("alone"):
+            continue
+        inside = [call for call in look.calls if began < call.number < event.number]
+        words = [(one.handle, one.method, one.target, one.body) for one in inside]
+        half = len(words) // 2
+        if half and words[:half] == words[half:]:
+            yield Fact(
+                f"{event.handle}: {look.scene.short(event.data.get('message_id'))} came twice "
+                "(fault: duplicate) and led to the same "
+                f"{f'{half} calls' if half > 1 else 'call'} twice",
+                event.number,
+            )
+
+
+def logged_and_accepted(look: Look) -> Iterator[Fact]:
+    """A delivery that was answered with a 2xx though its receiver had logged an exception."""
+    for event in look.events("attempt"):
+        status = event.data.get("status")
+        if isinstance(status, int) and 200 <= status < 300 and event.data.get("logged"):
+            short = look.scene.short(event.data.get("message_id"))
+            yield Fact(
+                f"{event.handle}: {short} was answered {status} though its receiver logged an "
+                "exception: no retry",
+                event.number,
+            )
+
+
 FACTS: tuple[Callable[[Look], Iterator[Fact]], ...] = (
     deduplicated,
     answers_that_mislead,
     several_callbacks,
+    published_again,
+    handled_twice,
+    logged_and_accepted,
 )

@@ -51,7 +51,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     if verb == "enqueue":
         verb = f"enqueue on {call.facts.get('queue')}:"
     body = shortened(readable(call.body, call.header("Content-Type") or ""), 120)
-    settings = ", ".join(_settings(call.headers))
+    settings = ", ".join(_settings(call.headers, forwarded=True))
     method = _method(dict(call.headers))
     parts = [verb, method, destination, body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
@@ -64,14 +64,21 @@ def _method(headers: Mapping[str, Any]) -> str:
     return "" if method == "POST" else method
 
 
-def _settings(headers: Iterable[tuple[str, Any]]) -> Iterable[str]:
+def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> Iterable[str]:
+    """The settings; with the ``forwarded`` headers only where their secrets are hidden already."""
     for name, value in headers:
         setting = name.lower().removeprefix("upstash-")
         if name.lower().startswith("upstash-") and setting in _SETTINGS:
-            yield f"{_SETTINGS[setting]} {value}"
+            told = f"{_SETTINGS[setting]} {value}"
+            in_utc = setting == "cron" and "TZ=" not in str(value)
+            yield f"{told} in UTC: it names no time zone" if in_utc else told
+        elif forwarded and setting.startswith("forward-"):
+            yield f"{name}: {value}"
 
 
 def _accepted(call: Call, scene: Scene) -> str:
+    if call.number in scene.made:
+        return scene.short(scene.made[call.number])
     if not worked(call):
         return ""
     found = parsed(call.answer)

@@ -11,7 +11,7 @@ from ..bodies import compact, parsed, readable, scalar, shortened
 if TYPE_CHECKING:
     from ...core.journal import Call
 
-__all__ = ["Scene", "Summary", "envelope", "error_of", "listed", "pairs", "worked"]
+__all__ = ["Scene", "Summary", "envelope", "error_of", "listed", "pairs", "taken", "worked"]
 
 SHOWN = 6
 """How many items of a list are named."""
@@ -36,13 +36,15 @@ class Scene:
 
     ``ids`` gives the short form of each message id, ``published`` the first publishing of each
     message (its time as text), ``ends`` the end of each partition's log by handle and topic,
-    ``hidden`` whether the words of the call are somebody's secret.
+    ``hidden`` whether the words of the call are somebody's secret, ``made`` the message of each
+    request whose answer was lost, by the request's number.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     published: dict[str, str] = field(default_factory=dict)
     ends: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     hidden: bool = False
+    made: Mapping[int, str] = field(default_factory=dict)
 
     def short(self, message_id: object) -> str:
         """The short form of a message id."""
@@ -68,6 +70,11 @@ def envelope(call: Call) -> Any:
 def worked(call: Call) -> bool:
     """Whether a call has a whole answer that is no error."""
     return call.status is not None and call.status < 400 and call.outcome == "answered"
+
+
+def taken(call: Call) -> bool:
+    """Whether a call did what it was to do, though its whole answer was lost on its way."""
+    return call.reached and call.status in (200, 201, 202) and call.outcome == "lost"
 
 
 def error_of(call: Call) -> str:
