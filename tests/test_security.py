@@ -219,13 +219,20 @@ def calls() -> Iterator[tuple[str, str]]:
         module = path.relative_to(PACKAGE).as_posix()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
-                yield module, ast.unparse(node.func)
+                yield module, dotted(node.func)
             elif isinstance(node, ast.Import):
                 for alias in node.names:
                     yield module, alias.name
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 for alias in node.names:
                     yield module, f"{node.module}.{alias.name}"
+
+
+def dotted(called: ast.expr) -> str:
+    """A name as it is written; empty for what is called without one."""
+    if isinstance(called, ast.Attribute):
+        return f"{dotted(called.value)}.{called.attr}"
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def test_nothing_is_evaluated_unpickled_or_started() -> None:

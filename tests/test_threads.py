@@ -106,6 +106,7 @@ def test_keys_users_and_listeners(cloud: Cloud) -> None:
     )
 
 
+@pytest.mark.slow
 def test_vectors_and_namespaces(cloud: Cloud) -> None:
     index = cloud.vector_index(dimension=2)
     numbers = itertools.count()

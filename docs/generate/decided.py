@@ -49,6 +49,8 @@ def _of_module(path: str, module: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name = getattr(node, "name", "")
             docstring = ast.get_docstring(node, clean=False) or ""
+            if not re.search(r"decided\s+here", docstring, re.I):
+                continue
             about = first_sentence(inspect.cleandoc(docstring))
             where = path.removesuffix(".py") + (f", `{name}`" if name else "")
             for text, items in _paragraphs(docstring):

@@ -395,6 +395,7 @@ def test_env_can_be_a_setting(run: Run) -> None:
     ).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_without_the_plugin_nothing_is_left(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(kv_server): pass")
     result = apart(pytester, "-p", "no:fakecloud")
@@ -430,7 +431,16 @@ def loaded(result: pytest.RunResult, word: str) -> list[str]:
     return line.split()[1:]
 
 
-@pytest.mark.parametrize("options", [(), ("--collect-only",), ("--fixtures",), ("--markers",)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        *(
+            pytest.param((option,), marks=pytest.mark.slow)
+            for option in ("--collect-only", "--fixtures", "--markers")
+        ),
+    ],
+)
 def test_a_run_without_fakes_loads_the_plugin_alone(
     pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
@@ -442,6 +452,7 @@ def test_a_run_without_fakes_loads_the_plugin_alone(
     assert loaded(result, "loaded") == ["pytest_fakecloud", "pytest_fakecloud.plugin"]
 
 
+@pytest.mark.slow
 def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(LOADED)
     pytester.makepyfile("def test_one(kv_server): pass")
@@ -454,10 +465,8 @@ def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> N
     ]
 
 
-def test_a_fake_asked_for_by_name_at_run_time_hears_of_its_test(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makepyfile(
+def test_a_fake_asked_for_by_name_at_run_time_hears_of_its_test(run: Run) -> None:
+    result = run(
         """
         def test_late(request):
             kv = request.getfixturevalue("kv_server")
@@ -468,11 +477,11 @@ def test_a_fake_asked_for_by_name_at_run_time_hears_of_its_test(
             assert kv_server.keys() == []
         """
     )
-    result = apart(pytester)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*- fakecloud -*", "*SET key value*"])
 
 
+@pytest.mark.slow
 def test_pytest_rewrites_no_module_of_ours(pytester: pytest.Pytester) -> None:
     # It would parse each of them again in every first run, and in all where no bytecode is written.
     pytester.makeconftest(LOADED)
@@ -483,6 +492,7 @@ def test_pytest_rewrites_no_module_of_ours(pytester: pytest.Pytester) -> None:
     assert set(loaded(result, "rewritten")) <= {"pytest_fakecloud"}
 
 
+@pytest.mark.slow
 def test_a_program_may_import_the_package_before_it_runs_pytest(
     pytester: pytest.Pytester,
 ) -> None:

@@ -18,7 +18,7 @@ STOPPED = "Script stopped: it "
 
 @pytest.fixture
 def engine(engine: Engine) -> Engine:
-    engine.scripting.limits = ScriptLimits(instructions=1_000_000, seconds=0.3, memory=8 * 2**20)
+    engine.scripting.limits = ScriptLimits(instructions=1_000_000, seconds=0.15, memory=8 * 2**20)
     return engine
 
 
@@ -112,7 +112,7 @@ def test_no_call_passes_by_the_clock(lua: Lua, script: str) -> None:
 
 
 def test_a_source_that_takes_long_to_compile_is_refused(engine: Engine, run: Run, lua: Lua) -> None:
-    engine.scripting.limits = ScriptLimits(seconds=0.2)
+    engine.scripting.limits = ScriptLimits(seconds=0.1)
     source = "if a then " + "elseif a then " * 100_000 + " end"
     for line in (("EVAL", source, 0), ("SCRIPT", "LOAD", source)):
         assert "took too long to compile" in run.error(*line)

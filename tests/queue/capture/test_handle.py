@@ -182,6 +182,7 @@ def test_what_is_no_callback_is_kept_without_fields(capture: CallbackCapture, bo
     assert item.request.get_data() == body
 
 
+@pytest.mark.slow
 def test_a_callback_about_the_largest_message_is_taken(capture: CallbackCapture) -> None:
     body = callback_body(body="A" * 70_000_000)
     send(capture.callback_url, body)
